@@ -1,7 +1,6 @@
 //! Every setting of a client, with its default.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,18 +35,11 @@ impl NameMapper {
 
     /// Any function; must give the same answer each time.
     ///
-    /// It is also given the client's id, a UUID, when the client connects: keys of the client's own are named by the
-    /// answer. If it panics on that, such keys are not used, and calls on different semaphores do not travel
-    /// together. If it panics on a name, the method panics that was given the name, or the first call on a handle of the
-    /// classic recipes; nothing else is harmed.
+    /// If it panics, the method panics that was given the name, or the first call on a handle of the classic recipes;
+    /// nothing else is harmed.
     #[must_use]
     pub fn custom(map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         NameMapper(Some(Arc::new(map)))
-    }
-
-    /// The same for a name that is not the user's, and may be unknown to the function.
-    pub(crate) fn try_map(&self, name: &str) -> Option<String> {
-        catch_unwind(AssertUnwindSafe(|| self.map(name))).ok()
     }
 
     /// Runs the user's code: not to be called under a lock, or when something is dropped.

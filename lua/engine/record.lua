@@ -4,31 +4,13 @@
 -- KEYS[1] record: string, "<sequence number> <answer>" of the client's last call that is on record
 -- ARGV[1..] first a publish command; then the sequence number of this call, rising within a client, of a fixed width; the time to
 --   live of the record in milliseconds; "1": put the call on record even if it changes nothing (an earlier copy may still arrive),
---   "2": the same, and a later number that stands there now is not by this client; "3": this call takes back what the one of this
---   number has done, if that stands there; else "0"; from ARGV[5] on the call: without one it is asked what has become of this number
--- Returns: to a question what is on record; "none" where that is nothing: the call will do nothing from now on, which is also said
---   where there is nothing to take back. To a call nothing by itself; it defines `on_record` and `refuse`
+--   "2": the same, and a later number that stands there now is not by this client; else "0"; from ARGV[5] on the call: without one it
+--   is asked what has become of this number
+-- Returns: to a question what is on record; "none" where that is nothing: the call will do nothing from now on. To a call nothing by
+--   itself; it defines `on_record` and `refuse`
 -- Publishes: nothing
 -- Repeat-safe: yes, that is what it is for
 -- Invariant: the record of a later call stays
-
--- The number of a call that was done and is on record in another place.
-local done_elsewhere
-
--- What is to be answered to a call that takes back and stands in the record now, in place of `old`; nothing where it is to go on: behind
--- what was done, and once.
-local function may_undo(old)
-  local number, word, rest = string.match(old or '', '^(%d+) (%l+) ?(.*)$')
-  if number == ARGV[2] and word == 'done' or number ~= ARGV[2] and done_elsewhere == ARGV[2] then return nil, old end
-  if not old then
-    redis.pcall('SET', KEYS[1], ARGV[2] .. ' none', 'PX', ARGV[3])
-    return 'none'
-  end
-  local earlier = number and #number == #ARGV[2] and number < ARGV[2]
-  redis.pcall('SET', KEYS[1], earlier and ARGV[2] .. ' none' or old, 'PX', ARGV[3])
-  if number == ARGV[2] then return word == 'back' and rest or 'none' end
-  return earlier and 'none' or 'stale'
-end
 
 -- Puts `answer` on record, if something `changes` or it must be; without one it only looks. Returns what is to be answered where this
 -- call is on record already or can't be put there ("stale": a later one stands there); else nothing, and what stood there before.
@@ -36,10 +18,6 @@ local function on_record(answer, changes)
   local old
   if not answer then
     old = redis.pcall('GET', KEYS[1])
-  elseif ARGV[4] == '3' then
-    old = change('SET', KEYS[1], ARGV[2] .. ' back ' .. answer, 'PX', ARGV[3], 'GET')
-    if type(old) == 'table' then return old end
-    return may_undo(old)
   elseif changes or ARGV[4] ~= '0' then
     old = change('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
   end
@@ -55,7 +33,7 @@ end
 
 -- What a call answers that was refused, behind which nothing has changed. `recorded`: it is on record, in place of `old`, and is taken off.
 local function refuse(refusal, old, recorded)
-  local stays = ARGV[4] ~= '0' and ARGV[4] ~= '3'
+  local stays = ARGV[4] ~= '0'
   if recorded and not stays then
     local taken_off = old and redis.pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or redis.pcall('DEL', KEYS[1])
     stays = type(taken_off) == 'table' and taken_off.err

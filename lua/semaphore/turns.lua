@@ -1,11 +1,11 @@
 -- Purpose: whose turn it is among callers of several clients: how many of those who ask may take permits;
 --   src/engine/turns has the rule and its reasons
--- Counterpart: extension: the part behind counter.lua, announce.lua, engine/line.lua, stops.lua and strangers.lua, and before batch.lua. Of
+-- Counterpart: extension: the part behind permit_expirable/counter.lua or lock/state.lua, announce.lua, engine/line.lua, stops.lua and strangers.lua, and before batch.lua. Of
 --   counter.lua it has `before`, how many permits there are, `CHANNEL`, where all listen, `CLIENT`, this client's id, and `LINE` and
 --   `NOTES`, the line and its notes, without which nothing is done here. Those who take part listen to a channel that is called like
 --   the line
 -- ARGV[1] publish command
--- ARGV[2..] those of batch.lua, and ten more where there is a line, see below
+-- ARGV[2..] those of batch.lua, and nine more where there is a line, see below
 -- Returns: nothing by itself; it defines `listeners`, `steps_end`, `strict` and, where others listen, `turn`, `due`,
 --   `first_three`, who stand there, and `close_turn`, whose word is told below. "turn:off": the server does not let the line be kept
 -- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
@@ -23,15 +23,12 @@
 --      not listen
 --   7  the sum of 1: nobody may pass the first in line, 2: this client looks whether those have come whom it has told, 4: it stands
 --      in line, as it has been told, and 8: it may call others
---   8  how many were served without Redis meanwhile
---   9  how many messages of strangers were heard meanwhile
---   10 its look goes on behind so many who stand in line
--- What it is told: "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>:<from>"
+--   8  how many messages of strangers were heard meanwhile
+--   9  its look goes on behind so many who stand in line
+-- What it is told: "turn:<held>:<told>:<pause>:<clients>:<near>:<from>"
 --   held       1 if callers were held back from what is free
 --   told       for how long this client is to see to it that those come who were told of it, or 0
 --   pause      after how long it is to be seen whether they came, 0 if nobody is waited for
---   keep       how long a caller must have waited by now to be served within its process (may be less than nothing), "-" for none
---   strangers  how many of them listen
 --   clients    how many stand in line
 --   near       1 if this client is one of the first three
 --   from       this client goes on behind so many, for whom what is free does not do; or 0
@@ -44,7 +41,7 @@ local turn
 local listeners, ours, steps_end = -1, 0, #ARGV
 local own
 if NOTES then
-  steps_end = steps_end - 10
+  steps_end = steps_end - 9
   own = ARGV[steps_end + 6] + 0
   listeners, ours = count_listeners(CHANNEL, LINE)
 end
@@ -70,7 +67,7 @@ if time and not time.err then
   turn = {
     line = line, strangers = math.max(0, listeners - ours), clients = clients, ours = ours, own = math.min(own, 2),
     head = now - ARGV[first], last = now - ARGV[first + 1], named = named, waiting = ARGV[first + 3] + 0,
-    ticket = ARGV[first + 4] + 0, looks = what % 4 >= 2, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, from = ARGV[first + 9] + 0, asked = 0, served = 0, kept = 0, held = false,
+    ticket = ARGV[first + 4] + 0, looks = what % 4 >= 2, heard = ARGV[first + 7] + 0, from = ARGV[first + 8] + 0, asked = 0, served = 0, kept = 0, held = false,
   }
   if turn.strangers > 0 then
     turn.account = open_account(line, turn.strangers, clients, before, turn.heard)
@@ -137,7 +134,7 @@ end
 
 -- Leaves this client's place, tells whose turn it is, and says how the turns stand.
 local function close_turn(total, announces)
-  local line, account, grants = turn.line, turn.account, turn.served + turn.handed_over
+  local line, account, grants = turn.line, turn.account, turn.served
   if account then close_account(line, account, total, grants) end
   local waits = turn.waiting > turn.served
   local head, part = turn.head, math.min(1, turn.served / math.max(1, turn.named - 1))
@@ -175,8 +172,6 @@ local function close_turn(total, announces)
   -- Whoever told them may have seen meanwhile that nothing was free, and look no more: that falls to whoever has made it free again, or
   -- has heard of it.
   local told = line.told or line.kept_before and (total > before or turn.heard > 0)
-  local keep = (account and account.owed > 0 or turn.stops) and '-'
-    or string.format('%d', line.now - line:before(line.first or line.now))
-  return string.format(' turn:%d:%d:%d:%s:%d:%d:%d:%d', turn.held and 1 or 0, told and math.max(1, line.last > 0 and line.last or line.pause) or 0, line.pause, keep,
-    turn.strangers, turn.clients, is_near and 1 or 0, from)
+  return string.format(' turn:%d:%d:%d:%d:%d:%d', turn.held and 1 or 0, told and math.max(1, line.last > 0 and line.last or line.pause) or 0, line.pause,
+    turn.clients, is_near and 1 or 0, from)
 end

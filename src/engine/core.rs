@@ -189,11 +189,6 @@ impl Core {
         self.closing.get().map_or(Duration::ZERO, Instant::elapsed)
     }
 
-    /// Whether it is.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.get().is_some()
-    }
-
     /// A request has been given up by the shutdown, or with the runtime; it may have been carried out.
     pub(crate) fn note_unsettled(&self) {
         self.unsettled.fetch_add(1, Ordering::SeqCst);

@@ -48,19 +48,8 @@ impl<T> Few<T> {
         }
     }
 
-    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        match index.checked_sub(1) {
-            None => self.first.as_mut(),
-            Some(other) => self.others.get_mut(other),
-        }
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.others)
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.first.iter_mut().chain(&mut self.others)
     }
 
     pub(crate) fn all(self) -> impl Iterator<Item = T> {

@@ -64,7 +64,7 @@ pub(crate) struct ScriptCall {
     /// Which argument is the sequence number; it is filled in when the call departs.
     pub(crate) sequence: Option<usize>,
     /// Which argument says that an earlier sending may have been carried out: `1`, or the first one's number
-    /// where each has its own; `2`: what stands in the record is not by this client; `3`: it takes back what has this number there.
+    /// where each has its own; `2`: what stands in the record is not by this client.
     pub(crate) record_flag: Option<usize>,
     /// Whether each sending has a number of its own, instead of all having the first one's.
     pub(crate) renumbered: bool,
@@ -83,10 +83,8 @@ pub(crate) struct ScriptCall {
 pub(crate) struct Question {
     /// So many of its keys.
     pub(crate) keys: usize,
-    /// And of its arguments,
+    /// And of its arguments.
     pub(crate) args: usize,
-    /// and this one behind them.
-    pub(crate) more: Option<Arg>,
 }
 
 /// The key of a call's record.
@@ -230,17 +228,6 @@ impl Request {
         }
     }
 
-    /// Is to take back what the call with this number has done, if that is on record there, and to be repeated as it is.
-    pub(crate) fn take_back(&mut self, number: u64) {
-        self.number(number);
-        if let Request::Script(call) = self {
-            call.question = None;
-            if let Some(flag) = call.record_flag.take() {
-                call.args[flag] = Arg::Number(3);
-            }
-        }
-    }
-
     /// Nobody wants it any more: what has not been done by now is not to be.
     pub(crate) fn withdraw(&mut self) {
         if let Request::Script(ScriptCall {
@@ -250,15 +237,6 @@ impl Request {
         }) = self
         {
             args[*place] = Arg::Word(word);
-        }
-    }
-
-    /// A question about it has all of its keys, and `more` behind its arguments.
-    pub(crate) fn ask_with_all_keys(&mut self, more: Arg) {
-        if let Request::Script(call) = self
-            && let Some(question) = &mut call.question
-        {
-            (question.keys, question.more) = (call.keys.len(), Some(more));
         }
     }
 
@@ -272,7 +250,6 @@ impl Request {
         if let Some(question) = &call.question {
             call.keys.truncate(question.keys);
             call.args.truncate(question.args);
-            call.args.extend(question.more.clone());
         }
         if call.renumbered {
             self.number(next);

@@ -108,10 +108,6 @@ impl Connection {
         Connection { kind, endpoint }
     }
 
-    pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.kind, Kind::Cluster { .. })
-    }
-
     /// The connection to the server that has `key` as it is now, or why there is none; to any server without a key.
     pub(crate) fn route(&self, key: Option<&Arc<str>>) -> Result<Route<'_>, Refusal> {
         match &self.kind {
@@ -169,14 +165,6 @@ impl Connection {
         match &self.kind {
             Kind::One(_) => 0,
             Kind::Cluster { .. } => slot(key),
-        }
-    }
-
-    /// Keys with the same number are on the same server, for now.
-    pub(crate) fn server_of(&self, key: &str) -> usize {
-        match &self.kind {
-            Kind::One(_) => 0,
-            Kind::Cluster { cluster, .. } => cluster.number_of(key),
         }
     }
 

@@ -36,10 +36,7 @@ impl<P: Primitive> State<P> {
             error,
             Error::PermissionDenied { .. } | Error::Authentication { .. }
         );
-        // What takes back tells by its number what has become of a call, which no later call may have replaced.
-        let lasts = P::outlasts_refusals(&queued.call)
-            && queued.takes_back.is_none()
-            && now < queued.since + LONGEST;
+        let lasts = P::outlasts_refusals(&queued.call) && now < queued.since + LONGEST;
         if !forbidden || !lasts || self.closed {
             return Some(queued);
         }

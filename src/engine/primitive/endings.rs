@@ -51,18 +51,14 @@ impl<P: Primitive> State<P> {
             match done {
                 Done::Reply(reply) => {
                     allowed |= queued.probes;
-                    if batch.unconfirmed.is_some() && !queued.has_caller() {
+                    if batch.unconfirmed && !queued.has_caller() {
                         surplus.extend(P::take_back(reply));
                     } else {
                         told.answer(queued, Ok(Outcome::Reply(reply)));
                     }
                 }
                 Done::Failed(error) => self.refuse_one(queued, *error, &mut told, now),
-                // That what it takes back was done is known by now.
-                Done::Again => again.push(Queued {
-                    takes_back: None,
-                    ..queued
-                }),
+                Done::Again => again.push(queued),
             }
         }
         self.call_again(again);
@@ -76,7 +72,7 @@ impl<P: Primitive> State<P> {
         for (ask, grant) in asks.into_iter().zip(grants) {
             match grant {
                 // Nobody can tell whether the server has it still, and for how long; or whether the next one will have it.
-                Got::Granted(grant) if batch.is_outlived(&grant) || batch.unconfirmed.is_some() => {
+                Got::Granted(grant) if batch.is_outlived(&grant) || batch.unconfirmed => {
                     surplus.extend(P::give_back(grant));
                     self.gone.remove(&ask.ticket);
                     if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
@@ -85,7 +81,7 @@ impl<P: Primitive> State<P> {
                     }
                     self.look = true;
                 }
-                Got::Granted(grant) => match self.remove(ask.ticket) {
+                Got::Granted(grant) => match self.waiters.remove(ask.ticket) {
                     Some(waiter) => told.add(waiter.reply, Ok(Outcome::Granted(grant))),
                     None => {
                         self.gone.remove(&ask.ticket);
@@ -137,10 +133,7 @@ impl<P: Primitive> State<P> {
             self.look_at = None;
         }
         self.note(look, now);
-        match batch.unconfirmed {
-            Some(number) => self.take_back(number, surplus, now),
-            None => self.give_back(surplus, now),
-        }
+        self.give_back(surplus, now);
         self.owe(owed, now);
         self.look |= self.primitive.would_serve(&self.waiters, now);
         self.later = later.and_then(|(time, call)| Some((now.checked_add(time)?, call)));

@@ -36,7 +36,6 @@ impl Wire<'_> {
             question: Some(Question {
                 keys: 1,
                 args: BEFORE_STEPS,
-                more: None,
             }),
             record: recorded(changes || batch.doubtful),
             ..call(self.script, keys, self.record_life, steps)

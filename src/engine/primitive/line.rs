@@ -108,15 +108,9 @@ impl<P: Primitive> Line<P> {
     /// [owed](Primitive::is_owed) is carried out all the same, anything else only if it has been sent.
     pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<P::Reply> {
         self.keys.check()?;
-        let outcome = match self.serve(self.lock(), &call) {
-            Ok(reply) => return Ok(reply),
-            Err(inner) => {
-                let (reply, outcome) = oneshot::channel();
-                let now = Instant::now();
-                self.add(inner, |state| state.call(call, Some(reply), now))?;
-                outcome
-            }
-        };
+        let (reply, outcome) = oneshot::channel();
+        let now = Instant::now();
+        self.add(self.lock(), |state| state.call(call, Some(reply), now))?;
         let inline = self.drive();
         match Pending::new(self, outcome, None, inline).await? {
             Outcome::Reply(reply) => Ok(reply),
@@ -156,9 +150,7 @@ impl<P: Primitive> Line<P> {
 
     /// Queues `call` with nobody waiting for the answer. It is carried out as long as there is a connection.
     pub(crate) fn owe(self: &Arc<Self>, call: P::Call) {
-        let Err(mut inner) = self.serve(self.lock(), &call) else {
-            return;
-        };
+        let mut inner = self.lock();
         if inner.state.closed && self.core.is_finished() {
             let (error, call) = (self.shut_down(), P::details(&call));
             drop(inner);
@@ -167,38 +159,6 @@ impl<P: Primitive> Line<P> {
         }
         inner.state.owe([call], Instant::now());
         self.kick_if_needed(inner);
-    }
-
-    /// Serves those who wait by `call`, if that is possible without the server.
-    fn serve<'a>(
-        self: &'a Arc<Self>,
-        mut inner: Locked<'a, P>,
-        call: &P::Call,
-    ) -> std::result::Result<P::Reply, Locked<'a, P>> {
-        if inner.state.waiters.is_empty() {
-            return Err(inner);
-        }
-        // Somebody sees to that already.
-        let worked = inner.state.has_work();
-        let Some((reply, told)) = inner.state.serve(call, Instant::now()) else {
-            return Err(inner);
-        };
-        if inner.channels.are_wanted() && !inner.state.somebody_was_told() {
-            self.listen_as_needed(&mut inner, &[]);
-        }
-        let work = !worked && inner.state.has_work();
-        if work {
-            self.note_busy(&mut inner);
-        }
-        drop(inner);
-        if work {
-            drive::kick(self);
-        } else {
-            // Who carries a round out may have been served.
-            drive::let_caller_go(self);
-        }
-        self.tell(told);
-        Ok(reply)
     }
 
     /// Changes how the primitive goes on.
@@ -391,8 +351,8 @@ impl<P: Primitive> Commands for Line<P> {
         &self.keys
     }
 
-    fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
-        P::ANNOUNCES.then(|| keys.channel())
+    fn announced_at<'a>(&self, _: &'a Keys) -> Option<&'a Arc<str>> {
+        None
     }
 
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {

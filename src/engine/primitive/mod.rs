@@ -1,4 +1,5 @@
-//! One line for every primitive: what a primitive is, and what the line does with it.
+//! One line for each lock, latch, semaphore whose permits have ids, and classic recipe: what a primitive is, and what the line does
+//! with it. [`RSemaphore`](crate::RSemaphore) stands on [`queue`](crate::queue) instead.
 //!
 //! A [`Primitive`] is a state machine: it does no I/O, starts no task and waits for nothing. It says what travels, who asks, how that is
 //! written and read, what gives a grant back, what is owed, and what a message means. Everything that *happens* is the
@@ -31,21 +32,19 @@
 //!
 //! # How what stands on it fits
 //!
-//! | | recipes | lock | the semaphore |
+//! | | recipes | lock | permits with ids |
 //! |---|---|---|---|
-//! | `Call` | release, clear, list, and what the line of all clients needs | try, release, force, and the same | release, add, drain, try_set, try, available, and what the line of all clients needs |
-//! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | owner, term, since when | permits, whether they are on record |
-//! | `Grant` | id, slot, until when | hold | permits |
-//! | `asks` | the first `limit + 1`, and who tries under a peer's lock | the first | as many as are served one behind the other, and whom it fits |
-//! | `serves` | - | - | a release serves who waits |
-//! | `give_back` | release of the id | release of this hold | release |
+//! | `Call` | release, clear, list, and what the line of all clients needs | try, release, force, and the same | release, add, set, list, and the same |
+//! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | owner, term, since when | permits, their ids |
+//! | `Grant` | id, slot, until when | hold | ids |
+//! | `asks` | the first `limit + 1`, and who tries under a peer's lock | the first | as many as may be served |
+//! | `give_back` | release of the id | release of this hold | release of the ids |
 //! | `rest` | its place in the line of all clients is given up | the same | the same |
-//! | `unknown` | release of the ids | the holds are given up | - (the record settles it) |
-//! | look `After` | first expiry, peers' lock, pace | the holder's end | a pause for others |
-//! | short form | - | a script without a number; a look while it is held | [with other semaphores'](super::coalesce); a look where nothing is free |
+//! | `unknown` | release of the ids | the holds are given up | release of the ids |
+//! | look `After` | first expiry, peers' lock, pace | the holder's end | the next end of a permit |
+//! | short form | - | a script without a number; a look while it is held | - |
 //!
-//! Permits with ids grant ids, which `unknown` and `give_back` release; their turns are the semaphore's. Who waits for a latch takes nothing:
-//! all ask at once, by a command that only reads, and nothing is given back.
+//! Who waits for a latch takes nothing: all ask at once, by a command that only reads, and nothing is given back.
 
 mod aside;
 mod channels;
@@ -93,10 +92,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// Whether an answer that grants nothing says, too, that no earlier question has got anything: its waiter is in doubt no
     /// more.
     const SETTLES: bool = false;
-    /// Whether those who wait for an object are told that it has taken the name of another one.
-    const ANNOUNCES: bool = false;
-    /// A round takes this many calls at the most.
-    const MOST_CALLS: usize = 1024;
 
     /// What a caller asks for that is answered by the next round.
     type Call: Send;
@@ -141,11 +136,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         false
     }
 
-    /// Whether what is owed may not be added to something before this call.
-    fn bars(_call: &Self::Call) -> bool {
-        true
-    }
-
     /// Whether those who wait may be served behind a call.
     fn frees(&self, call: &Self::Call) -> bool;
 
@@ -168,19 +158,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         Look::Now
     }
 
-    /// One of those who waited does so no more, whyever.
-    fn went(&mut self, _want: &Self::Want) {}
-
-    /// Whom a call that has come serves as it is, so that it need not be made.
-    fn serves(
-        &mut self,
-        _call: &Self::Call,
-        _waiters: &Waiters<Self>,
-        _now: Instant,
-    ) -> Option<Serves<Self>> {
-        None
-    }
-
     /// What is known of a call that would depart with `batch`, so that it need not be sent. It was made at `since`.
     fn settled(
         &mut self,
@@ -201,7 +178,7 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         waiters.iter().collect()
     }
 
-    /// Whether there is a reason to ask for those who are left, behind an answer or a call that served some.
+    /// Whether there is a reason to ask for those who are left, behind an answer.
     fn would_serve(&mut self, _waiters: &Waiters<Self>, _now: Instant) -> bool {
         false
     }
@@ -273,11 +250,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// Somebody goes on waiting though what was, or may have been, granted to it is given back, which may happen after the next question:
     /// what that is granted must be something else.
     fn asks_anew(_want: &mut Self::Want) {}
-
-    /// Whether `call`, which gives back what was granted, would make more of it where the server does not know of the grant.
-    fn gives_back_blindly(_call: &Self::Call) -> bool {
-        false
-    }
 
     /// What gives back what was granted to a caller who has gone.
     fn give_back(_grant: Self::Grant) -> Option<Self::Call> {
@@ -373,14 +345,12 @@ pub(crate) struct Batch<P: Primitive> {
     pub(crate) sent: Moment,
     /// For how long an earlier sending had been without an answer then.
     pub(crate) unanswered: Option<Duration>,
-    /// Too few replicas have what its answer tells of; the number that it is on record by.
-    unconfirmed: Option<u64>,
+    /// Too few replicas have what its answer tells of.
+    unconfirmed: bool,
     /// When the answer had come; until then as `departed`.
     pub(crate) answered: Instant,
     /// The channels that were heard when it departed.
     heard: Vec<String>,
-    /// The same when the answer had come.
-    heard_at_last: Vec<String>,
 }
 
 impl<P: Primitive> Batch<P> {
@@ -399,23 +369,6 @@ impl<P: Primitive> Batch<P> {
     /// Whether `channel` was heard when it departed.
     pub(crate) fn hears(&self, channel: &str) -> bool {
         self.heard.iter().any(|heard| heard == channel)
-    }
-
-    /// Whether `channel` was heard when the answer had come.
-    pub(crate) fn hears_at_last(&self, channel: &str) -> bool {
-        self.heard_at_last.iter().any(|heard| heard == channel)
-    }
-
-    /// The number of the batch whose grants its calls take back, where the server has that on record.
-    fn takes_back(&self) -> Option<u64> {
-        self.calls.first()?.takes_back
-    }
-
-    /// What its calls take back is given back from now on, whether it is on record or not.
-    fn owes_in_any_case(&mut self) {
-        for queued in &mut self.calls {
-            queued.takes_back = None;
-        }
     }
 
     /// How many could be tried on their own.
@@ -445,8 +398,6 @@ pub(crate) struct Queued<P: Primitive> {
     /// `None` where nobody waits for it.
     reply: Option<Reply<P>>,
     since: Instant,
-    /// It takes back what the batch with this number was granted, which a failover may have taken with it.
-    takes_back: Option<u64>,
     /// An earlier answer has asked for it.
     later: bool,
     /// It shows whether what was set aside may be done.
@@ -459,7 +410,6 @@ impl<P: Primitive> Queued<P> {
             call,
             reply,
             since,
-            takes_back: None,
             later: false,
             probes: false,
         }
@@ -522,12 +472,6 @@ impl<P: Primitive> Verdict<P> {
             owed: None,
         }
     }
-}
-
-/// What becomes of a call that serves who waits, without the server.
-pub(crate) struct Serves<P: Primitive> {
-    pub(crate) reply: P::Reply,
-    pub(crate) grants: Vec<(Ticket, P::Grant)>,
 }
 
 /// What has become of a call.

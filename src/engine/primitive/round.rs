@@ -11,7 +11,7 @@ use super::envelope::{self, Answer, Wire};
 use super::line::Inner;
 use super::locked::Locked;
 use super::state::Task;
-use super::{Batch, Line, Look, Primitive, Verdict};
+use super::{Batch, Line, Primitive, Verdict};
 use crate::clock::Moment;
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
@@ -67,11 +67,11 @@ impl<P: Primitive> Ended<P> {
 }
 
 impl<P: Primitive> Batch<P> {
-    /// Notes whether replicas have what the answer to `request` tells of.
-    fn confirmed(&mut self, ending: Ending, request: &Request) -> Ending {
+    /// Notes whether replicas have what the answer tells of.
+    fn confirmed(&mut self, ending: Ending) -> Ending {
         match ending {
             Ending::Unconfirmed(value, _) => {
-                self.unconfirmed = request.sequence();
+                self.unconfirmed = true;
                 Ending::Answer(value)
             }
             ending => ending,
@@ -138,10 +138,7 @@ impl<P: Primitive> Line<P> {
             let mut inner = self.lock();
             inner.state.primitive.request(batch, &self.wire())
         };
-        match batch.takes_back() {
-            Some(number) => request.take_back(number),
-            None => request.number(self.core.next_sequence()),
-        }
+        request.number(self.core.next_sequence());
         if batch.doubtful {
             request.doubt();
         }
@@ -161,7 +158,7 @@ impl<P: Primitive> Line<P> {
             if let Ending::Unconfirmed(_, departed) = &ending {
                 sent = *departed;
             }
-            let ending = batch.confirmed(ending, &request);
+            let ending = batch.confirmed(ending);
             let found = match &ending {
                 Ending::Answer(value) => match Answer::read(&envelope::text(value)) {
                     Some(Answer::Stale(found)) => Some(found.to_owned()),
@@ -170,9 +167,7 @@ impl<P: Primitive> Line<P> {
                 _ => None,
             };
             match found {
-                Some(found)
-                    if !unanswered && disowned < MOST_DISOWNED && batch.takes_back().is_none() =>
-                {
+                Some(found) if !unanswered && disowned < MOST_DISOWNED => {
                     tracing::warn!(
                         name = self.name(),
                         "somebody else has written to this client's record"
@@ -223,7 +218,7 @@ impl<P: Primitive> Line<P> {
         let mut inner = self.lock();
         let ended = self.read(&mut inner, batch, value);
         // Where it leads to nothing but what replicas do not have, that of the next one must be confirmed, whatever it changes.
-        inner.state.doubtful |= batch.unconfirmed.is_some();
+        inner.state.doubtful |= batch.unconfirmed;
         let mut ended = ended.unwrap_or_else(|| self.makes_no_sense(batch, value));
         if ended.has_wrong_type(batch.parts() == 1) {
             return Some(ended);
@@ -300,8 +295,7 @@ impl<P: Primitive> Line<P> {
         let told = match ended {
             Ended::Answered(verdict) => return self.arrive(inner, batch, verdict),
             Ended::NotDone => return state.put_back(batch, now),
-            // What is taken back of one batch is taken back together.
-            Ended::Failed { each: true, .. } if several && batch.takes_back().is_none() => {
+            Ended::Failed { each: true, .. } if several => {
                 return state.try_singly(batch, now);
             }
             Ended::Failed { error, doubt, .. } => {
@@ -324,7 +318,6 @@ impl<P: Primitive> Line<P> {
     fn read(&self, inner: &mut Inner<P>, batch: &mut Batch<P>, value: &Value) -> Option<Ended<P>> {
         let text = envelope::text(value);
         let answer = Answer::read(&text)?;
-        batch.heard_at_last = inner.channels.heard();
         let state = &mut inner.state;
         // It was to be put there, whatever it is.
         let asked_for = batch.doubtful || batch.unanswered.is_some();
@@ -333,11 +326,6 @@ impl<P: Primitive> Line<P> {
             state.doubtful = false;
         }
         let name = self.keys.name();
-        let takes_back = batch.takes_back().is_some();
-        // There was something to take back, or nobody can tell any more.
-        if !matches!(answer, Answer::Done(_) | Answer::NotDone) {
-            batch.owes_in_any_case();
-        }
         Some(match answer {
             Answer::Done(words) => {
                 let mut words = words.split_ascii_whitespace();
@@ -349,15 +337,7 @@ impl<P: Primitive> Line<P> {
                 }
                 Ended::Answered(verdict)
             }
-            Answer::NotDone if takes_back => {
-                state.primitive.undone();
-                for queued in std::mem::take(&mut batch.calls) {
-                    state.primitive.given_up(&queued.call);
-                }
-                Ended::Answered(Verdict::new(Vec::new(), [], Look::No))
-            }
             Answer::NotDone => Ended::NotDone,
-            Answer::Stale(_) if takes_back => Ended::NotDone,
             Answer::Stale(_) => return None,
             Answer::Unreadable(found) => Ended::Failed {
                 error: state.primitive.unreadable(name, found),
@@ -439,9 +419,7 @@ impl<P: Primitive> Rounds for Line<P> {
                     inner.sent_before = self.core.sent.count();
                     let primitive = &mut inner.state.primitive;
                     primitive.departs(batch);
-                    if batch.takes_back().is_none() {
-                        short = primitive.short(batch, &self.wire());
-                    }
+                    short = primitive.short(batch, &self.wire());
                 }
                 let settled = inner.state.take_settled();
                 self.unlock(inner);

@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tokio::time::Instant;
 
 use super::aside::Aside;
-use super::waiters::Waiter;
 use super::{
-    Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Serves, Ticket, Told, Unlearned, Waiters,
+    Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Ticket, Told, Unlearned, Waiters,
 };
 use crate::clock::Moment;
 use crate::engine::command::Command;
-use crate::engine::few::Few;
 use crate::engine::wakeups::Wake;
 
 /// What is owed is compared with so many of what stands before it.
@@ -19,6 +17,9 @@ pub(super) const MOST_COMPARED: usize = 4;
 
 /// A queue that is shorter is not looked through.
 const SHORT: usize = 1024;
+
+/// A round takes this many calls at the most.
+const MOST_CALLS: usize = 1024;
 
 /// What a round carries out.
 pub(super) enum Task<P: Primitive> {
@@ -149,9 +150,7 @@ impl<P: Primitive> State<P> {
                     let mut earlier = owed.iter().rev().take(MOST_COMPARED);
                     let queue = &mut self.queue;
                     let is_added = earlier.any(|earlier| match queue.get_mut(*earlier) {
-                        Some(Item::Call(earlier)) if earlier.takes_back == call.takes_back => {
-                            P::add_up(&mut earlier.call, &call.call)
-                        }
+                        Some(Item::Call(earlier)) => P::add_up(&mut earlier.call, &call.call),
                         _ => false,
                     });
                     if is_added {
@@ -159,7 +158,6 @@ impl<P: Primitive> State<P> {
                     }
                     owed.push(self.queue.len());
                 }
-                Item::Call(call) if !P::bars(&call.call) => {}
                 _ => owed.clear(),
             }
             self.queue.push_back(item);
@@ -176,7 +174,10 @@ impl<P: Primitive> State<P> {
     /// Queues what gives back that which was granted to callers who have gone. It comes before all that is queued: to those
     /// callers it is as if it had not been granted.
     pub(super) fn give_back(&mut self, calls: Vec<P::Call>, now: Instant) {
-        self.owe_first(calls, None, now);
+        for call in calls.into_iter().rev() {
+            self.queue
+                .push_front(Item::Call(Queued::new(call, None, now)));
+        }
     }
 
     /// Does what is left to do where nobody has learned of it.
@@ -189,24 +190,6 @@ impl<P: Primitive> State<P> {
             }
         }
         self.give_back(owed, now);
-    }
-
-    /// The same as [`give_back`](Self::give_back) for what the batch with this number was granted and too few replicas know of: a server that takes over may never have
-    /// granted it, which its record tells as long as nothing else is put there.
-    pub(super) fn take_back(&mut self, number: u64, calls: Vec<P::Call>, now: Instant) {
-        let (mut blind, others): (Vec<_>, _) = calls.into_iter().partition(P::gives_back_blindly);
-        self.give_back(others, now);
-        blind.dedup_by(|call, first| P::add_up(first, call));
-        self.owe_first(blind, Some(number), now);
-    }
-
-    fn owe_first(&mut self, calls: Vec<P::Call>, takes_back: Option<u64>, now: Instant) {
-        for call in calls.into_iter().rev() {
-            self.queue.push_front(Item::Call(Queued {
-                takes_back,
-                ..Queued::new(call, None, now)
-            }));
-        }
     }
 
     /// Adds a caller who waits, until `deadline` if there is one. If that has come, its first question is its last.
@@ -244,7 +227,7 @@ impl<P: Primitive> State<P> {
 
     /// Takes a waiter out who has not been granted anything; what it owes for that is queued, now or behind the round.
     pub(super) fn take(&mut self, ticket: Ticket, now: Instant) -> Option<(Reply<P>, Instant)> {
-        let waiter = self.remove(ticket)?;
+        let waiter = self.waiters.remove(ticket)?;
         if self.is_named(ticket) {
             self.gone.insert(ticket, waiter.want);
         } else {
@@ -255,12 +238,6 @@ impl<P: Primitive> State<P> {
             self.rest(now);
         }
         Some((waiter.reply, waiter.unanswered.unwrap_or(now)))
-    }
-
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter<P::Want, Reply<P>>> {
-        let waiter = self.waiters.remove(ticket)?;
-        self.primitive.went(&waiter.want);
-        Some(waiter)
     }
 
     /// Whether the batch under way names it.
@@ -279,27 +256,6 @@ impl<P: Primitive> State<P> {
             let owed = self.primitive.rest();
             self.owe(owed, now);
         }
-    }
-
-    /// Lets a call that has come serve those who wait, if it can: then it is answered, and is not queued.
-    pub(super) fn serve(&mut self, call: &P::Call, now: Instant) -> Option<(P::Reply, Told<P>)> {
-        if self.closed {
-            return None;
-        }
-        let Serves { reply, grants } = self.primitive.serves(call, &self.waiters, now)?;
-        let mut told = Told(Few::up_to(grants.len()));
-        for (ticket, grant) in grants {
-            let Some(waiter) = self.remove(ticket) else {
-                continue;
-            };
-            if self.is_named(ticket) {
-                self.gone.insert(ticket, waiter.want);
-            }
-            told.add(waiter.reply, Ok(Outcome::Granted(grant)));
-        }
-        self.rest(now);
-        self.look |= self.primitive.would_serve(&self.waiters, now);
-        Some((reply, told))
     }
 
     /// Whether the channels are to be heard: somebody has been told to wait. Who has not been may never have to, and
@@ -414,18 +370,14 @@ impl<P: Primitive> State<P> {
             doubtful: self.doubtful,
             sent: now,
             unanswered: None,
-            unconfirmed: None,
+            unconfirmed: false,
             answered: now.timer(),
             heard: Vec::new(),
-            heard_at_last: Vec::new(),
         });
-        let takes_back =
-            matches!(self.next(), Some(Item::Call(first)) if first.takes_back.is_some());
-        let singly = self.singly > 0 && !takes_back;
-        let most = if singly { 1 } else { P::MOST_CALLS };
+        let most = if self.singly > 0 { 1 } else { MOST_CALLS };
         batch.calls.reserve_exact(most.min(self.queue.len()));
         let mut all_fit = true;
-        if !takes_back && std::mem::take(&mut self.left_out) {
+        if std::mem::take(&mut self.left_out) {
             self.ask(&mut batch);
         }
         let most = if batch.is_empty() { most } else { 0 };
@@ -463,13 +415,9 @@ impl<P: Primitive> State<P> {
         (!batch.is_empty()).then_some(Task::Batch(batch))
     }
 
-    /// Whether `queued` may travel with `batch`: where they travel apart, all of its calls are owed, or none is; and what takes back does
-    /// so together, as the record tells of all of it, once.
+    /// Whether `queued` may travel with `batch`: where they travel apart, all of its calls are owed, or none is.
     fn may_join(&self, batch: &Batch<P>, queued: &Queued<P>) -> bool {
-        let alike = |last: &Queued<P>| {
-            P::is_owed(&last.call) == P::is_owed(&queued.call)
-                && last.takes_back == queued.takes_back
-        };
+        let alike = |last: &Queued<P>| P::is_owed(&last.call) == P::is_owed(&queued.call);
         !self.apart || batch.calls.last().is_none_or(alike)
     }
 

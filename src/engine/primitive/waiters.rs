@@ -60,11 +60,6 @@ impl<W, R> Waiters<W, R> {
         each.map(|(ticket, waiter)| (ticket, &waiter.want))
     }
 
-    /// Those whose time is not up.
-    pub(crate) fn staying(&self) -> impl Iterator<Item = (Ticket, &W)> {
-        self.iter().filter(|(ticket, _)| !self.ends(*ticket))
-    }
-
     pub(crate) fn get(&self, ticket: Ticket) -> Option<&Waiter<W, R>> {
         self.all.get(ticket)
     }
@@ -112,11 +107,6 @@ impl<W, R> Waiters<W, R> {
 
     pub(crate) fn first(&self) -> Option<Ticket> {
         self.all.first().map(|(ticket, _)| ticket)
-    }
-
-    /// Whether somebody's time is not up.
-    pub(crate) fn somebody_stays(&self) -> bool {
-        self.all.len() > self.ending.len()
     }
 
     /// The first of those whose time is not up.

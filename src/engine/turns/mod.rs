@@ -1,4 +1,4 @@
-//! Turns between processes: first come, first served, to within a few milliseconds.
+//! Turns between processes, of locks and of semaphores whose permits have ids: first come, first served, to within a few milliseconds.
 //!
 //! # The rule
 //!
@@ -8,9 +8,7 @@
 //! left.* A caller takes what the walk leaves to its client. So a script reads the first few of the line, and costs by
 //! what is free and not by who waits.
 //!
-//! Only callers elsewhere who came *clearly before* count: more than 5 ms and a tenth of a wait earlier. That
-//! allowance lets a process hand a permit on to its next caller instead of passing it round for each. It does so for 20 ms
-//! (four times `local_hand_over`) after it last asked, and asks early enough to go on.
+//! Only callers elsewhere who came *clearly before* count: more than 5 ms and a tenth of a wait earlier.
 //!
 //! *Alone nobody stands in line.* Who asks while nobody else listens takes what there may have been of a line away, and begins none, unless it has
 //! heard in the last 5 s from somebody who gave permits back: who always finds enough never waits, and would pass for ever whoever does.
@@ -50,11 +48,11 @@
 //! free; what they have taken, by the counter and by their messages, is subtracted, below zero, too. If 5 ms bring
 //! nothing the debt is forgotten, and grows half as fast from then on, and twice as fast again when they take some. The next
 //! time they have twice as long, 40 ms at the most, and less again when they come sooner: a JVM on a busy machine, or far away, has its
-//! share, and one that takes nothing costs no more. As long as they are owed anything all releases go through Redis.
+//! share, and one that takes nothing costs no more.
 //!
 //! When they have had more than seven permits more than that, a release of ours is not announced to them, where it is kept for the
-//! first in line and at least two stand there: so permits go from ours to ours, and who releases looks twice whether they were
-//! taken, for the turn's sake and as a nudge (`src/redisson/semaphore/nudge`), which strangers hear. Where they have taken or released some just before,
+//! first in line and at least two stand there: so permits go from ours to ours, and who releases looks whether they were
+//! taken. Where they have taken or released some just before,
 //! they take what is free before the first comes: the first three are told, and it is for whoever stands in line and asks, which
 //! costs a part of the order. For every sixteen permits of ours, or fewer, they are owed one then, as a JVM may have many threads. So
 //! ours have a share beside a JVM whose threads take again at once, and it has one beside a crowd of ours.
@@ -73,20 +71,20 @@
 //!
 //! | Where | What |
 //! |---|---|
-//! | zset `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of its own; of locks `redisson_lock_turns:{name}`) | the line: a client's id; when its first caller came |
-//! | hash `redisson_sc_turns_notes:{name}`, field of a client's id | six numbers: how many permits its first caller wants; when it last asked; since when it has been told, or 0; its patience; since when, or from when on, it stops the line, or 0; its first caller's ticket |
+//! | zset `redisson_sc_leased_turns:{name}` (`redisson_sc_leased_turns::name` where the name has braces of its own; of locks `redisson_lock_turns:{name}`) | the line: a client's id; when its first caller came |
+//! | hash `redisson_sc_leased_turns_notes:{name}`, field of a client's id | six numbers: how many permits its first caller wants; when it last asked; since when it has been told, or 0; its patience; since when, or from when on, it stops the line, or 0; its first caller's ticket |
 //! | field `+` | when somebody who is far away may be told again |
 //! | field `=` | when somebody may stop the line again |
 //! | field `!` | of permits with ids: when the one that was given back last would have ended, in milliseconds; 0 once somebody has taken one |
 //! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (1/32 to 1; less where permits are kept longer, or they are more than the clients); since when permits are kept for them, or 0; how many they have taken and not announced; for how long permits are kept for them |
-//! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come, `own` where it has found that itself; `soon`: it has come among the first three |
-//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new` and a client's id: that one stands there alone, or is served while nobody does, whoever waits is to come; `all`, it may not be kept: the same; `+` and a client's id: nobody in line can use what that one has set free, or has found free when it looked |
+//! | channel `redisson_sc_leased_turns:{name}:<client id>` | `turn`: this client is to come, `own` where it has found that itself; `soon`: it has come among the first three |
+//! | channel `redisson_sc_leased_turns:{name}` | heard by all who take part, and counted; `new` and a client's id: that one stands there alone, or is served while nobody does, whoever waits is to come; `all`, it may not be kept: the same; `+` and a client's id: nobody in line can use what that one has set free, or has found free when it looked |
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers, and a script of each client that waits; permits and answers do not depend on it: once-only execution has a key of its own
 //! ([`once`](super::once)). A key of another type in the line's place, or the notes', is deleted by the next who waits. Where the server does not let it be written, or expire, there are no turns, and callers take
 //! what is free; every ten seconds that is tried again. A script reads 256 of a line at the most; where what is free does for none of them, whoever
-//! runs it (for a semaphore or a lock) goes on behind them in another script, at once, and takes nothing meanwhile that is due to those behind. The notes hold
+//! runs it goes on behind them in another script, at once, and takes nothing meanwhile that is due to those behind. The notes hold
 //! 10,000 clients: the next one that comes deletes line and notes, and all come anew.
 //!
 //! | File | What it holds |
@@ -109,8 +107,7 @@ pub(crate) use report::{Report, Verdict};
 
 use super::primitive::Look;
 
-/// How a message begins that is meant for JVMs, and for those who are not told in another way: see
-/// `lua/semaphore/nudge.lua` and `batch.lua`.
+/// How a message begins that is meant for JVMs, and for those who are not told in another way.
 pub(crate) const FOR_OTHERS: &[u8] = b"+";
 
 /// Who has heard from others who take turns is not alone for this long, though nobody else listens.
@@ -156,14 +153,8 @@ pub(crate) struct Turns {
     near: bool,
     /// When it could call those last who have lost their places.
     called: Option<Instant>,
-    /// How many callers were served without Redis since the last report.
-    handed_over: i64,
     /// How many messages of strangers were heard since then.
     heard: i64,
-    /// Callers who came before this may be served within the process.
-    keep_before: Option<Instant>,
-    /// Callers of this process were held back while permits were free.
-    held: bool,
     /// When this client looks whether those came who were told.
     look_at: Option<Instant>,
     /// It may have told them, by an answer that was lost.
@@ -229,22 +220,6 @@ impl Turns {
         self.learned
             .filter(|_| self.others_listen())
             .map(|learned| learned + COMPANY)
-    }
-
-    /// Whether a release may serve callers of this process without Redis, the first of whom came at `came`
-    /// and can be served by it, or not.
-    pub(crate) fn may_keep(&self, came: Instant, fits: bool) -> bool {
-        if !self.others_listen() {
-            return true;
-        }
-        fits && self.keep_before.is_some_and(|before| came <= before)
-    }
-
-    /// Callers have been served without Redis.
-    pub(crate) fn handed_over(&mut self, callers: usize) {
-        if self.others_listen() {
-            self.handed_over += i64::try_from(callers).unwrap_or(0);
-        }
     }
 
     /// Somebody else who takes turns has sent a message.
@@ -324,7 +299,6 @@ impl Turns {
             looks: self.looking.is_some(),
             stood,
             calls,
-            handed_over: std::mem::take(&mut self.handed_over),
             heard: std::mem::take(&mut self.heard),
             from: self.looking.unwrap_or(0),
             ..of_waiters
@@ -348,11 +322,6 @@ impl Turns {
             self.looking = Some(std::mem::take(&mut self.look_from));
         }
         due
-    }
-
-    /// Whether callers of this process are held back while permits are free: they will be told.
-    pub(crate) fn is_held(&self) -> bool {
-        self.held
     }
 
     /// Whether this client is one of the few who look when any of them may.
@@ -421,9 +390,7 @@ impl Turns {
 
     /// Nothing is free, and the line has not been looked at: what was to be reported is for later.
     pub(crate) fn is_idle(&mut self, report: Report) {
-        self.handed_over += report.handed_over;
         self.heard += report.heard;
-        self.held = false;
         self.may_have_told = false;
         self.looking = None;
         self.look_from = 0;
@@ -445,7 +412,6 @@ impl Turns {
             .take_if(|until| !waiting || asked && *until <= sent);
         if asked {
             self.near = false;
-            self.held = false;
             // The answer may be older than the message, and the others may not be there any more.
             if let Some(heard) = self.late_look.take_if(|heard| *heard > sent) {
                 self.missed = Some(heard).filter(|_| waiting);
@@ -471,18 +437,9 @@ impl Turns {
             }
             Verdict::Seen(seen) => seen,
         };
-        self.held |= seen.held;
         self.clients = seen.clients;
         self.counted = Some(now);
         self.near |= seen.near;
-        self.keep_before = seen.keep.and_then(|keep| {
-            let distance = Duration::from_micros(keep.unsigned_abs());
-            if keep < 0 {
-                sent.checked_add(distance)
-            } else {
-                sent.checked_sub(distance)
-            }
-        });
         let looked = self.looking.take();
         if seen.from > 0 {
             self.look_from = seen.from;

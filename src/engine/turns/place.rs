@@ -61,8 +61,6 @@ pub(crate) struct Said<'a> {
 pub(crate) struct Standing {
     /// Callers of this client were held back from what is free.
     pub(crate) held: bool,
-    /// How many who listen take no turns, where that was learned.
-    pub(crate) strangers: Option<u32>,
     /// Somebody may have begun a line since it was asked: it is to ask at once, to stand in it.
     pub(crate) comes: bool,
     /// After how long it is to be seen whether others have come who were told.
@@ -315,7 +313,6 @@ impl Place {
         Some(Standing {
             comes: believes || said.waiting && (is_off || self.turns.is_to_ask()),
             held: seen.is_some_and(|seen| seen.held),
-            strangers: seen.map(|seen| seen.strangers),
             look: look.map(|at| at.saturating_duration_since(now)),
         })
     }
@@ -356,15 +353,5 @@ impl Place {
     /// itself that it would answer.
     pub(crate) fn tells_nothing(&self) -> bool {
         self.tells_nothing
-    }
-
-    /// Whether messages on the object's channel are heard.
-    pub(crate) fn hears(&self) -> bool {
-        self.hears
-    }
-
-    /// What is known of the others.
-    pub(crate) fn turns(&mut self) -> &mut Turns {
-        &mut self.turns
     }
 }

@@ -33,9 +33,7 @@ pub(crate) struct Report {
     pub(crate) stood: bool,
     /// If its callers are served while nobody stands in line, it calls those who may have lost their places.
     pub(crate) calls: bool,
-    /// How many callers were served without Redis since the last report.
-    pub(crate) handed_over: i64,
-    /// How many messages of strangers were heard since then.
+    /// How many messages of strangers were heard since the last report.
     pub(crate) heard: i64,
     /// Its look goes on behind so many who stand in line.
     pub(crate) from: u32,
@@ -82,7 +80,6 @@ impl Report {
             Arg::Number(self.ticket.cast_signed()),
             Arg::Number(self.own.cast_signed()),
             Arg::Number(strict + 2 * looks + 4 * stood + 8 * calls),
-            Arg::Number(self.handed_over),
             Arg::Number(self.heard),
             Arg::Number(self.from.into()),
         ]);
@@ -106,11 +103,6 @@ pub(crate) struct Seen {
     pub(super) told: Option<Duration>,
     /// When it is to be seen whether those came who were told, now or before.
     pub(super) pause: Option<Duration>,
-    /// For how long, in microseconds, a caller must have waited to be served without Redis; negative: who
-    /// will come in that time may be, too; `None`: nobody.
-    pub(super) keep: Option<i64>,
-    /// How many who listen do not take part: JVMs.
-    pub(crate) strangers: u32,
     /// How many clients stand in line.
     pub(super) clients: u32,
     /// This client is one of the first of them.
@@ -126,19 +118,13 @@ impl Verdict {
             return Some(Verdict::Off);
         }
         let parts: Vec<&str> = word.strip_prefix("turn:")?.split(':').collect();
-        let [held, told, pause, keep, strangers, clients, near, from] = parts.as_slice() else {
+        let [held, told, pause, clients, near, from] = parts.as_slice() else {
             return None;
-        };
-        let keep = match *keep {
-            "-" => None,
-            keep => Some(keep.parse().ok()?),
         };
         Some(Verdict::Seen(Seen {
             held: flag(held)?,
             told: pause_of(told)?,
             pause: pause_of(pause)?,
-            keep,
-            strangers: strangers.parse().ok()?,
             clients: clients.parse().ok()?,
             near: flag(near)?,
             from: from.parse().ok()?,
@@ -166,35 +152,24 @@ mod tests {
 
     #[test]
     fn an_answer_is_read() {
-        let Some(Verdict::Seen(seen)) = Verdict::read("turn:1:0:1500:-2000:2:3:1:256") else {
+        let Some(Verdict::Seen(seen)) = Verdict::read("turn:1:0:1500:3:1:256") else {
             panic!("it is as the script writes it");
         };
         assert!(seen.held && seen.told.is_none());
         assert_eq!(seen.pause, Some(Duration::from_micros(1500)));
-        assert_eq!(
-            (seen.keep, seen.strangers, seen.clients, seen.from),
-            (Some(-2000), 2, 3, 256)
-        );
+        assert_eq!((seen.clients, seen.from), (3, 256));
         assert_eq!(Verdict::read("turn:off"), Some(Verdict::Off));
-    }
-
-    #[test]
-    fn beside_strangers_nobody_is_served_without_redis() {
-        let Some(Verdict::Seen(seen)) = Verdict::read("turn:0:1:0:-:2:3:1:0") else {
-            panic!("it is as the script writes it");
-        };
-        assert_eq!((seen.pause, seen.keep), (None, None));
     }
 
     #[test]
     fn anything_else_is_no_answer() {
         for word in [
             "turn:",
-            "turn:1:0:3:4:5:0:0",
-            "turn:x:0:1:-:1:0:0:0",
-            "turn:0:x:1:-:1:0:0:0",
-            "turn:0:1:1:-:-1:0:0:0",
-            "turn:0:1:1:-:1:0:0:-1",
+            "turn:1:0:3:0:0",
+            "turn:x:0:1:1:0:0",
+            "turn:0:x:1:1:0:0",
+            "turn:0:1:1:-1:0:0",
+            "turn:0:1:1:1:0:-1",
             "12",
         ] {
             assert_eq!(Verdict::read(word), None, "{word}");

@@ -161,12 +161,6 @@ impl Wakeups {
         }
     }
 
-    /// Whether messages of `channel` are heard.
-    pub(crate) fn is_confirmed(&self, channel: &str) -> bool {
-        let channels = self.registry.lock();
-        channels.get(channel).is_some_and(|known| known.confirmed)
-    }
-
     /// The server has become a replica: the same address may lead to the new primary.
     pub(crate) fn renew(&self) {
         self.registry.moved.notify_one();

@@ -48,7 +48,6 @@ impl RSemaphore {
     pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RSemaphore>> {
         let renamed = self.other(new_name)?;
         let done = self.object().rename_nx(renamed.line.keys()).await?;
-        if done {}
         Ok(done.then_some(renamed))
     }
 
@@ -67,8 +66,7 @@ impl RSemaphore {
 
     async fn copy_to(&self, new_name: &str, replace: bool) -> Result<bool> {
         let copy = self.other(new_name)?;
-        let done = self.object().copy(copy.line.keys(), replace).await?;
-        Ok(done)
+        self.object().copy(copy.line.keys(), replace).await
     }
 
     /// Lets it vanish after `ttl`, rounded up to whole milliseconds, where `condition` holds (`None`: in any case);

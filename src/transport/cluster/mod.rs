@@ -161,16 +161,6 @@ impl Cluster {
         }
     }
 
-    /// Which of the masters has `key`, by a number that tells them apart for now.
-    pub(super) fn number_of(&self, key: &str) -> usize {
-        let state = self.state.lock();
-        let owner = state.map.owner(slot(key));
-        let masters = state.map.masters();
-        owner
-            .and_then(|owner| masters.iter().position(|master| master == owner))
-            .unwrap_or(masters.len())
-    }
-
     /// The connection to the master that has `key`, or to any; or why there is none.
     pub(super) fn live_for(&self, key: Option<&str>) -> Result<Arc<Live>, Refusal> {
         let state = self.state.lock();

@@ -11,7 +11,7 @@ use crate::engine::once::{Patience, Trouble};
 use crate::engine::primitive::endings::Answered;
 use crate::engine::primitive::state::{Item, State, Task};
 use crate::engine::primitive::{
-    Batch, Done, Got, Look, Outcome, Primitive, Serves, Ticket, Unlearned, Verdict, Waiters,
+    Batch, Done, Got, Look, Outcome, Primitive, Ticket, Unlearned, Verdict, Waiters,
 };
 use crate::engine::request::Arg;
 use crate::error::{Error, Result};
@@ -23,11 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Seat {
     /// A try that was made by then is in vain.
     in_vain: Option<Instant>,
-    /// A place that is left is known to be somebody else's.
-    lost: bool,
     serves: bool,
-    /// A call serves the first who waits.
-    hands_over: bool,
     joins: Option<Look>,
     undone: usize,
     unknown: usize,
@@ -73,29 +69,8 @@ impl Primitive for Seat {
         true
     }
 
-    fn bars(call: &Call) -> bool {
-        *call == Call::Leave
-    }
-
-    fn serves(&mut self, call: &Call, waiters: &Waiters<Self>, _: Instant) -> Option<Serves<Self>> {
-        let hands_over = self.hands_over && *call == Call::Leave;
-        let first = waiters.first().filter(|_| hands_over)?;
-        Some(Serves {
-            reply: true,
-            grants: vec![(first, ())],
-        })
-    }
-
-    fn rest(&mut self) -> Option<Call> {
-        self.hands_over.then_some(Call::Give(1))
-    }
-
     fn give_back((): ()) -> Option<Call> {
         Some(Call::Leave)
-    }
-
-    fn gives_back_blindly(call: &Call) -> bool {
-        *call == Call::Leave
     }
 
     fn asks_anew(want: &mut u32) {
@@ -120,8 +95,7 @@ impl Primitive for Seat {
 
     fn settled(&mut self, _: &Batch<Self>, call: &Call, since: Instant) -> Option<Result<bool>> {
         let known = *call == Call::Try && self.in_vain.is_some_and(|then| since <= then);
-        let lost = *call == Call::Leave && self.lost;
-        (known || lost).then_some(Ok(false))
+        known.then_some(Ok(false))
     }
 
     fn asks<'a>(&mut self, _: &Batch<Self>, waiters: &'a Waiters<Self>) -> Vec<(Ticket, &'a u32)> {
@@ -488,28 +462,10 @@ fn what_is_owed_is_not_moved_before_what_bars_it() {
     state.owe([Call::Give(1)], now);
     let _bars = call(&mut state, Call::Leave, now);
     state.owe([Call::Give(2)], now);
-    let _waits = call(&mut state, Call::Try, now);
     state.owe([Call::Give(3)], now);
     state.sweep();
-    let expected = [&Call::Give(1), &Call::Leave, &Call::Give(5), &Call::Try];
+    let expected = [&Call::Give(1), &Call::Leave, &Call::Give(5)];
     assert_eq!(queued(&state), expected);
-}
-
-#[test]
-fn who_was_served_by_a_call_while_it_was_named_has_what_it_is_granted_then_given_back_first() {
-    let (mut state, now) = line();
-    state.primitive.hands_over = true;
-    let mut answer = join(&mut state, now);
-    let batch = depart(&mut state);
-    let (reply, told) = state.serve(&Call::Leave, now).expect("it serves who waits");
-    assert!(reply && told.tell().is_empty());
-    assert!(matches!(answer.try_recv(), Ok(Ok(Outcome::Granted(())))));
-    assert!(state.serve(&Call::Leave, now).is_none(), "nobody is left");
-    assert!(queued(&state).is_empty(), "its question is under way");
-    let _behind = call(&mut state, Call::Try, now);
-    let granted = vec![Got::Granted(())];
-    arrive(&mut state, batch, Vec::new(), granted, now);
-    assert_eq!(queued(&state), [&Call::Leave, &Call::Try, &Call::Give(1)]);
 }
 
 #[test]
@@ -537,40 +493,6 @@ fn who_waits_on_behind_a_question_that_was_given_up_asks_for_something_else() {
     assert_eq!(depart(&mut state).asks[0].want, 1);
 }
 
-/// Anything else would put itself on record in front of it.
-#[test]
-fn what_takes_back_travels_first_and_alone() {
-    let (mut state, now) = line();
-    state.apart = true;
-    let (gone, _waits) = (join(&mut state, now), join(&mut state, now));
-    let mut batch = depart(&mut state);
-    batch.unconfirmed = Some(7);
-    drop(gone);
-    state.leave(0, now);
-    state.owe([Call::Leave], now);
-    arrive(&mut state, batch, Vec::new(), vec![Got::Granted(())], now);
-    let batch = depart(&mut state);
-    assert_eq!((batch.takes_back(), batch.calls.len()), (Some(7), 1));
-    assert!(batch.asks.is_empty());
-    let done = vec![Done::Reply(true)];
-    arrive(&mut state, batch, done, Vec::new(), now);
-    let (asks, owed) = (depart(&mut state), depart(&mut state));
-    assert_eq!((asks.takes_back(), owed.takes_back()), (None, None));
-    assert_eq!((asks.asks.len(), owed.calls.len()), (1, 1));
-}
-
-#[test]
-fn what_is_owed_behind_something_that_need_not_be_taken_back_is_carried_out() {
-    let (mut state, now) = line();
-    state.apart = true;
-    state.take_back(7, vec![Call::Leave], now);
-    state.owe([Call::Give(1)], now);
-    state.primitive.lost = true;
-    let batch = depart(&mut state);
-    assert_eq!(batch.calls[0].call, Call::Give(1));
-    assert_eq!(batch.takes_back(), None);
-}
-
 /// The next server may never have granted it.
 #[test]
 fn what_no_replica_has_is_granted_to_nobody() {
@@ -578,27 +500,14 @@ fn what_no_replica_has_is_granted_to_nobody() {
     state.apart = true;
     let mut waits = join(&mut state, now);
     let mut batch = depart(&mut state);
-    batch.unconfirmed = Some(7);
+    batch.unconfirmed = true;
     arrive(&mut state, batch, Vec::new(), vec![Got::Granted(())], now);
     assert!(waits.try_recv().is_err(), "it waits on");
     let batch = depart(&mut state);
-    assert_eq!((batch.takes_back(), batch.calls.len()), (Some(7), 1));
+    assert_eq!(batch.calls.len(), 1);
     let done = vec![Done::Reply(true)];
     arrive(&mut state, batch, done, Vec::new(), now);
     assert_eq!(depart(&mut state).asks[0].want, 1, "it asks anew");
-}
-
-/// The record says of each call that takes back the same: how the first one ended.
-#[test]
-fn what_is_to_be_taken_back_once_more_is_owed_in_any_case() {
-    let (mut state, now) = line();
-    state.apart = true;
-    state.take_back(7, vec![Call::Leave], now);
-    let batch = depart(&mut state);
-    assert_eq!(batch.takes_back(), Some(7));
-    arrive(&mut state, batch, vec![Done::Again], Vec::new(), now);
-    let batch = depart(&mut state);
-    assert_eq!((batch.takes_back(), batch.calls.len()), (None, 1));
 }
 
 /// What it was granted is not kept for as long as somebody else waits for replicas.
