@@ -143,8 +143,8 @@ fn check_sections(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// The header lists 1, 2, ... and at the end perhaps `n..`; the body uses exactly these, the rest through
-/// an index that is no number.
+/// The header lists rising numbers and at the end perhaps `n..`; the body uses exactly these, the rest through
+/// an index that is no number. A part of a script may leave out what the other parts use.
 fn check_indexes(entries: &[Entry], code: &str, name: &str) -> Result<(), String> {
     let listed: Vec<_> = entries
         .iter()
@@ -152,34 +152,36 @@ fn check_indexes(entries: &[Entry], code: &str, name: &str) -> Result<(), String
         .map(|entry| entry.index.as_str())
         .collect();
     let rest = listed.last().and_then(|last| last.strip_suffix(".."));
-    for (place, index) in listed.iter().enumerate() {
-        let last = place + 1 == listed.len();
-        let number = if last { rest.unwrap_or(index) } else { index };
-        if number != (place + 1).to_string() {
-            return Err(format!("{name}[{index}] is listed as number {}", place + 1));
-        }
+    let mut fixed = BTreeSet::new();
+    for index in &listed[..listed.len() - usize::from(rest.is_some())] {
+        let number = index.parse::<usize>().ok();
+        let number = number.filter(|number| fixed.last().is_none_or(|last| last < number));
+        let number = number.filter(|number| *number > 0);
+        fixed.insert(number.ok_or_else(|| format!("{name}[{index}] is not in its order"))?);
     }
-    let fixed = listed.len() - usize::from(rest.is_some());
+    let beyond = fixed.last().copied().unwrap_or(0);
     let (mut used, whole) = uses(code, name);
     if name == "ARGV" && announces(code) {
         used.insert("1");
     }
     let numbers: BTreeSet<usize> = used.iter().filter_map(|index| index.parse().ok()).collect();
-    for number in 1..=fixed {
-        if !numbers.contains(&number) {
-            return Err(format!("{name}[{number}] is in the header only"));
-        }
+    if let Some(number) = fixed.difference(&numbers).next() {
+        return Err(format!("{name}[{number}] is in the header only"));
     }
+    let rest_from = rest.and_then(|rest| rest.parse::<usize>().ok());
+    if rest.is_some() && rest_from.is_none_or(|from| from <= beyond) {
+        return Err(format!("{name}[..] is not in its order"));
+    }
+    let of_rest = |number: usize| rest_from.is_some_and(|from| number >= from);
     if let Some(number) = numbers
         .iter()
-        .find(|number| **number > fixed || **number == 0)
-        && (rest.is_none() || *number == 0)
+        .find(|number| !fixed.contains(number) && !of_rest(**number))
     {
         return Err(format!("{name}[{number}] is in the body only"));
     }
     let computed = whole || used.len() > numbers.len();
     match rest {
-        Some(rest) if !computed && !numbers.iter().any(|number| *number > fixed) => {
+        Some(rest) if !computed && !numbers.iter().any(|number| of_rest(*number)) => {
             Err(format!("{name}[{rest}..] is in the header only"))
         }
         None if computed => Err(format!(
@@ -320,7 +322,9 @@ fn a_false_header_is_refused() {
         ("RSemaphore.acquire", "acquire", "Counterpart"),
         ("semaphore: string", "a string", "KEYS"),
         ("no, it counts", "perhaps", "Repeat-safe"),
-        ("-- ARGV[2] amount\n", "", "listed as number 2"),
+        ("-- ARGV[2] amount\n", "", "ARGV[2] is in the body only"),
+        ("ARGV[2] amount", "ARGV[1] amount", "not in its order"),
+        ("ARGV[3..] more", "ARGV[2..] more", "not in its order"),
         (
             "-- KEYS[2] channel: of the waiters\n",
             "",
