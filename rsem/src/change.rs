@@ -64,10 +64,10 @@ pub(crate) enum Change {
         #[command(flatten)]
         consent: Consent,
     },
-    /// Give the permits back that dead clients held in guards of a watched semaphore
+    /// Give the permits back that the guards of dead clients held
     ///
-    /// Clients that use it watched do so by themselves: this is for when none is left. Only what belongs to those is given back whose
-    /// time is up. The status is 1 if there were none.
+    /// Each call on the semaphore does so by itself: this is for when no client is left. Permits come back whose lease has
+    /// ended. The status is 1 if there were none.
     Reclaim { name: String },
     /// Take a lock away from whoever holds it
     Unlock {
@@ -333,7 +333,7 @@ async fn reclaim(semaphore: &RSemaphore) -> Result<bool, Failure> {
     let dead = semaphore.reclaim().await?;
     if dead.is_empty() {
         eprintln!(
-            "rsem: nobody who is dead holds permits of {:?}",
+            "rsem: no dead client holds permits of {:?}",
             semaphore.name()
         );
         return Ok(false);

@@ -6,7 +6,7 @@ use redisson_semaphore::Error;
 pub(crate) const NOT_IN_TIME: u8 = 75;
 /// Redis can't be reached, does not answer, or refuses for now. (`EX_UNAVAILABLE`)
 pub(crate) const REDIS_AWAY: u8 = 69;
-/// The lock was lost while the command ran, and the command was ended. (`EX_PROTOCOL`)
+/// The lock or the permits were lost while the command ran, and the command was ended. (`EX_PROTOCOL`)
 pub(crate) const LOST: u8 = 76;
 /// The server does not let this user in, or do this. (`EX_NOPERM`)
 pub(crate) const DENIED: u8 = 77;
@@ -38,7 +38,7 @@ Exit status:
   69       Redis can't be reached, does not answer, or refuses for now
   70       another failure
   75       `run`: no permit, or lock, in time (another one with -E)
-  76       `run`: the lock was lost while the command ran, and the command was ended
+  76       `run`: the lock or the permits were lost while the command ran, and it was ended
   77       the server does not let the user in, or do this
   126, 127 `run`: the command can't be run, or was not found
   128+n    signal n ended `rsem`, or the command that it ran

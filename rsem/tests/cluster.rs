@@ -102,16 +102,15 @@ async fn what_stands_beside_is_found_at_all_masters() {
     for (name, server) in names.iter().zip(&cluster.servers) {
         let record = format!("redisson_sc_once:{{{name}}}:a-client");
         ask::<()>(server, &["SET", &record, "1"]).await;
-        let held = format!("redisson_sc_held:{{{name}}}");
-        ask::<()>(server, &["HSET", &held, "dead:1", "2 1000 shop"]).await;
-        let alive = format!("redisson_sc_alive:{{{name}}}");
-        ask::<()>(server, &["ZADD", &alive, "1", "dead:1"]).await;
+        let grants = format!("redisson_sc_grants:{{{name}}}");
+        let entry = "dead0000-0000-0000-0000-000000000000:g1:2:500";
+        ask::<()>(server, &["ZADD", &grants, "1", entry]).await;
         let shown = rsem(&url, &["show", "--records", name]).await.out;
         assert!(shown.contains(&record), "{shown}");
     }
     let (_, all) = json(&url, &["doctor"]).await;
     let records = about(&all, "records");
-    assert!(records[0].1.starts_with("9, some "), "{records:?}");
+    assert!(records[0].1.starts_with("6, some "), "{records:?}");
     let watched = about(&all, "watched");
     for name in &names {
         let told = format!("{name}: 2 permits of clients that are gone");

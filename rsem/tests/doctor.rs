@@ -79,6 +79,11 @@ async fn what_is_wrong_with_a_server_is_told_with_what_to_do() {
     assert!(advice(&all, "replicas")[0].contains("min-replicas-to-write"));
 }
 
+/// Of a client whose id begins so.
+fn entry(client: &str, ticket_and_permits: &str) -> String {
+    format!("{client}0000-0000-0000-0000-000000000000:{ticket_and_permits}:500")
+}
+
 #[tokio::test]
 async fn clients_that_are_gone_with_permits_are_told() {
     let server = RedisServer::options().appendonly().start().await;
@@ -86,12 +91,10 @@ async fn clients_that_are_gone_with_permits_are_told() {
     let () = redis::pipe()
         .set("seats", 1)
         .set("x{y}", 1)
-        .hset("redisson_sc_held:{seats}", "dead:1", "2 1000 shop")
-        .hset("redisson_sc_held:{seats}", "live:1", "1 1000 shop")
-        .hset("redisson_sc_held::x{y}", "live:1", "1 1000 shop")
-        .zadd("redisson_sc_alive:{seats}", "dead:1", 1)
-        .zadd("redisson_sc_alive:{seats}", "live:1", 1e15)
-        .zadd("redisson_sc_alive::x{y}", "live:1", 1e15)
+        .zadd("redisson_sc_grants:{seats}", entry("dead", "g1:1"), 1)
+        .zadd("redisson_sc_grants:{seats}", entry("dead", "a2:1"), 2)
+        .zadd("redisson_sc_grants:{seats}", entry("live", "g1:1"), 4e15)
+        .zadd("redisson_sc_grants::x{y}", entry("live", "g2:1"), 4e15)
         .query_async(&mut redis)
         .await
         .unwrap();
@@ -133,7 +136,6 @@ async fn missing_grants_are_named_so_that_they_can_be_given() {
         [
             "note persistence",
             "wrong grants",
-            "note grants",
             "wrong grants",
             "note grants"
         ]
@@ -191,7 +193,7 @@ async fn a_lock_needs_all_that_stands_beside_it() {
     }
 }
 
-/// The commands that the guide names for semaphores, their turns and locks.
+/// The commands that the guide names for semaphores and locks.
 fn granted_by_the_guide() -> BTreeSet<String> {
     let guide = include_str!("../../src/guide/operations.md");
     let part = |from: &str, to: &str| {
@@ -199,7 +201,7 @@ fn granted_by_the_guide() -> BTreeSet<String> {
         needed.split_once(to).expect("its end").0
     };
     let needed = [
-        part("For semaphores,", "For [watched]"),
+        part("For semaphores,", "For semaphores whose"),
         part("For locks,", "For latches:"),
     ];
     let words = needed.iter().flat_map(|part| part.split_whitespace());
@@ -243,7 +245,7 @@ async fn records_are_counted() {
     for record in [
         "redisson_sc_once:{seats}:a",
         "redisson_lock_fence:{door}:a",
-        "redisson_sc_once:a:1",
+        "redisson_sc_grants:{seats}",
     ] {
         let _: () = connection.set(record, 1).await.unwrap();
     }

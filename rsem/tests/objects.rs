@@ -118,7 +118,7 @@ async fn who_waits_and_what_stands_beside_it_is_shown() {
     let () = redis::pipe()
         .set("redisson_sc_once:{seats}:a-client", 1)
         .set("redisson_sc_once:{other}:a-client", 1)
-        .hset("redisson_sc_turns:{seats}", "field", 1)
+        .hset("redisson_sc_notes:{seats}", "field", 1)
         .query_async(&mut connection)
         .await
         .unwrap();
@@ -131,10 +131,15 @@ async fn who_waits_and_what_stands_beside_it_is_shown() {
         "{}",
         ended.out
     );
-    assert!(ended.out.contains("  listening     1\n"), "{}", ended.out);
+    for line in ["listening     1", "queued        1"] {
+        let line = format!("  {line}\n");
+        assert!(ended.out.contains(&line), "{}", ended.out);
+    }
     for key in [
         "redisson_sc_once:{seats}:a-client",
-        "redisson_sc_turns:{seats}",
+        "redisson_sc_queue:{seats}",
+        "redisson_sc_grants:{seats}",
+        "redisson_sc_notes:{seats}",
     ] {
         let line = format!("  beside it     {key} (");
         assert!(ended.out.contains(&line), "{key}: {}", ended.out);
@@ -458,7 +463,9 @@ async fn whatever_stands_beside_an_object_is_shown() {
     let url = server.url();
     let mut connection = server.connection().await;
     let keys = [
-        "redisson_sc_turns_notes:{seats}",
+        "redisson_sc_queue:{seats}",
+        "redisson_sc_grants:{seats}",
+        "redisson_sc_notes:{seats}",
         "redisson_sc_leased_once:{seats}:a-client",
         "redisson_sc_leased_turns:{seats}",
         "redisson_sc_leased_turns_notes:{seats}",
@@ -490,7 +497,7 @@ async fn whatever_stands_beside_an_object_is_shown() {
 #[tokio::test]
 async fn a_service_may_change_what_it_uses() {
     let rules = "app on >p +ping ~seats ~redisson_sc*:{seats}* &redisson_sc*:{seats}* \
-        +eval +evalsha +get +set +incrby +del +publish +pubsub +subscribe +unsubscribe";
+        +eval +evalsha +exists +get +set +incrby +del +publish +pubsub +subscribe +unsubscribe +zcard +zrange";
     let server = RedisServer::options().user(rules).start().await;
     let url = server.url_as("app", "p");
     for (arguments, after) in [
@@ -507,6 +514,16 @@ async fn a_service_may_change_what_it_uses() {
     }
 }
 
+/// As long as a client's id.
+const DEAD: &str = "dead0000-0000-0000-0000-000000000000";
+const LIVE: &str = "live0000-0000-0000-0000-000000000000";
+/// Some years from now, in microseconds.
+const AHEAD: u64 = 4_000_000_000_000_000;
+
+fn entry(client: &str, rest: &str) -> String {
+    format!("{client}:{rest}")
+}
+
 #[tokio::test]
 async fn what_the_dead_held_is_shown_and_given_back() {
     let server = RedisServer::start().await;
@@ -514,35 +531,32 @@ async fn what_the_dead_held_is_shown_and_given_back() {
     let mut connection = server.connection().await;
     let () = redis::pipe()
         .set("seats", 1)
-        .hset("redisson_sc_held:{seats}", "dead:1", "2 1000 mail \u{7}")
-        .zadd("redisson_sc_alive:{seats}", "dead:1", 1)
-        .hset("redisson_sc_held:{seats}", "live:7", "3 1000 ")
-        .zadd("redisson_sc_alive:{seats}", "live:7", 1e15)
+        .zadd(
+            "redisson_sc_grants:{seats}",
+            entry(DEAD, "g1:2:500:mail%20%07"),
+            1,
+        )
+        .zadd("redisson_sc_grants:{seats}", entry(LIVE, "g7:1:500"), AHEAD)
+        .zadd("redisson_sc_grants:{seats}", entry(LIVE, "g8:2:500"), AHEAD)
+        .zadd("redisson_sc_grants:{seats}", entry(LIVE, "a9:9:100"), AHEAD)
         .query_async(&mut connection)
         .await
         .unwrap();
-    let held = json!([{"client": "dead", "name": "mail \u{7}", "permits": 2},
-        {"client": "live", "name": "", "permits": 3}]);
+    let held = json!([{"client": DEAD, "name": "mail \u{7}", "permits": 2},
+        {"client": LIVE, "name": "", "permits": 3}]);
     assert_eq!(show(&url, "seats").await["held_by"], held);
     let ended = rsem(&url, &["show", "seats"]).await;
-    assert!(
-        ended.out.contains("  held by       dead mail \\u{7}: 2\n"),
-        "{}",
-        ended.out
-    );
-    assert!(
-        ended.out.contains("  held by       live: 3\n"),
-        "{}",
-        ended.out
-    );
-    assert!(
-        ended.out.contains("redisson_sc_alive:{seats}"),
-        "{}",
-        ended.out
-    );
+    for line in [
+        format!("  held by       {DEAD} mail \\u{{7}}: 2\n"),
+        format!("  held by       {LIVE}: 3\n"),
+        "redisson_sc_grants:{seats}".to_owned(),
+    ] {
+        assert!(ended.out.contains(&line), "{}", ended.out);
+    }
     let ended = rsem(&url, &["reclaim", "seats"]).await;
     assert_eq!(ended.status, 0);
-    assert!(ended.out.contains("2 of client dead"), "{}", ended.out);
+    let told = format!("2 of client {DEAD} mail \\u{{7}}");
+    assert!(ended.out.contains(&told), "{}", ended.out);
     assert_eq!(available(&mut connection, "seats").await, Some(3));
     assert_eq!(rsem(&url, &["reclaim", "seats"]).await.status, 1);
     assert_eq!(available(&mut connection, "seats").await, Some(3));

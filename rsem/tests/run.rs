@@ -148,31 +148,37 @@ async fn what_goes_wrong_has_a_status_of_its_own() {
     assert!(!locked, "nothing ran, and nothing stays taken");
 }
 
-/// The wait is over, though the client would go on asking.
+/// A waiter of a semaphore knows that it has got nothing. A waiter of a lock asks once more.
 #[tokio::test]
-async fn a_server_that_falls_silent_does_not_hold_up_who_has_no_time() {
-    let mut server = RedisServer::start().await;
-    let url = server.url();
-    let mut connection = server.connection().await;
-    let _: () = connection.set("seats", 0).await.unwrap();
-    let options = ["--response-timeout", "200ms", "--retry-window", "3s"];
-    let arguments = [
-        &["run", "-s", "seats", "-w", "500ms"],
-        &options[..],
-        &["true"],
-    ]
-    .concat();
-    let waiting = Program::start(&url, &arguments);
-    until_subscribers(&mut connection, &channel("seats"), 1).await;
-    server.freeze();
-    let ended = waiting.ended().await;
-    assert_eq!(ended.status, 69, "{}", ended.err);
-    assert!(
-        ended.err.contains("did not answer within the wait"),
-        "{}",
-        ended.err
-    );
-    server.thaw();
+async fn a_server_that_falls_silent_does_not_prolong_the_wait() {
+    let cases = [
+        ("-s", channel("seats"), 75, "was not to be had in time"),
+        (
+            "-l",
+            "redisson_lock__channel:{seats}".to_owned(),
+            69,
+            "did not answer within the wait",
+        ),
+    ];
+    for (target, channel, status, words) in cases {
+        let mut server = RedisServer::start().await;
+        let url = server.url();
+        let mut connection = server.connection().await;
+        let _: () = match target {
+            "-s" => connection.set("seats", 0).await.unwrap(),
+            _ => connection.hset("seats", "an-owner:1", 1).await.unwrap(),
+        };
+        let arguments = ["run", target, "seats", "-w", "500ms"];
+        let options = ["--response-timeout", "200ms", "--retry-window", "3s"];
+        let arguments = [&arguments[..], &options, &["true"]].concat();
+        let waiting = Program::start(&url, &arguments);
+        until_subscribers(&mut connection, &channel, 1).await;
+        server.freeze();
+        let ended = waiting.ended().await;
+        assert_eq!(ended.status, status, "{target}: {}", ended.err);
+        assert!(ended.err.contains(words), "{target}: {}", ended.err);
+        server.thaw();
+    }
 }
 
 #[tokio::test]
@@ -336,4 +342,18 @@ async fn a_command_does_not_outlive_its_rsem() {
     assert_eq!(killed.line().await, "up");
     killed.signal(Signal::KILL);
     assert_eq!(killed.line().await, "asked");
+}
+
+/// Nobody gives them back by hand.
+#[tokio::test]
+async fn permits_of_a_killed_rsem_come_back() {
+    let server = RedisServer::start().await;
+    let run = ["run", "-s", "seats", "--create", "1"];
+    let holds = ["--lock-timeout", "1s", "sh", "-c", "echo up; read line"];
+    let mut killed = Program::start(&server.url(), &[&run[..], &holds].concat());
+    assert_eq!(killed.line().await, "up");
+    killed.signal(Signal::KILL);
+    let waits = [&run[..], &["--wait", "20s", "true"]].concat();
+    let ended = rsem(&server.url(), &waits).await;
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
 }

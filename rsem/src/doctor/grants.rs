@@ -27,7 +27,6 @@ pub(super) async fn examine(looker: &Looker, user: Option<&str>, uses: &Uses) ->
     let mut findings = Vec::new();
     for (kind, given) in [
         (Kind::Semaphore, &uses.semaphores),
-        (Kind::Turns, &uses.semaphores),
         (Kind::Lock, &uses.locks),
         (Kind::LockTurns, &uses.locks),
     ] {
@@ -64,10 +63,8 @@ fn unknown(error: &str) -> Finding {
 
 enum Kind {
     Semaphore,
-    /// Of a semaphore, between processes. It works without.
-    Turns,
     Lock,
-    /// The same of a lock.
+    /// The order between processes at a lock. It works without.
     LockTurns,
 }
 
@@ -75,7 +72,6 @@ impl Kind {
     fn word(&self) -> &'static str {
         match self {
             Kind::Semaphore => "semaphore",
-            Kind::Turns => "turns at semaphore",
             Kind::Lock => "lock",
             Kind::LockTurns => "turns at lock",
         }
@@ -84,7 +80,7 @@ impl Kind {
     /// Where its callers are woken.
     fn channel(&self, name: &str) -> String {
         match self {
-            Kind::Semaphore | Kind::Turns => names::semaphore_channel(name),
+            Kind::Semaphore => names::semaphore_channel(name),
             Kind::Lock | Kind::LockTurns => names::lock_channel(name),
         }
     }
@@ -103,9 +99,9 @@ impl Kind {
                     ]);
                 }
                 all.push(words(&["INCRBY", name, "1"]));
+                all.extend(waiting(name));
                 all
             }
-            Kind::Turns => turns(&names::turns(name), &names::turns_notes(name)),
             Kind::LockTurns => turns(&names::lock_turns(name), &names::lock_turns_notes(name)),
             Kind::Lock => {
                 let (fence, token) = (names::lock_fence(name, ANY), names::fencing_token(name));
@@ -139,7 +135,7 @@ impl Kind {
             false => format!("{{{name}}}"),
         };
         match self {
-            Kind::Semaphore | Kind::Turns => vec![
+            Kind::Semaphore => vec![
                 format!("~{name}"),
                 format!("~redisson_sc*:{inside}*"),
                 format!("&redisson_sc*:{inside}*"),
@@ -151,6 +147,38 @@ impl Kind {
             ],
         }
     }
+}
+
+/// The queue of a semaphore, its grants, and its notes.
+fn waiting(name: &str) -> Vec<Vec<String>> {
+    let (queue, grants, notes) = (names::queue(name), names::grants(name), names::notes(name));
+    let own_channel = format!("{queue}:{ANY}");
+    let mut all = vec![
+        words(&["TIME"]),
+        words(&["EXISTS", &queue, &grants]),
+        words(&["PEXPIRE", &queue, "1"]),
+        words(&["PEXPIRE", &notes, "1"]),
+        words(&["ZSCORE", &grants, "m"]),
+        words(&["ZMSCORE", &grants, "m"]),
+        words(&["ZRANGEBYSCORE", &grants, "-inf", "1"]),
+        words(&["HGET", &notes, "f"]),
+        words(&["HMGET", &notes, "f"]),
+        words(&["HSET", &notes, "f", "1"]),
+        words(&["HDEL", &notes, "f"]),
+        words(&["SUBSCRIBE", &own_channel]),
+        words(&["PUBLISH", &own_channel, "1"]),
+        words(&["PUBSUB", "NUMSUB", &own_channel]),
+    ];
+    for key in [&queue, &grants] {
+        all.extend([
+            words(&["ZADD", key, "1", "m"]),
+            words(&["ZRANGE", key, "0", "1"]),
+            words(&["ZREM", key, "m"]),
+            words(&["ZCARD", key]),
+            words(&["DEL", key]),
+        ]);
+    }
+    all
 }
 
 /// What keeps turns, by the names of a line and its notes.
@@ -246,7 +274,7 @@ impl Missing {
         let grants = grants.join(" ");
         let advice = format!("ACL SETUSER {user} {grants}");
         match kind {
-            Kind::Turns | Kind::LockTurns => {
+            Kind::LockTurns => {
                 let found =
                     format!("{what}: some are missing: who is near and busy is served first");
                 Finding::note(ABOUT, found, advice)

@@ -6,7 +6,7 @@
 //! | `server.rs` | what the server says of itself |
 //! | `grants.rs` | what its ACL lets the user do |
 //! | `records.rs` | how much the records beside the objects take |
-//! | `watched.rs` | who is gone with permits that nobody has given back |
+//! | `watched.rs` | permits of clients that are gone, which no script has given back |
 
 mod grants;
 mod records;
@@ -25,7 +25,7 @@ use crate::say::say;
 /// Look whether the server and its ACL are fit for semaphores and locks; each finding says what to do
 ///
 /// Changes nothing. Looks at version, role, memory and eviction, persistence, replicas, clients, the clock, round trips, the
-/// grants of the ACL, the size of the records, and for clients that are gone with permits; in a cluster at those of each master. The status is 1 if something is wrong.
+/// grants of the ACL, the size of the records, and for permits of clients that are gone; in a cluster at those of each master. The status is 1 if something is wrong.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// A semaphore that the user must be able to use; may be given several times. Without names only commands are looked at

@@ -132,7 +132,7 @@ fn eviction(facts: &Facts) -> Finding {
     let (used, most) = (facts.number("used_memory"), facts.number("maxmemory"));
     if policy != "noeviction" {
         let found = format!(
-            "maxmemory-policy is {policy}: where memory ends, permits, locks and records vanish, and what guards hold of watched semaphores does not come back"
+            "maxmemory-policy is {policy}: where memory ends, permits, locks and records vanish, and the permits that guards hold do not come back"
         );
         let advice =
             "CONFIG SET maxmemory-policy noeviction, and in redis.conf; or a server of its own";

@@ -3,26 +3,31 @@
 //! | File | What it holds |
 //! |---|---|
 //! | `mod.rs` | an object as it is found, and how it is looked at |
+//! | `grants.rs` | the entries of what has been granted at a semaphore |
 //! | `names.rs` | the keys beside it, and its channels |
 //! | `read.rs` | what is made of a server's answers |
 //! | `show.rs` | `rsem show` |
 //! | `watch.rs`, `screen.rs` | `rsem watch`, and its picture |
 
+pub(crate) mod grants;
 pub(crate) mod names;
 pub(crate) mod read;
 mod screen;
 pub(crate) mod show;
 pub(crate) mod watch;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
+use grants::Entry;
 use read::{List, Pairs, Read};
 use redisson_semaphore::{Client, Error, Result};
 
 /// So many holders are looked at; the others are counted.
 const HOLDERS: usize = 100;
+/// So many entries of guards are added up.
+const ENTRIES: usize = 10_000;
 /// So much of a string: numbers and owners are shorter.
 const TEXT: usize = 64;
 
@@ -47,8 +52,10 @@ pub(crate) enum Kind {
     Semaphore {
         available: i64,
         leases: Option<u64>,
-        /// Where it is watched: clients, each with its name and how many permits its guards hold.
+        /// Clients, each with its name and how many permits its guards hold.
         held: Vec<(String, String, u64)>,
+        /// Callers in the queue, 64 of each client at the most.
+        queued: u64,
     },
     /// `RLock`, with `token` an `RFencedLock`, with `queued` an `RFairLock`.
     Lock {
@@ -259,10 +266,12 @@ impl Looker {
     async fn string(&self, key: &str) -> Result<Kind> {
         let end = (TEXT - 1).to_string();
         let leases = names::permit_leases(key);
-        let (text, leases, held) = tokio::join!(
+        let queue = names::queue(key);
+        let (text, leases, held, queued) = tokio::join!(
             self.ask::<Vec<u8>>(["GETRANGE", key, "0", &end]),
             self.ask::<u64>(["ZCARD", &leases]),
             self.permits_held(key),
+            self.ask::<u64>(["ZCARD", &queue]),
         );
         let text = String::from_utf8_lossy(&text?).into_owned();
         Ok(match text.parse() {
@@ -270,27 +279,27 @@ impl Looker {
                 available,
                 leases: leases.ok().filter(|leases| *leases > 0),
                 held: held.unwrap_or_default(),
+                queued: queued.unwrap_or(0),
             },
             Err(_) => Kind::Text(text),
         })
     }
 
-    /// `<client>:<number>`, and `<permits> <since when> <name>` in the first line.
+    /// What the guards of each client hold.
     async fn permits_held(&self, key: &str) -> Result<Vec<(String, String, u64)>> {
-        let (held, count) = (names::permits_held(key), HOLDERS.to_string());
-        let fields: (String, Pairs<String, String>) =
-            self.ask(["HSCAN", &held, "0", "COUNT", &count]).await?;
-        let read = |(holder, entry): (String, String)| {
-            let client = holder.rsplit_once(':')?.0.to_owned();
-            let mut words = entry.lines().next()?.splitn(3, ' ');
-            let permits = words.next()?.parse().ok().filter(|permits| *permits > 0)?;
-            let name = words.nth(1).unwrap_or_default().to_owned();
-            Some((client, name, permits))
-        };
-        let mut held: Vec<_> = (fields.1.0.into_iter()).filter_map(read).collect();
-        held.truncate(HOLDERS);
-        held.sort();
-        Ok(held)
+        let (grants, end) = (names::grants(key), (ENTRIES - 1).to_string());
+        let entries: List<String> = self.ask(["ZRANGE", &grants, "0", &end]).await?;
+        let mut clients: BTreeMap<String, (String, u64)> = BTreeMap::new();
+        for entry in entries.0.iter().filter_map(|entry| Entry::read(entry)) {
+            if entry.of_guard {
+                let client = clients.entry(entry.client).or_default();
+                *client = (entry.name, client.1 + entry.permits);
+            }
+        }
+        let held = clients.into_iter().take(HOLDERS);
+        Ok(held
+            .map(|(client, (name, permits))| (client, name, permits))
+            .collect())
     }
 
     async fn hash(&self, key: &str) -> Result<Kind> {

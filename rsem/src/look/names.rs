@@ -28,11 +28,10 @@ pub(crate) fn permit_leases(name: &str) -> String {
 }
 
 /// Keys of this crate alone, one beside each object that has it.
-const SINGLE: [&str; 8] = [
-    "redisson_sc_turns",
-    "redisson_sc_turns_notes",
-    "redisson_sc_held",
-    "redisson_sc_alive",
+const SINGLE: [&str; 7] = [
+    "redisson_sc_queue",
+    "redisson_sc_grants",
+    "redisson_sc_notes",
     "redisson_sc_leased_turns",
     "redisson_sc_leased_turns_notes",
     "redisson_lock_turns",
@@ -68,36 +67,31 @@ fn of_recipes(prefixes: &[&str], name: &str) -> Vec<String> {
     prefixes.iter().flat_map(of_all).collect()
 }
 
-/// Which client's guards hold how many permits of a watched semaphore.
-pub(crate) fn permits_held(name: &str) -> String {
-    beside("redisson_sc_held", name)
+/// The callers that wait at a semaphore. The same with a client's id behind it is the channel of that client.
+pub(crate) fn queue(name: &str) -> String {
+    beside("redisson_sc_queue", name)
 }
 
-/// Until when each of them is believed alive.
-pub(crate) fn believed_alive(name: &str) -> String {
-    beside("redisson_sc_alive", name)
+/// What has been granted at a semaphore: to callers that have not confirmed it, and to guards.
+pub(crate) fn grants(name: &str) -> String {
+    beside("redisson_sc_grants", name)
 }
 
-/// Of which semaphore that is.
-pub(crate) fn watched_by_alive(key: &str) -> Option<&str> {
-    let name = key.strip_prefix("redisson_sc_alive:")?;
+/// The semaphore whose grants stand under `key`.
+pub(crate) fn semaphore_of_grants(key: &str) -> Option<&str> {
+    let name = key.strip_prefix("redisson_sc_grants:")?;
     match name.strip_prefix(':') {
         Some(with_braces) => Some(with_braces),
         None => name.strip_prefix('{')?.strip_suffix('}'),
     }
 }
 
-/// Who waits for turns at a semaphore.
-pub(crate) fn turns(name: &str) -> String {
-    beside("redisson_sc_turns", name)
+/// What the clients of a semaphore have noted for each other.
+pub(crate) fn notes(name: &str) -> String {
+    beside("redisson_sc_notes", name)
 }
 
-/// What is known of those who do.
-pub(crate) fn turns_notes(name: &str) -> String {
-    beside("redisson_sc_turns_notes", name)
-}
-
-/// The same at a lock.
+/// The queue of a lock.
 pub(crate) fn lock_turns(name: &str) -> String {
     beside("redisson_lock_turns", name)
 }

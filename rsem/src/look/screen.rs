@@ -212,6 +212,7 @@ mod tests {
                     available,
                     leases: None,
                     held: Vec::new(),
+                    queued: 0,
                 },
                 ttl: None,
                 listeners: Some(4),

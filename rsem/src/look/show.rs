@@ -15,8 +15,10 @@ use crate::span;
 ///
 /// Changes nothing and wakes nobody. The status is 1 if one of them is missing.
 ///
-/// "Listening" counts connections: a client has one, however many of its callers wait. Who holds a permit of a plain semaphore
-/// nobody knows, but of what the guards of watched clients hold; locks and semaphores with ids have their holders' names.
+/// "Queued" counts the callers of this crate's clients that wait at a semaphore, 64 of each client at the most. "Listening" counts
+/// connections: each JVM that waits has one, and one client of this crate for all of them. Permits that guards hold are shown with
+/// their clients; permits taken without a guard, or by a JVM, have no holder in Redis. Locks and semaphores with ids have their
+/// holders' names.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// Names as the services have them (see --prefix)
@@ -84,10 +86,11 @@ fn as_json(name: &str, object: &Object, records: &[Record]) -> Value {
             available,
             leases,
             held,
+            queued,
         } => {
             let one = |(client, name, permits): &(String, String, u64)| json!({"client": client, "name": name, "permits": permits});
             let held: Vec<Value> = held.iter().map(one).collect();
-            json!({"available": available, "leases": leases, "held_by": held})
+            json!({"available": available, "leases": leases, "held_by": held, "queued": queued})
         }
         Kind::Lock {
             holders,
@@ -123,6 +126,7 @@ fn print(name: &str, object: &Object, records: &[Record]) {
             available,
             leases,
             held,
+            queued,
         } => {
             line("available", available.to_string());
             if let Some(leases) = leases {
@@ -134,6 +138,9 @@ fn print(name: &str, object: &Object, records: &[Record]) {
                     name => format!(" {name}"),
                 };
                 line("held by", format!("{}{name}: {permits}", plain(client)));
+            }
+            if *queued > 0 {
+                line("queued", queued.to_string());
             }
         }
         Kind::Lock {

@@ -75,7 +75,7 @@ impl Hold {
     /// Ends when it is lost.
     pub(crate) async fn lost(&self) {
         match self {
-            Hold::Permits(_) => pending().await,
+            Hold::Permits(permit) => permit.lost().await,
             Hold::Lock(guard) => guard.lost().await,
         }
     }

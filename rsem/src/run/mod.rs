@@ -37,9 +37,9 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
 /// reading from the terminal work as if it had been started without `rsem`. When `rsem` itself is killed COMMAND is sent
 /// TERM (on Linux).
 ///
-/// A lock can be lost: Redis is away for longer than --lock-timeout, or somebody forces it open. Then COMMAND is sent TERM,
-/// after --grace KILL, and the status is 76. Permits of a semaphore can't be lost; but when `rsem` itself is killed
-/// by KILL they stay taken, until `rsem release` gives them back.
+/// A lock can be lost: Redis is away for longer than --lock-timeout, or somebody forces it open. Permits can be lost, too: Redis
+/// is away for longer than --lock-timeout. Then COMMAND is sent TERM, after --grace KILL, and the status is 76. When `rsem`
+/// itself is killed by KILL, the lock or the permits come back after --lock-timeout.
 ///
 /// COMMAND finds RSEM_NAME in its environment, and RSEM_PERMITS or, with --fenced, RSEM_TOKEN.
 #[derive(Debug, Args)]
@@ -78,11 +78,11 @@ pub(crate) struct Run {
     #[arg(short = 'E', long, value_name = "STATUS", default_value_t = exit::NOT_IN_TIME)]
     conflict_exit_code: u8,
 
-    /// How long a lock stays locked when this process is gone. It is renewed every third of this
+    /// How long the lock or the permits stay taken when this process is gone. That is renewed every third of this
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "30s")]
     lock_timeout: Duration,
 
-    /// From TERM to KILL, when the lock is lost
+    /// From TERM to KILL, when the lock or the permits are lost
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "10s")]
     grace: Duration,
 
@@ -136,7 +136,7 @@ impl Run {
         if lost {
             return Ok(exit::LOST);
         }
-        // It is over: what the lock protected may have gone wrong all the same.
+        // It is over: what the lock or the permits protected may have gone wrong all the same.
         Ok(if give_back(hold, signals).await {
             status
         } else {
@@ -189,7 +189,7 @@ impl Run {
                 status = command.ended() => return Ok((status?, kill_at.is_some())),
                 signal = signals.next() => command.hand_on(signal),
                 () = hold.lost(), if kill_at.is_none() => {
-                    eprintln!("rsem: lock {:?} was lost: ending the command", self.name());
+                    eprintln!("rsem: {hold} was lost: ending the command");
                     command.end();
                     kill_at = Some(Instant::now() + self.grace);
                 }
