@@ -16,9 +16,8 @@
 
 local QUEUE, GRANTS, NOTES, CLIENT, LEASE, KEPT = KEYS[4], KEYS[5], KEYS[6], ARGV[5], ARGV[6] * 1000, ARGV[8]
 local LEASED = 'g'
-local PAGE, MOST_PASSED, SOON = 16, 1024, 1000000
+local MOST_PASSED, SOON = 1024, 1000000
 
-local clock
 local function now()
   if not clock then
     local time = redis.call('TIME')
@@ -49,7 +48,7 @@ end
 local function drop(entry) waiting = waiting - redis.call('ZREM', QUEUE, entry) end
 local function enter(entry, arrival)
   waiting = waiting + change({ 'ZADD', QUEUE, 'NX', score(arrival), entry }, 'ZREM', QUEUE, entry)
-  redis.call('PEXPIRE', QUEUE, KEPT)
+  if waiting == 1 then redis.call('PEXPIRE', QUEUE, KEPT) end
 end
 
 local function grant(entry, ends)
@@ -137,7 +136,7 @@ local function reclaim()
       change({ 'ZADD', GRANTS, 'XX', score(now() + 60 * SOON), entry })
     else
       end_grant(entry, over[i + 1])
-      reclaimed[#reclaimed + 1] = entry
+      if kind and not string.find(entry, '[%s,|]') then reclaimed[#reclaimed + 1] = entry end
       gone[client_of(entry)] = client_of(entry) ~= CLIENT
     end
   end
@@ -155,11 +154,12 @@ local function blocks(waited)
   return waited >= from and waited < from + math.min(from / 2, 20000000)
 end
 
--- Grants what is free to the first entries that it suffices for. The tickets of this client's, which has them by the answer.
+-- Grants what is free to the first entries that it suffices for. Those of this client, which has them by the answer.
 local function serve()
-  local own, gone, passed = {}, {}, 0
+  local own, gone, passed, size = {}, {}, 0, 2
   while waiting > passed and passed < MOST_PASSED and free() do
-    local page = redis.call('ZRANGE', QUEUE, passed, passed + PAGE - 1, 'WITHSCORES')
+    local page = redis.call('ZRANGE', QUEUE, passed, passed + size - 1, 'WITHSCORES')
+    size = math.min(64, 2 * size)
     for i = 1, #page, 2 do
       local entry, client = page[i], client_of(page[i])
       local kind, ticket, amount, life = parse(entry)
@@ -168,7 +168,7 @@ local function serve()
         drop(entry)
       elseif fits(amount) then
         if client == CLIENT then
-          own[#own + 1] = kind .. ticket
+          own[#own + 1] = string.format('%s%s:%d:%d', kind, ticket, amount, life)
           if kind == LEASED then hold(entry) end
         else
           local message = 'grant ' .. kind .. ticket .. ' ' .. score(now())

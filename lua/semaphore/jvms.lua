@@ -70,8 +70,9 @@ local function choose_watcher()
   return client == CLIENT
 end
 
--- A client that nobody can notify does not watch any more.
+-- A client that nobody can notify does not watch any more. What is in use is kept.
 local function check_watcher()
+  redis.call('PEXPIRE', QUEUE, KEPT)
   if watcher and watcher ~= CLIENT and count_listeners(QUEUE .. ':' .. watcher) == 0 then
     redis.call('HDEL', NOTES, 'watch')
     watcher = nil

@@ -6,18 +6,23 @@
 -- ARGV[2] number of the batch, ARGV[3] life of its record in milliseconds
 -- ARGV[4] "0": the first sending
 -- ARGV[5..] those of queue/queue.lua; steps from ARGV[11] on, of which it knows release, leave and wait
--- Returns: what steps.lua does; nothing where it has changed nothing
+-- Returns: what steps.lua does; nothing where it has changed nothing. It defines `clock`
 -- Publishes: as steps.lua does for a release; of more than one permit it leaves that to it
 -- Repeat-safe: yes, by the record
 -- Invariant: what it changes is what steps.lua would
 
+-- The server's clock in microseconds, where it has been asked; the other parts need not ask for it again.
+local clock
+
 do
   local pcall, KEYS, ARGV = redis.pcall, KEYS, ARGV
   local guards = ARGV[11] == 'leave' or ARGV[14] == 'g'
-  local first = guards and pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
   local time = guards and pcall('TIME')
-  local now, ends = time and time[1] * 1000000 + time[2] or 0, first and tonumber(first[2])
+  clock = time and time[1] * 1000000 + time[2] or nil
+  local now = clock or 0
   local busy = guards and pcall('EXISTS', KEYS[4]) or pcall('EXISTS', KEYS[4], KEYS[5])
+  local first = guards and busy == 0 and pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
+  local ends = first and tonumber(first[2])
   local text = busy == 0 and ARGV[4] == '0' and not (ends and ends <= now) and pcall('GET', KEYS[2])
   local before = type(text) == 'string' and tonumber(text)
   if before and before .. '' == text and before >= 0 and before < 2147483647 then
@@ -43,17 +48,21 @@ do
     end
     if fits and i > 11 and total <= 2147483647 and total <= before + 1 and #adds < 1000 then
       local heard = total > before and pcall(ARGV[1], KEYS[3], total) or -1
+      -- Listeners of a pattern are no waiters.
+      if type(heard) == 'number' and heard > 0 then
+        heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
+      end
       local answer = string.format('done %.0f %.0f -1 %d 0 %.0f%s | ', total, ends and ends - now or -1,
         tonumber(heard) or 0, now, results)
-      local old = pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
-      local is_new = not old or type(old) == 'string' and old < ARGV[2]
+      local old = type(heard) == 'number' and pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
+      local is_new = type(heard) == 'number' and (not old or type(old) == 'string' and old < ARGV[2])
       local done = is_new and (total == before or pcall('INCRBY', KEYS[2], total - before))
       local added = type(done) ~= 'table' and done and (not adds[1] or pcall('ZADD', KEYS[5], unpack(adds)))
       local removed = type(added) ~= 'table' and added and (not rems[1] or pcall('ZREM', KEYS[5], unpack(rems)))
       if removed and type(removed) ~= 'table' then return answer end
       for n = 2, type(added) ~= 'table' and added and #adds or 0, 2 do pcall('ZREM', KEYS[5], adds[n]) end
       if type(done) == 'number' then pcall('INCRBY', KEYS[2], before - total) end
-      if type(old) ~= 'table' then
+      if type(heard) == 'number' and type(old) ~= 'table' then
         local _ = old and pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or pcall('DEL', KEYS[1])
       end
     end

@@ -11,7 +11,7 @@
 --   many may queue
 --   reclaim: whose grants have run out, their entries with commas between, or 0
 --   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
--- Returns: "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a step, "|", and the tickets of this client
+-- Returns: "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a step, "|", and the entries of this client
 --   that were served. Times in microseconds, -1 for none. Of a step: how many of count were carried out, followed by ":<counter>"
 --   where the range forbade the others; 1 or 0; "missing"; the counter before a drain. Or "unreadable <text>", "refused <error>".
 --   In an array where nothing has changed that replicas could confirm
@@ -94,8 +94,10 @@ local function work()
   local left = close_account()
   -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
   if total > 0 and (total > before or announces or left > 0) then
-    local heard = announce(CHANNEL, total, announces and total or math.max(total - before, left), watcher and '+' or '')
-    jvms = math.max(0, (heard or 0) - (watcher and 1 or 0))
+    local heard, refusal = announce(CHANNEL, total, announces and total or math.max(total - before, left), watcher and '+' or '')
+    if refusal then error({ err = refusal }) end
+    -- Listeners of a pattern are no waiters.
+    jvms = heard > 0 and math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0)) or 0
   end
   local ends = #undo > 0 and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end
   ends = tonumber(ends)

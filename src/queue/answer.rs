@@ -3,6 +3,7 @@
 use std::str::{FromStr, SplitAsciiWhitespace};
 use std::time::Duration;
 
+use super::entries::Entry;
 use super::outcome::Ticket;
 
 /// The answer to a batch.
@@ -33,8 +34,8 @@ pub(super) struct Answer<'a> {
     /// The server's clock in microseconds, where it was asked.
     pub(super) clock: Option<u64>,
     results: SplitAsciiWhitespace<'a>,
-    /// The tickets of this client that have been served.
-    pub(super) served: Vec<Ticket>,
+    /// The entries of this client that have been served.
+    pub(super) served: Vec<(Ticket, Entry)>,
 }
 
 impl<'a> Said<'a> {
@@ -59,8 +60,7 @@ impl<'a> Answer<'a> {
             -1 => Some(None),
             time => Some(Some(Duration::from_micros(u64::try_from(time).ok()?))),
         };
-        let tickets = served.split_ascii_whitespace();
-        let tickets = tickets.map(|word| word.get(1..)?.parse().ok());
+        let served = served.split_ascii_whitespace().map(Entry::read);
         Some(Answer {
             available: number(words.next())?,
             look: micros(words.next())?,
@@ -72,7 +72,7 @@ impl<'a> Answer<'a> {
             watches: number::<u8>(words.next())? == 1,
             clock: Some(number(words.next())?).filter(|clock| *clock > 0),
             results: words,
-            served: tickets.collect::<Option<_>>()?,
+            served: served.collect::<Option<_>>()?,
         })
     }
 

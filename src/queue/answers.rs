@@ -37,6 +37,7 @@ impl<P: Primitive> State<P> {
         now: Instant,
     ) -> Told {
         let mut told = Told::default();
+        self.under_way.0.clear();
         let lease = batch.sent + self.core.config.lock_watchdog_timeout;
         if let Some(clock) = answer.clock {
             self.clock = Some((batch.sent, clock));
@@ -67,10 +68,9 @@ impl<P: Primitive> State<P> {
         {
             self.run_answered(&batch, &run, served, answer.clock, now, &mut told);
         }
-        for ticket in &answer.served {
-            if let Some(entry) = self.entries.remove(*ticket) {
-                self.served(&batch, *ticket, &entry, now, &mut told);
-            }
+        for (ticket, entry) in &answer.served {
+            self.entries.remove(*ticket);
+            self.served(&batch, *ticket, entry, now, &mut told);
         }
         self.waiters.answered(batch.next);
         told.append(self.tick(now));
@@ -197,6 +197,7 @@ impl<P: Primitive> State<P> {
         now: Instant,
     ) -> Told {
         let mut told = Told::default();
+        self.under_way.0.clear();
         let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
         for queued in batch.calls {
             if forbidden && !queued.has_caller() && queued.stays_owed(now) {
@@ -215,13 +216,13 @@ impl<P: Primitive> State<P> {
             let error = doubt.filter(|_| asked).unwrap_or(error);
             told.add(waiter.reply, Err(error.clone()));
         }
-        self.entries.clear();
-        self.surplus_at = None;
+        self.note_surplus(Instant::now());
         told
     }
 
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
     pub(super) fn not_sent(&mut self, batch: Batch<P>) {
+        self.under_way.0.clear();
         for queued in batch.calls.into_iter().rev() {
             self.calls.push_front(Item::Call(queued));
         }
@@ -238,10 +239,18 @@ impl<P: Primitive> State<P> {
         self.note_surplus(Instant::now());
     }
 
-    /// Nobody will ever know what has become of `batch`; its callers have been told.
-    pub(super) fn never_answered(&mut self) {
-        self.missed();
-        self.look();
+    /// Nobody will ever know what has become of a batch; its callers have been told. Those that waited may have been granted something.
+    pub(super) fn never_answered(&mut self, name: &str, trouble: &Trouble<'_>) -> Told {
+        let mut told = Told::default();
+        for waiter in self.waiters.take_all().into_values() {
+            told.add(
+                waiter.reply,
+                Err(trouble.error(name, P::WAIT, waiter.since)),
+            );
+        }
+        self.under_way.0.clear();
+        self.note_surplus(trouble.now);
+        told
     }
 
     /// Tells those whose retry window has passed without an answer; how long the others wait for `batch`, if there is one.
@@ -319,28 +328,27 @@ impl<P: Primitive> State<P> {
     }
 
     /// Nobody waits from now on; what was asked for is carried out.
-    pub(super) fn close(&mut self, name: &str, now: Instant) -> Told {
+    pub(super) fn close(&mut self, name: &str, key: &str, why: &'static str, now: Instant) -> Told {
         self.closed = true;
         (self.announce_at, self.look_at) = (None, None);
         self.unwatch |= std::mem::take(&mut self.watches);
         self.retry();
-        let told = self.end_waits(name, now);
+        let told = self.end_waits(name, key, why, now);
         self.surplus_at = self.surplus_at.map(|_| now);
         told
     }
 
     /// Nobody carries anything out any more. Also says which calls are owed.
-    pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told, Vec<String>) {
-        let mut told = self.close(name, now);
+    pub(super) fn abandon(&mut self, name: &str, key: &str, now: Instant) -> (Told, Vec<String>) {
+        let mut told = self.close(name, key, RUNTIME_ENDED, now);
         let mut owed = Vec::new();
         for item in std::mem::take(&mut self.calls) {
             if let Item::Call(queued) = item {
                 if !queued.is_pointless() && queued.reply.is_none() {
                     owed.push(queued.call.to_string());
                 }
-                let name = name.to_owned();
                 if let Some(reply) = queued.reply {
-                    told.add(reply, Err(Error::ShutDown { name }));
+                    told.add(reply, Err(shut_down(name)));
                 }
             }
         }
@@ -363,24 +371,42 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// All that wait are told that the client has ended. What they may have been granted meanwhile is given back.
-    fn end_waits(&mut self, name: &str, now: Instant) -> Told {
+    /// All that wait are told that the client has ended: `why`. What they may have been granted meanwhile is given back.
+    fn end_waits(&mut self, name: &str, key: &str, why: &'static str, now: Instant) -> Told {
+        let trouble = Trouble::unknown(why);
+        let (asked, before) = std::mem::take(&mut self.under_way);
+        let sent = self.core.sent.since(before, Some(key));
         let mut told = Told::default();
-        for waiter in self.waiters.take_all().into_values() {
-            let name = name.to_owned();
-            told.add(waiter.reply, Err(Error::ShutDown { name }));
+        for (id, waiter) in self.waiters.take_all() {
+            let error = match sent && asked.binary_search(&id).is_ok() {
+                true => trouble.error(name, P::WAIT, waiter.since),
+                false => shut_down(name),
+            };
+            told.add(waiter.reply, Err(error));
         }
         self.note_surplus(now);
         told
     }
 
-    /// The server forbids to listen: those that wait would wait in vain.
+    /// The server forbids to listen: those that have been told to wait would wait in vain.
     pub(super) fn cannot_listen(&mut self, error: &Error, now: Instant) -> Told {
         let mut told = Told::default();
-        for waiter in self.waiters.take_all().into_values() {
-            told.add(waiter.reply, Err(error.clone()));
+        let asked = std::mem::take(&mut self.under_way.0);
+        for id in self.waiters.ids() {
+            if asked.binary_search(&id).is_err()
+                && let Some(waiter) = self.waiters.remove(id)
+            {
+                told.add(waiter.reply, Err(error.clone()));
+            }
         }
+        self.under_way.0 = asked;
         self.note_surplus(now);
         told
+    }
+}
+
+fn shut_down(name: &str) -> Error {
+    Error::ShutDown {
+        name: name.to_owned(),
     }
 }

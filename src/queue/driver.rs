@@ -139,8 +139,9 @@ impl<P: Primitive> Object<P> {
                 log::unknown(name, batch.contents());
                 let mut inner = self.lock();
                 drop(batch.take());
-                inner.state.never_answered();
-                return self.finish(inner, Told::default());
+                let trouble = Trouble::unknown("its batch was never answered");
+                let told = inner.state.never_answered(name, &trouble);
+                return self.finish(inner, told);
             }
             Ending::ShutDown => (self.shut_down(), None),
         };
@@ -251,7 +252,9 @@ impl<P: Primitive> Rounds for Object<P> {
         let (told, owed) = {
             let mut inner = self.lock();
             self.core.note_idle(&mut inner.busy);
-            inner.state.abandon(self.name(), Instant::now())
+            inner
+                .state
+                .abandon(self.name(), self.keys.object(), Instant::now())
         };
         owed.iter().for_each(|_| self.core.note_unsettled());
         let owed = log::list_of(owed.into_iter().map(|call| (call, 1)));

@@ -29,6 +29,23 @@ impl Entry {
         )
     }
 
+    /// From how it stands in Redis behind the client's id; its arrival is not known by that.
+    pub(super) fn read(text: &str) -> Option<(Ticket, Self)> {
+        let mut words = text.get(1..)?.splitn(4, ':');
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let (ticket, amount, life) = (number()?, number()?, number()?);
+        let want = Want {
+            amount: u32::try_from(amount).ok()?,
+            leased: text.starts_with('g'),
+        };
+        let entry = Entry {
+            want,
+            arrival: 0,
+            life,
+        };
+        Some((ticket, entry))
+    }
+
     pub(super) fn life(&self) -> Duration {
         Duration::from_millis(self.life)
     }
@@ -70,10 +87,6 @@ impl Entries {
         Some(entry)
     }
 
-    pub(super) fn count(&self, want: Want) -> usize {
-        self.by_want.get(&want).copied().unwrap_or(0)
-    }
-
     /// What is wanted by any of them, and by how many.
     pub(super) fn wants(&self) -> impl Iterator<Item = (Want, usize)> {
         self.by_want.iter().map(|(want, count)| (*want, *count))
@@ -91,9 +104,5 @@ impl Entries {
             .rev()
             .filter(|(_, entry)| entry.want == want);
         alike.next().map(|(ticket, _)| *ticket)
-    }
-
-    pub(super) fn clear(&mut self) {
-        *self = Entries::default();
     }
 }

@@ -37,6 +37,9 @@ mod sending;
 mod state;
 mod waiters;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use self::object::{Object, QueueKeys};
 pub(crate) use self::outcome::{Grant, Outcome, Ticket, Want};
 pub(crate) use self::primitive::{Call, Effect, Primitive, Result};

@@ -19,7 +19,7 @@ use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::keys::Keys;
 use crate::engine::listening::Listening;
-use crate::engine::once::refused;
+use crate::engine::once::{CLIENT_CLOSED, refused};
 use crate::engine::registry::Shared;
 use crate::engine::request::Request;
 use crate::engine::timer::{Rings, Timer};
@@ -387,7 +387,10 @@ impl<P: Primitive> Shared for Object<P> {
 
     fn close(self: Arc<Self>) {
         let mut inner = self.lock();
-        let told = inner.state.close(self.name(), Instant::now());
+        let now = Instant::now();
+        let told = inner
+            .state
+            .close(self.name(), self.keys.object(), CLIENT_CLOSED, now);
         self.finish(inner, told);
     }
 }

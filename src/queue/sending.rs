@@ -59,7 +59,9 @@ impl<P: Primitive> State<P> {
         if !self.has_work(now) {
             return None;
         }
-        Some(Task::Batch(Box::new(self.batch(now))))
+        let batch = self.batch(now);
+        self.under_way = (batch.asked.clone(), self.core.sent.count());
+        Some(Task::Batch(Box::new(batch)))
     }
 
     fn batch(&mut self, now: Instant) -> Batch<P> {

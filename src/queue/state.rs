@@ -88,6 +88,8 @@ pub(super) struct State<P: Primitive> {
     /// Calls that are owed and were forbidden; and when they are tried again.
     pub(super) refused: Vec<Queued<P>>,
     pub(super) retry_at: Option<Instant>,
+    /// The waiters that the batch under way asks for, and how many requests the client had sent before it.
+    pub(super) under_way: (Vec<Id>, u64),
     pub(super) closed: bool,
 }
 
@@ -116,6 +118,7 @@ impl<P: Primitive> State<P> {
             clock: None,
             refused: Vec::new(),
             retry_at: None,
+            under_way: (Vec::new(), 0),
             closed,
         }
     }
@@ -283,6 +286,20 @@ impl<P: Primitive> State<P> {
             self.held.keep(ticket, until);
         }
         told.add(waiter.reply, Ok(Outcome::Granted(grant)));
+    }
+
+    /// What guards have taken at once, and is not confirmed.
+    #[cfg(test)]
+    pub(super) fn held_at_once(&self) -> Vec<Grant> {
+        let want = Want {
+            amount: 0,
+            leased: true,
+        };
+        let grant = |ticket: &Ticket| Grant {
+            want,
+            ticket: *ticket,
+        };
+        self.unconfirmed.keys().map(grant).collect()
     }
 
     /// A JVM has released.

@@ -84,6 +84,10 @@ impl Waiters {
         self.all.iter().map(|(id, waiter)| (*id, waiter))
     }
 
+    pub(super) fn ids(&self) -> Vec<Id> {
+        self.all.keys().copied().collect()
+    }
+
     /// Takes the earliest one that wants this.
     pub(super) fn take(&mut self, want: Want) -> Option<Waiter> {
         let id = *self.by_want.get(&want)?.first()?;

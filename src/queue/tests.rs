@@ -1,0 +1,537 @@
+//! Two clients of a few callers each against a model of the script, under random orders of all that can happen: no permit is doubled at
+//! any time, none is lost, and nobody sleeps in the end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::answer::Said;
+use super::batch::Batch;
+use super::held::Held;
+use super::outcome::{Grant, Outcome, Ticket, Told, Want};
+use super::primitive::{self, Effect, Primitive};
+use super::results::Results;
+use super::sending::Task;
+use super::state::State;
+use crate::clock::Moment;
+use crate::config::Config;
+use crate::engine::Core;
+use crate::engine::request::{Arg, Script};
+
+const TOTAL: i64 = 3;
+
+struct Model;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Call {
+    Release(u32),
+    GiveBack(Grant),
+}
+
+impl Primitive for Model {
+    const KIND: &'static str = "model";
+    const WAIT: &'static str = "acquire";
+    type Call = Call;
+
+    fn script() -> &'static LazyLock<Script> {
+        unreachable!("nothing is sent")
+    }
+
+    fn give_back(grant: Grant) -> Call {
+        if grant.want.leased {
+            Call::GiveBack(grant)
+        } else {
+            Call::Release(grant.want.amount)
+        }
+    }
+}
+
+impl primitive::Call for Call {
+    fn name(&self) -> &'static str {
+        "release"
+    }
+
+    fn is_owed(&self) -> bool {
+        true
+    }
+
+    fn add_up(&mut self, _: &Self) -> bool {
+        false
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Call::Release(_) => Effect::None,
+            Call::GiveBack(grant) => Effect::Gives(*grant, false),
+        }
+    }
+
+    fn frees(&self) -> Option<Grant> {
+        let want = |amount| Want {
+            amount,
+            leased: false,
+        };
+        Some(match self {
+            Call::Release(amount) => Grant {
+                want: want(*amount),
+                ticket: 0,
+            },
+            Call::GiveBack(grant) => *grant,
+        })
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    fn write(&self, _: usize, _: &mut Vec<Arg>) {}
+
+    fn read(&self, _: &str, word: &str, index: usize) -> Option<primitive::Result> {
+        let done = word.parse::<usize>().ok()?;
+        Some(Ok(Outcome::Number(i64::from(index < done))))
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+type Place = (usize, Ticket);
+
+fn text(ticket: Ticket, want: Want) -> String {
+    format!("{}{ticket}:{}:100", want.kind(), want.amount)
+}
+
+/// The script, and what it keeps.
+#[derive(Default)]
+struct Server {
+    counter: i64,
+    queue: Vec<(u64, Place, Want)>,
+    grants: BTreeMap<Place, Want>,
+    clock: u64,
+}
+
+impl Server {
+    fn enter(&mut self, arrival: u64, place: Place, want: Want) {
+        if !self.queue.iter().any(|(_, known, _)| *known == place) {
+            self.queue.push((arrival, place, want));
+            self.queue
+                .sort_by_key(|(arrival, place, _)| (*arrival, *place));
+        }
+    }
+
+    /// What the callers of `place` have from now on.
+    fn hold(&mut self, place: Place, want: Want) {
+        if want.leased {
+            self.grants.insert(place, want);
+        } else {
+            self.grants.remove(&place);
+        }
+    }
+
+    /// Gives back; 0 where it is not granted.
+    fn leave(&mut self, place: Place, amount: u32) -> u32 {
+        self.queue.retain(|(_, known, _)| *known != place);
+        let Some(want) = self.grants.remove(&place) else {
+            return 0;
+        };
+        self.counter += i64::from(amount);
+        if amount < want.amount {
+            let amount = want.amount - amount;
+            self.grants.insert(place, Want { amount, ..want });
+        }
+        1
+    }
+
+    /// The answer to a batch, and whom it notifies.
+    fn carry_out(
+        &mut self,
+        client: usize,
+        batch: &Batch<Model>,
+        hears: [bool; 2],
+    ) -> (String, Vec<Place>) {
+        self.clock += 1000;
+        let mut words = Vec::new();
+        for (ticket, _) in &batch.extends {
+            words.push(usize::from(self.grants.contains_key(&(client, *ticket))));
+        }
+        for (ticket, entry) in &batch.confirms {
+            let place = (client, *ticket);
+            let granted = self.grants.contains_key(&place);
+            if granted {
+                self.hold(place, entry.want);
+            } else {
+                self.enter(entry.arrival, place, entry.want);
+            }
+            words.push(usize::from(granted));
+        }
+        for (ticket, entry) in &batch.leaves {
+            words.push(self.leave((client, *ticket), entry.want.amount) as usize);
+        }
+        for step in batch.steps() {
+            match step[0].call {
+                Call::Release(amount) => {
+                    self.counter += i64::from(amount) * step.len() as i64;
+                    words.push(step.len());
+                }
+                Call::GiveBack(grant) => {
+                    let place = (client, grant.ticket);
+                    words.push(self.leave(place, grant.want.amount) as usize);
+                }
+            }
+        }
+        for run in &batch.runs {
+            let arrival = (self.clock - run.waited.as_micros() as u64).max(batch.behind);
+            let head = self.queue.first().map(|(arrival, ..)| *arrival);
+            let mut served = 0;
+            while head.is_none_or(|head| head > arrival)
+                && served < run.count
+                && self.counter >= run.want.amount.into()
+            {
+                self.counter -= i64::from(run.want.amount);
+                self.hold((client, run.ticket + served as u64), run.want);
+                served += 1;
+            }
+            for index in served..run.count.min(served + run.room) {
+                let place = (client, run.ticket + index as u64);
+                self.enter(arrival + index as u64, place, run.want);
+            }
+            words.push(served);
+        }
+        words.extend(std::iter::repeat_n(1, batch.flags()));
+        let (own, notified) = self.serve(client, hears);
+        let foreign = self
+            .queue
+            .iter()
+            .find(|(_, (other, _), _)| *other != client);
+        let foreign = foreign.map_or(-1, |(arrival, ..)| self.clock as i64 - *arrival as i64);
+        let words: Vec<_> = words.iter().map(usize::to_string).collect();
+        let own: Vec<_> = own
+            .iter()
+            .map(|(ticket, want)| text(*ticket, *want))
+            .collect();
+        let answer = format!(
+            "done {} -1 {} 0 0 {} {} | {}",
+            self.counter,
+            foreign.max(-1),
+            self.clock,
+            words.join(" "),
+            own.join(" ")
+        );
+        (answer, notified)
+    }
+
+    fn serve(&mut self, client: usize, hears: [bool; 2]) -> (Vec<(Ticket, Want)>, Vec<Place>) {
+        let (mut own, mut notified) = (Vec::new(), Vec::new());
+        for (arrival, place, want) in std::mem::take(&mut self.queue) {
+            if place.0 != client && !hears[place.0] {
+                continue;
+            }
+            if self.counter < i64::from(want.amount) {
+                self.queue.push((arrival, place, want));
+                continue;
+            }
+            self.counter -= i64::from(want.amount);
+            if place.0 == client {
+                own.push((place.1, want));
+                self.hold(place, want);
+            } else {
+                self.grants.insert(place, want);
+                notified.push(place);
+            }
+        }
+        (own, notified)
+    }
+
+    /// A grant runs out.
+    fn reclaim(&mut self, client: usize, index: usize, held: &[Grant]) {
+        let held = |ticket: Ticket| {
+            held.iter()
+                .any(|grant| grant.want.leased && grant.ticket == ticket)
+        };
+        let all = self
+            .grants
+            .keys()
+            .filter(|place| place.0 == client && !held(place.1));
+        let Some(place) = all.copied().nth(index) else {
+            return;
+        };
+        let want = self.grants.remove(&place).expect("it is there");
+        self.counter += i64::from(want.amount);
+        self.queue.retain(|(_, (other, _), _)| *other != client);
+    }
+}
+
+/// One client and its callers.
+struct Client {
+    state: State<Model>,
+    callers: Vec<(u64, oneshot::Receiver<crate::error::Result<Outcome>>)>,
+    held: Vec<Grant>,
+    under_way: Option<(Batch<Model>, Option<String>)>,
+    notifications: Vec<(Ticket, u64)>,
+    hears: bool,
+}
+
+impl Client {
+    fn tell(&mut self, told: Told) {
+        let now = Instant::now();
+        for grant in told.tell() {
+            self.state.call(Model::give_back(grant), None, now);
+        }
+        let held = &mut self.held;
+        self.callers
+            .retain_mut(|(_, outcome)| match outcome.try_recv() {
+                Ok(Ok(Outcome::Granted(grant))) => {
+                    held.push(grant);
+                    false
+                }
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => true,
+            });
+    }
+
+    fn depart(&mut self) {
+        if self.under_way.is_some() || !self.state.has_work(Instant::now()) {
+            return;
+        }
+        if let Some(Task::Batch(batch)) = self.state.depart(Moment::now()) {
+            self.under_way = Some((*batch, None));
+        }
+    }
+
+    fn release(&mut self, index: usize) {
+        if self.held.is_empty() {
+            return;
+        }
+        let grant = self.held.swap_remove(index % self.held.len());
+        let (call, now) = (Model::give_back(grant), Instant::now());
+        let freed = primitive::Call::frees(&call).expect("each call frees");
+        match self.state.hand_over(freed, now) {
+            Some(told) => self.tell(told),
+            None => self.state.call(call, None, now),
+        }
+    }
+}
+
+struct World {
+    server: Server,
+    clients: Vec<Client>,
+}
+
+impl World {
+    fn new() -> Self {
+        let client = |_| {
+            let core = Core::connect_lazy(Config::new("redis://127.0.0.1:1")).expect("it is lazy");
+            let held = Held::new(&core, &"grants".into(), "".into());
+            Client {
+                state: State::new(&core, held, false),
+                callers: Vec::new(),
+                held: Vec::new(),
+                under_way: None,
+                notifications: Vec::new(),
+                hears: true,
+            }
+        };
+        World {
+            server: Server {
+                counter: TOTAL,
+                clock: 1_000_000_000,
+                ..Server::default()
+            },
+            clients: (0..2).map(client).collect(),
+        }
+    }
+
+    fn carry_out(&mut self, client: usize) {
+        let hears = [self.clients[0].hears, self.clients[1].hears];
+        let Some((batch, answer @ None)) = &mut self.clients[client].under_way else {
+            return;
+        };
+        let (text, notified) = self.server.carry_out(client, batch, hears);
+        *answer = Some(text);
+        for (other, ticket) in notified {
+            self.clients[other]
+                .notifications
+                .push((ticket, self.server.clock));
+        }
+    }
+
+    fn answer(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        let Some((batch, Some(text))) = client.under_way.take_if(|(_, answer)| answer.is_some())
+        else {
+            return;
+        };
+        let Some(Said::Done(mut answer)) = Said::read(&text) else {
+            panic!("{text}");
+        };
+        let results = Results::read("model", &batch, &mut answer).expect("it is complete");
+        let told = client
+            .state
+            .answered(batch, &answer, results, Instant::now());
+        client.tell(told);
+    }
+
+    fn step(&mut self, event: Event, client: usize, index: usize) {
+        let now = Instant::now();
+        let this = &mut self.clients[client];
+        match event {
+            Event::Arrive if this.callers.len() < 3 => {
+                let (reply, outcome) = oneshot::channel();
+                let want = Want {
+                    amount: 1 + u32::from(index % 4 == 0),
+                    leased: index.is_multiple_of(2),
+                };
+                let id = this.state.join(want, reply, None, now);
+                this.callers.push((id, outcome));
+            }
+            Event::Go if !this.callers.is_empty() => {
+                let (id, mut outcome) = this.callers.swap_remove(index % this.callers.len());
+                outcome.close();
+                match outcome.try_recv() {
+                    Ok(Ok(Outcome::Granted(grant))) => {
+                        this.state.call(Model::give_back(grant), None, now);
+                    }
+                    _ => this.state.leave(id, now),
+                }
+            }
+            Event::Release => this.release(index),
+            Event::Depart => this.depart(),
+            Event::CarryOut => self.carry_out(client),
+            Event::Answer => self.answer(client),
+            Event::Notify if !this.notifications.is_empty() => {
+                let (ticket, clock) = this.notifications.remove(0);
+                let told = this
+                    .state
+                    .notified(&format!("grant x{ticket} {clock}"), now);
+                this.tell(told);
+            }
+            Event::RunOut => {
+                let mut held = this.held.clone();
+                held.extend(this.state.held_at_once());
+                self.server.reclaim(client, index, &held);
+            }
+            Event::Deaf => {
+                this.hears = false;
+                this.notifications.clear();
+            }
+            Event::HearAgain if !this.hears => {
+                this.hears = true;
+                this.state.missed();
+            }
+            _ => {}
+        }
+    }
+
+    /// What callers and their clients have, and what is free, is never more than there is.
+    fn judge(&self) {
+        let mut sum = self.server.counter;
+        sum += self
+            .server
+            .grants
+            .values()
+            .map(|want| i64::from(want.amount))
+            .sum::<i64>();
+        for client in &self.clients {
+            let bare = client.held.iter().filter(|grant| !grant.want.leased);
+            sum += bare.map(|grant| i64::from(grant.want.amount)).sum::<i64>();
+        }
+        assert!(sum <= TOTAL, "doubled: {sum}");
+    }
+
+    fn settle(&mut self) {
+        for round in 0..400 {
+            for client in 0..2 {
+                self.clients[client].hears = true;
+                if round % 50 == 49 {
+                    self.clients[client].state.missed();
+                }
+                for event in [
+                    Event::Notify,
+                    Event::Release,
+                    Event::Depart,
+                    Event::CarryOut,
+                    Event::Answer,
+                ] {
+                    self.step(event, client, round);
+                    self.judge();
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Arrive,
+    Go,
+    Release,
+    Depart,
+    CarryOut,
+    Answer,
+    Notify,
+    RunOut,
+    Deaf,
+    HearAgain,
+}
+
+fn event() -> impl Strategy<Value = (Event, usize, usize, u64)> {
+    let event = prop_oneof![
+        4 => Just(Event::Arrive),
+        1 => Just(Event::Go),
+        4 => Just(Event::Release),
+        6 => Just(Event::Depart),
+        6 => Just(Event::CarryOut),
+        6 => Just(Event::Answer),
+        4 => Just(Event::Notify),
+        1 => Just(Event::RunOut),
+        1 => Just(Event::Deaf),
+        2 => Just(Event::HearAgain),
+    ];
+    (event, 0..2_usize, 0..8_usize, 0..30_u64)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn no_permit_is_doubled_or_lost_and_nobody_sleeps(
+        events in proptest::collection::vec(event(), 1..150),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let mut world = World::new();
+            for (event, client, index, pause) in events {
+                tokio::time::advance(Duration::from_millis(pause)).await;
+                world.step(event, client, index);
+                world.judge();
+            }
+            world.clients.iter_mut().for_each(|client| client.hears = true);
+            world.clients.iter_mut().for_each(|client| client.state.missed());
+            for _ in 0..4 {
+                tokio::time::advance(Duration::from_millis(200)).await;
+                for client in &mut world.clients {
+                    let told = client.state.tick(Instant::now());
+                    client.tell(told);
+                }
+                world.settle();
+            }
+            for client in &world.clients {
+                assert!(client.callers.is_empty(), "a caller sleeps");
+                assert!(client.held.is_empty() && client.under_way.is_none());
+            }
+            assert_eq!(world.server.grants, BTreeMap::new());
+            assert_eq!(world.server.counter, TOTAL);
+        });
+    }
+}
