@@ -197,13 +197,20 @@ async fn what_was_granted_was_enough_and_needed(
     all_is_used(control, introductions).await;
 }
 
+/// Between two clients, with guards that are renewed and one that has died.
 #[tokio::test]
 async fn what_semaphores_need() {
     const THESE: &[&str] = &["For semaphores,"];
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     user(&mut control, "app", THESE).await;
-    let (client, other) = (connect(&server, "app").await, connect(&server, "app").await);
+    // Guards are renewed every third of a second.
+    let connect = async || {
+        let builder = builder(server.url_as("app", "secret"));
+        let builder = builder.lock_watchdog_timeout(Duration::from_secs(1));
+        builder.connect().await.unwrap()
+    };
+    let (client, other) = (connect().await, connect().await);
     let semaphore = client.semaphore("seats");
     semaphore.try_set_permits(1).await.unwrap();
     semaphore.acquire(1).await.unwrap();
@@ -211,71 +218,54 @@ async fn what_semaphores_need() {
     let task = waiter(&mut control, &waiting, 1).await;
     semaphore.release(1).await.unwrap();
     served(task).await;
-    // Each operation, and who waits in vain beside others who wait.
+    // Each operation, and a caller that waits in vain beside others.
     assert_eq!(semaphore.try_acquire_for(2, SHORT).await, Ok(false));
     semaphore.add_permits(4).await.unwrap();
     assert_eq!(semaphore.release_if_exists(1).await, Ok(true));
     let (larger, large) = (waiter(&mut control, &waiting, 9).await, semaphore.clone());
     let large = tokio::spawn(async move { large.acquire(8).await });
-    // Somebody who does not take turns.
-    let stranger = Channel::subscribe(&server, &channel("seats")).await;
-    until_subscribers(&mut control, "redisson_sc:{seats}", 3).await;
+    let jvm = Channel::subscribe(&server, &channel("seats")).await;
+    until("both wait", LIMIT, async || {
+        let queued: u64 = control.zcard("redisson_sc_queue:{seats}").await.unwrap();
+        queued == 2
+    })
+    .await;
     semaphore.release(12).await.unwrap();
-    served(large).await;
-    served(larger).await;
+    for task in [large, larger] {
+        served(task).await;
+    }
+    drop(jvm);
     assert_eq!(semaphore.drain_permits().await, Ok(0));
     assert_eq!(semaphore.available_permits().await, Ok(0));
-    drop(waiting.try_permit(1).await.unwrap());
-    drop(stranger);
-    what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
-}
-
-/// Besides what semaphores need without turns.
-#[tokio::test]
-async fn what_watched_semaphores_need() {
-    const THESE: &[&str] = &["For [watched]"];
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    user(&mut control, "app", THESE).await;
-    let [names, commands, _turns] = grants("For semaphores,")[..] else {
-        panic!("names, commands, and those of turns")
-    };
-    for rules in [names, commands] {
-        grant(&mut control, "app", rules).await;
-    }
-    let connect = async |time_out| {
-        let builder = builder(server.url_as("app", "secret")).lock_watchdog_timeout(time_out);
-        builder.connect().await.unwrap()
-    };
-    // What it holds is put off every third of a second.
-    let client = connect(Duration::from_secs(1)).await;
-    let seats = client.semaphore("seats").watched().without_turns();
-    seats.try_set_permits(4).await.unwrap();
-    let mut two = seats.permit(2).await.unwrap();
+    semaphore.add_permits(4).await.unwrap();
+    let mut two = semaphore.permit(2).await.unwrap();
     let one = two.split(1).unwrap();
-    assert_eq!(seats.holders().await.unwrap().len(), 1);
+    assert_eq!(semaphore.holders().await.unwrap().len(), 1);
+    until("guards are renewed", LIMIT, async || {
+        statistics(&mut control).await.contains("cmdstat_zmscore:")
+    })
+    .await;
     one.release().await.unwrap();
     assert_eq!(two.forget(), 1);
-    drop(seats.try_permit(1).await.unwrap());
-    let (all, next) = (seats.permit(3).await.unwrap(), seats.clone());
+    drop(semaphore.try_permit(1).await.unwrap());
+    let (all, next) = (semaphore.permit(3).await.unwrap(), waiting.clone());
     let waits = tokio::spawn(async move { next.permit(2).await?.release().await });
     until_subscribers(&mut control, "redisson_sc:{seats}", 1).await;
     all.release().await.unwrap();
     served(waits).await;
-    // One that has died.
+    let dead = "dead0000-0000-0000-0000-000000000000:g1:1:500:the%20late%20one";
     let _: () = redis::pipe()
-        .hset("redisson_sc_held:{seats}", "dead:1", "1 1000 the late one")
-        .zadd("redisson_sc_alive:{seats}", "dead:1", 1)
+        .zadd("redisson_sc_grants:{seats}", dead, 1)
         .query_async(&mut control)
         .await
         .unwrap();
-    let found = async || seats.reclaim().await.unwrap().len();
-    let back = async || seats.available_permits().await == Ok(4);
+    let found = async || semaphore.reclaim().await.unwrap().len();
+    let back = async || semaphore.available_permits().await == Ok(4);
     until("it is given back", LIMIT, async || {
         found().await > 0 || back().await
     })
     .await;
-    what_was_granted_was_enough_and_needed(&mut control, [client], THESE).await;
+    what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
 }
 
 #[tokio::test]

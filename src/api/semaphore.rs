@@ -85,15 +85,15 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// (1 ms at least, rounded up to whole milliseconds).
     async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool>;
 
-    /// Takes `permits` permits, waiting until they are there. All or nothing.
+    /// Acquires `permits` permits, waiting until they are available. All or nothing.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     async fn acquire(&self, permits: u32) -> Result<()>;
 
-    /// Takes `permits` permits if they are free now.
+    /// Acquires `permits` permits if they are free now.
     #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     async fn try_acquire(&self, permits: u32) -> Result<bool>;
 
-    /// Takes `permits` permits, waiting for `wait` at the most; tries once more at the end of it.
+    /// Acquires `permits` permits, waiting for `wait` at the most; `false` when the time is over.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool>;
 
@@ -187,8 +187,8 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
 /// [`release`](Permit::release) waits for it and tells. [`forget`](Permit::forget) keeps the permits
 /// taken, for someone else to release.
 ///
-/// The permits of a [watched](crate::RSemaphore::watched) semaphore can be lost while the guard is there; see
-/// [`lost`](Permit::lost). What was lost is not given back.
+/// The permits of a [watched](crate::RSemaphore::watched) guard, as guards of `RSemaphore` are by default, can be lost while the guard is
+/// there; see [`lost`](Permit::lost). A lost guard gives nothing back.
 #[must_use = "the permits are given back when the guard is dropped"]
 #[derive(Debug)]
 pub struct Permit {
@@ -229,15 +229,15 @@ impl Permit {
         &self.semaphore
     }
 
-    /// Whether the permits have been lost: this process was not seen to be alive for so long that others may have them.
-    /// Only those of a [watched](crate::RSemaphore::watched) semaphore can be.
+    /// Returns whether the permits have been lost: the lease could not be renewed in time, and other callers may have them.
+    /// Only permits of a [watched](crate::RSemaphore::watched) guard can be lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.leases().iter().any(Lease::is_lost)
     }
 
-    /// Ends when the permits are lost, by this process's own clock, before anybody else can have them; never for those that
-    /// can't be lost. See [`is_lost`](Permit::is_lost).
+    /// Waits until the permits are lost, by this process's own clock, before another caller can have them. Permits that cannot be lost
+    /// are waited for without end. See [`is_lost`](Permit::is_lost).
     ///
     /// # Cancel safety
     ///
@@ -255,9 +255,9 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// Those of [`Semaphore::release`]; [`NotHeld`](crate::Error::NotHeld) where those of a
-    /// [watched](crate::RSemaphore::watched) semaphore had been lost. The guard is spent either way: where nothing took effect
-    /// the permits stay taken, and [`Semaphore::release`] gives them back; but those of a watched semaphore come back by themselves.
+    /// Those of [`Semaphore::release`]; [`NotHeld`](crate::Error::NotHeld) where the permits of a
+    /// [watched](crate::RSemaphore::watched) guard had been lost. The guard is spent either way. Where nothing took effect, the permits of a
+    /// watched guard come back with the end of its lease. Other permits stay taken, and [`Semaphore::release`] gives them back.
     ///
     /// # Cancel safety
     ///
@@ -312,7 +312,7 @@ impl Permit {
     /// # Panics
     ///
     /// Where the other guard's permits are of another semaphore, or of the same name but another client; where only one of them
-    /// was taken from a [watched](crate::RSemaphore::watched) handle; and where both
+    /// is [watched](crate::RSemaphore::watched); and where both
     /// hold more than [`MAX_PERMITS`] together. Either guard then gives back what it holds.
     pub fn merge(&mut self, mut other: Permit) {
         assert!(
@@ -340,8 +340,8 @@ impl Permit {
 
     /// Keeps the permits taken: they are not given back on drop. Returns how many.
     ///
-    /// Those of a [watched](crate::RSemaphore::watched) semaphore go off the record, in the background: they are anybody's from then
-    /// on, and do not come back when this process dies. Those that were lost are somebody else's already.
+    /// The permits of a [watched](crate::RSemaphore::watched) guard do not come back any more when this process dies. Lost permits are
+    /// another caller's already.
     pub fn forget(mut self) -> u32 {
         let permits = std::mem::take(&mut self.permits);
         if let Some(record) = self.record.take() {

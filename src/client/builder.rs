@@ -26,7 +26,7 @@ const LONGEST_SETTING: Duration = Duration::from_secs(24 * 60 * 60);
 /// |---|---|---|
 /// | `acquire`, `permit`; `lock`, `guard`; `wait` | for as long as it takes | |
 /// | `try_acquire`, `try_permit`; `try_lock`, `try_guard` | not at all | `false` or `None` |
-/// | `try_acquire_for`, `permit_for`; `try_lock_for`, `guard_for`; `wait_for` | for the time given, its *wait*, and tries once more at its end; a wait of zero is `try_` | `false` or `None` |
+/// | `try_acquire_for`, `permit_for`; `try_lock_for`, `guard_for`; `wait_for` | for the time given, its *wait*. All but [`RSemaphore`](crate::RSemaphore)'s try once more at its end. A wait of zero is `try_` | `false` or `None` |
 ///
 /// A verb takes, and something has to be given back by a call; a noun is a guard that gives back by itself: a
 /// [`Permit`](crate::Permit) or [`LeasedPermit`](crate::LeasedPermit) of a semaphore, a [`LockGuard`](crate::LockGuard) of a
@@ -257,38 +257,43 @@ impl ClientBuilder {
         self
     }
 
-    /// How often waiting callers look without having been woken; 5 s by default, varied by a quarter, and up to a second later.
+    /// Sets after how long a client asks again for its waiters; 5 s by default, varied by a quarter, and up to a second later.
     ///
-    /// Messages wake them at once; this is for permits that appear without one, as when a key is set by
-    /// hand, and for messages that are lost.
+    /// Notifications wake waiters at once. This check is for permits that appear without one, as when a key is set by
+    /// hand, and for notifications that are lost.
     pub fn safety_interval(mut self, interval: Duration) -> Self {
         self.config.safety_interval = interval;
         self
     }
 
-    /// How long a release may serve a waiting caller of this client without asking Redis; 5 ms by default.
+    /// Sets for how long after an answer of Redis a release of an [`RSemaphore`](crate::RSemaphore) may serve a waiter of this client
+    /// without Redis; 5 ms by default. Zero turns that off.
     ///
-    /// The effect is that of a release and an acquisition back to back, so nobody can tell; except that
-    /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
-    /// that a missing key is not created by it, and that a question which the caller had on its way may take permits
-    /// for the length of a round trip, before they are given back. While others wait for permits it is for callers whose turn it
-    /// is, and for four times as long. Zero switches it off. A lock goes from one owner to the next by Redis in any case.
+    /// The time is four times as long while no other client and no JVM waits. Where another client waits, only waiters are served that
+    /// came before its first one, or 5 ms later.
+    ///
+    /// The effect is that of a release and an acquisition back to back. Three things differ. Permits that others take away (`add_permits`
+    /// with a negative number) are noticed that much later. A missing key is not created. A waiter that was served may be granted permits
+    /// once more by its entry in the queue, for a round trip, until they are given back.
     pub fn local_hand_over(mut self, window: Duration) -> Self {
         self.config.local_hand_over = window;
         self
     }
 
-    /// How long a lock that was taken without a lease stays locked after its holder's process has gone, and after how
-    /// long the permits of a [watched](crate::RSemaphore::watched) semaphore come back; 30 s by
-    /// default. Both are renewed every third of this; 100 ms at the least. In a cluster it should be longer than
-    /// [`response_timeout`](Self::response_timeout), or a master that falls silent costs what is held at others, too. Redisson: `lockWatchdogTimeout`.
+    /// Sets for how long a lock without a lease, and the permits of a [watched](crate::RSemaphore::watched) guard, stay taken after their
+    /// process has gone; 30 s by default, 100 ms at the least.
+    ///
+    /// Both are renewed every third of this. In a cluster it should be longer than [`response_timeout`](Self::response_timeout):
+    /// otherwise a master that falls silent costs leases at other masters, too. Redisson: `lockWatchdogTimeout`.
     pub fn lock_watchdog_timeout(mut self, timeout: Duration) -> Self {
         self.config.lock_watchdog_timeout = timeout;
         self
     }
 
-    /// Whether the permits of this client's guards come back when its process dies; they do by default. See
-    /// [watched](crate::RSemaphore::watched).
+    /// Sets whether the guards of all semaphores of this client are [watched](crate::RSemaphore::watched): their permits come back when
+    /// the process dies. They are by default.
+    ///
+    /// [`RSemaphore::unwatched`](crate::RSemaphore::unwatched) is the same for one handle. Redisson has no such setting.
     pub fn watch_semaphores(mut self, watch: bool) -> Self {
         self.config.watch_semaphores = watch;
         self

@@ -5,7 +5,7 @@
 //! | [`promises`] | what holds whatever happens, and where it ends; errors, time limits, the end of a process |
 //! | [`locks`] | owners, renewal, losses, turns |
 //! | [`recipes`] | the classic recipes beside Python and Java services that write them by hand |
-//! | [`turns`] | who is next when many processes wait for one semaphore |
+//! | [`turns`] | the order of waiters, between processes, too |
 //! | [`operations`] | versions, settings, permissions, keys, TLS, sentinels, clusters, metrics, logs, the tool `rsem` |
 //! | [`from_redisson`] | which method is which, and what is different |
 //! | [`figures`] | how fast it is, and how long one waits |

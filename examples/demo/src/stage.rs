@@ -101,8 +101,9 @@ impl Stage {
         for name in [wakeups, crowd] {
             keys.extend([
                 format!("redisson_sc_once:{{{name}}}:{id}"),
-                format!("redisson_sc_turns:{{{name}}}"),
-                format!("redisson_sc_turns_notes:{{{name}}}"),
+                format!("redisson_sc_queue:{{{name}}}"),
+                format!("redisson_sc_grants:{{{name}}}"),
+                format!("redisson_sc_notes:{{{name}}}"),
             ]);
         }
         let deleted = timeout(CLEARING, async {

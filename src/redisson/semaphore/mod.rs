@@ -25,50 +25,89 @@ use crate::stats::{Counters, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
-/// A handle: cheap to clone, made without I/O by [`Client::semaphore`](crate::Client::semaphore). The guide tells [what is
-/// promised](crate::guide::promises), [who is next](crate::guide::turns) where many wait, and how
-/// [Redisson's methods](crate::guide::from_redisson) are called here.
+/// A handle: cheap to clone, made without I/O by [`Client::semaphore`](crate::Client::semaphore). The guide has [the
+/// promises](crate::guide::promises), [the order of waiters](crate::guide::turns), and [Redisson's
+/// methods](crate::guide::from_redisson) beside ours.
+///
+/// # Waiting
+///
+/// 1. Waiters stand in one queue in Redis, in the order in which they came, whichever process they are in.
+/// 2. The script that frees permits moves them to the first waiters in the queue that they suffice for, and notifies the clients
+///    of these.
+/// 3. A client that does not confirm a grant in time loses it to the next waiter.
+/// 4. Smaller requests pass a request that is too large for what is free, except in windows that grow with its wait.
+/// 5. JVMs do not queue. An equal share is left to them.
+///
+/// A client confirms a grant of [`acquire`](Self::acquire) within 100 ms and two round trips, and a grant of a guard within 500 ms and two
+/// round trips. A window begins when a request has waited for 250 ms, 1 s, 4 s, and so on. It lasts for half of that time, 20 s at
+/// the most.
+///
+/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore at the most, and serves its callers in the
+/// order of their arrival.
+///
+/// # Guards
+///
+/// [`permit`](Self::permit), [`permit_for`](Self::permit_for) and [`try_permit`](Self::try_permit) give guards. Guards are
+/// [watched](Self::watched) by default: their permits come back when their process dies.
+/// [`ClientBuilder::watch_semaphores(false)`](crate::ClientBuilder::watch_semaphores) and [`unwatched`](Self::unwatched) turn that off.
+/// Permits that were taken without a guard are never watched.
 ///
 /// # In Redis
 ///
 /// | | |
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
-/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it. Later, while permits are left and others listen, `+n` and `+0`, which JVMs take for `n` and `0`: for those of their callers who were left asleep |
-/// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted, with others, some seconds after its last use, or at the shutdown; after a call that had to be repeated, or without a shutdown, it vanishes after ten minutes, or four retry windows where that is longer |
-/// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client; deleted at the shutdown |
-/// | keys `redisson_sc_turns:{name}`, `redisson_sc_turns_notes:{name}` | zset, hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanish a minute after their last use |
+/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further permit that was added and is left, 63 at the most, as long as a subscriber hears it. While a client of this crate waits, a `+` stands before each message; a JVM reads `+3` as `3`. After a release that leaves permits, the messages are repeated 50 ms, 200 ms, 1 s, 5 s and 30 s later, while permits are left and JVMs listen |
+/// | key `redisson_sc_queue:{name}` | zset: an entry for each waiter, with its arrival in microseconds of the server's clock |
+/// | channel `redisson_sc_queue:{name}:<client id>` | `grant`, a ticket and the time, or `watch`: the client listens to JVMs from now on |
+/// | key `redisson_sc_grants:{name}` | zset: an entry for each grant that is not confirmed yet and for each watched guard, with the end of its lease |
+/// | key `redisson_sc_notes:{name}` | hash: the client that listens to JVMs, and the share of these |
+/// | key `redisson_sc_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
 ///
-/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the keys with it begin with
-/// `redisson_sc_once::` and so on. Every operation on the counter is a step of one script, `lua/semaphore/batch.lua` behind
-/// `lua/engine/record.lua` and `envelope.lua`; the calls that the tasks of a client make at the same time travel in one call of it. An
-/// acquisition or release that is alone at its semaphore goes through a shorter one, `lua/semaphore/lone.lua`,
-/// together with those that are alone at others.
+/// `name` is the mapped name. Where it contains a `{`, no braces are put around it, and the last five begin with
+/// `redisson_sc_queue::` and so on. An entry reads `<client id>:<kind><ticket>:<permits>:<life of its grant in ms>`; the kind is `g` for a
+/// guard and `a` for `acquire`, and the [name of the client](crate::ClientBuilder::client_name) stands behind entries of guards.
+///
+/// Queue and notes vanish a minute after their last use. Grants have no time to live, and vanish with the last entry. The record is deleted
+/// some seconds after its last use, or at the shutdown. After a call that had to be repeated, or without a shutdown, it vanishes after ten
+/// minutes, or four retry windows where that is longer.
+///
+/// Deleting the queue or the notes costs the order of some waiters. Deleting the grants loses the permits of their entries: the
+/// guards are [lost](crate::Permit::lost), and the counter stays too low.
+///
+/// Scripts: `lua/semaphore/steps.lua` carries a batch of calls out, behind `short.lua`, `announce.lua`, `permits.lua` and `jvms.lua` and behind
+/// `lua/queue/record.lua` and `queue.lua`; `lua/queue/renew.lua` renews guards.
 ///
 /// # Errors
 ///
-/// What every operation can answer with: [`InvalidName`](Error::InvalidName),
+/// Every operation can fail with [`InvalidName`](Error::InvalidName),
 /// [`WrongType`](Error::WrongType) and [`NotANumber`](Error::NotANumber) for a key that holds something
 /// else, [`PermissionDenied`](Error::PermissionDenied),
 /// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable),
-/// [`RefusedForNow`](Error::RefusedForNow) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). Below stands only what comes in addition.
+/// [`RefusedForNow`](Error::RefusedForNow) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and
+/// [`ShutDown`](Error::ShutDown). The methods name further ones.
+///
+/// Where the server refuses a command in the middle of a script, the script undoes what it has changed. The order of the queue may have
+/// changed. Nothing else stays behind.
 ///
 /// # Cancel safety
 ///
-/// Any future may be dropped at any await point. An operation takes its place in the line at the first
-/// poll. If its future is dropped after that, a release is carried out as soon as the server can be reached; any
-/// other operation is not sent any more, where it has not been sent yet. One that was sent may take effect; permits that it
-/// acquires are given back.
+/// Any future may be dropped at any await point. A call is queued at the first poll. A release whose future is dropped after that is carried
+/// out as soon as the server can be reached. Any other call that has not been sent is dropped. One that has been sent may take effect;
+/// permits that it acquires are given back.
 ///
 /// # Bounds
 ///
-/// While the server does not answer, a call takes no more memory than its caller, and has its deadline, the
-/// [retry window](crate::ClientBuilder::retry_window). Calls whose callers have gone do not pile up: releases are
-/// added up, everything else is dropped. One script with at most 4096 calls is under way at a time. Callers
-/// that stand in line for permits and have been answered once have no deadline.
+/// While the server does not answer, a call takes no more memory than its caller, and ends with an error after the
+/// [retry window](crate::ClientBuilder::retry_window). Releases without a caller are added up; other calls without a caller are dropped. One
+/// script is under way at a time, with 4096 calls at the most. A waiter that the server has answered once has no such limit.
 ///
 /// # DIFFERENCE from Redisson
 ///
+/// - Waiters of this crate are served in their order; Redisson's race.
+/// - A timed call ends at its deadline with `false`; Redisson's tries once more.
+/// - The permits of guards come back when their process dies; Redisson has no guards.
+/// - A call whose answer was lost is repeated and takes effect once; Redisson's permit is lost.
 /// - `add_permits` and `drain_permits` keep the time to live; Redisson's drop it.
 /// - Results outside of signed 32 bits are refused; Redisson stores them and shows the low 32 bits. Where
 ///   another client has left such a counter, it is shown as it is, and can be moved back.
@@ -76,13 +115,11 @@ use crate::stats::{Counters, What};
 ///   operation, and nothing is changed; Redisson's operations answer differently, and some store over it.
 /// - A time to live of zero is refused before anything is sent.
 /// - Keyspace notifications say `set` or `incrby` where Redisson's say `incrby` and `decrby`: a batch of calls writes
-///   the counter once, with `SET ... KEEPTTL`.
-/// - Nothing is published where no permit is left, as nobody could acquire it; Redisson publishes 0 and
+///   the counter once.
+/// - Nothing is published where no permit is left, as no caller could acquire it; Redisson publishes 0 and
 ///   negative totals.
-/// - Permits that are renamed or copied are announced to those who wait for the new name.
+/// - Permits that are renamed or copied are announced to the JVMs and clients that wait for the new name.
 /// - A channel stays subscribed for one to two seconds after its last waiter has gone.
-/// - A call whose answer was lost is repeated and takes effect once; Redisson's permit is lost.
-/// - A waiting call whose time runs out tries once more at the end.
 /// - Names whose braces would put the semaphore and its channel into different slots of a cluster are
 ///   refused.
 #[derive(Clone)]
@@ -107,9 +144,9 @@ impl RSemaphore {
         self.line.keys().name()
     }
 
-    /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
+    /// Sets the number of permits if the semaphore does not exist; `true` if this call has set it.
     ///
-    /// Redis: `name` is set to `permits`, without expiry, and that is announced, where the key is missing.
+    /// Redis: `SET name permits`, without expiry, where the key is missing. Waiters are served, and the rest is announced.
     /// Redisson: `trySetPermits(int)`.
     ///
     /// # Errors
@@ -134,27 +171,24 @@ impl RSemaphore {
         self.flag(Call::TrySet(permits, Some(ttl))).await
     }
 
-    /// Takes `permits` permits, waiting until they are there. All or nothing; 0 succeeds at once.
+    /// Acquires `permits` permits, waiting until they are available. All or nothing; 0 succeeds at once.
     ///
-    /// Waiting costs no polling and no task: the caller is woken by the channel, by this client's own
-    /// releases, when the subscription was made anew, and looks by itself every few seconds
-    /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). The callers of one client are served
-    /// in the order of their arrival; smaller requests may pass the first in line, if that does not fit, for 5
-    /// seconds, then the line stops until it is served. Between clients the order is that of arrival, too, to
-    /// within a few milliseconds ([`without_turns`](Self::without_turns) switches that off); JVMs are given an equal
-    /// share.
+    /// The permits are taken at once where enough are free and no waiter came before. Otherwise the caller [waits](Self#waiting) in the queue.
+    /// A grant of another client's script counts when this client has confirmed it, which takes a message and a
+    /// script. A release of this client may serve the caller without Redis
+    /// ([`local_hand_over`](crate::ClientBuilder::local_hand_over)), while no other client has waited for longer.
     ///
-    /// Redis: `name` falls by `permits`, keeping its time to live, where there are enough; nothing is sent where
-    /// a release of this client serves the caller (`local_hand_over`). Redisson: `acquire(int)`.
+    /// Redis: `name` falls by `permits`, keeping its time to live. A waiter stands in `redisson_sc_queue:{name}`, and its grant in
+    /// `redisson_sc_grants:{name}` until it is confirmed. Redisson: `acquire(int)`.
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1. A caller that the server has answered once
-    /// goes on waiting while it is away; one that has had no answer for the retry window is told.
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1. A caller that the server has answered once goes on waiting while the server
+    /// is away. A caller that has had no answer for the retry window ends with an error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line; permits granted in that moment are given back.
+    /// A dropped future leaves the queue. Permits that were granted meanwhile are given back.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self, permits: u32) -> Result<()> {
         self.check(permits)?;
@@ -164,9 +198,9 @@ impl RSemaphore {
         self.granted(permits, false, None).await.map(drop)
     }
 
-    /// Takes `permits` permits if they are free now, whoever waits; 0 succeeds at once.
+    /// Acquires `permits` permits if they are free now, past all waiters; 0 succeeds at once.
     ///
-    /// Redis: as [`acquire`](Self::acquire). Redisson: `tryAcquire(int)`.
+    /// Redis: `name` falls by `permits`, keeping its time to live. Redisson: `tryAcquire(int)`.
     ///
     /// # Errors
     ///
@@ -181,11 +215,14 @@ impl RSemaphore {
         Ok(taken.is_some())
     }
 
-    /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
+    /// Acquires `permits` permits, waiting for `wait` at the most; `false` when the time is over.
     ///
-    /// At the end of `wait` it tries once more, whoever waits. Where the server does not answer, it ends with an error 5 s after that, or
-    /// after the [`call_timeout`](crate::ClientBuilder::call_timeout). How wait, call timeout, retry window and lease go together is
-    /// told [in one place](crate::ClientBuilder#names-and-times-of-calls). Redisson: `tryAcquire(int, Duration)`.
+    /// A wait of zero is [`try_acquire`](Self::try_acquire). Where the server has not answered the caller yet, the call ends with an error
+    /// 5 s after `wait`, or after the [`call_timeout`](crate::ClientBuilder::call_timeout). A table has
+    /// [wait, call timeout, retry window and lease](crate::ClientBuilder#names-and-times-of-calls).
+    ///
+    /// Redis: as [`acquire`](Self::acquire); at the end of `wait` the entry leaves the queue. Redisson: `tryAcquire(int, Duration)`.
+    /// DIFFERENCE: Redisson's tries once more at the end.
     ///
     /// # Errors
     ///
@@ -200,10 +237,11 @@ impl RSemaphore {
         Ok(taken.is_some())
     }
 
-    /// Gives `permits` permits back, creating the semaphore if it does not exist; 0 does nothing.
+    /// Releases `permits` permits, creating the semaphore if it does not exist; 0 does nothing.
     ///
-    /// Redis: `name` rises by `permits`, keeping its time to live, and the total is announced; nothing is sent
-    /// where that serves a waiting caller of this client (`local_hand_over`). Redisson: `release(int)`.
+    /// Redis: `name` rises by `permits`, keeping its time to live; waiters are served, and what is left is announced. Nothing is sent
+    /// where the permits serve waiters of this client ([`local_hand_over`](crate::ClientBuilder::local_hand_over)). Redisson:
+    /// `release(int)`.
     ///
     /// # Errors
     ///
@@ -217,7 +255,7 @@ impl RSemaphore {
         self.run(Call::Release(permits)).await.map(drop)
     }
 
-    /// Gives `permits` permits back if the semaphore exists; `false` if it does not, or for 0.
+    /// Releases `permits` permits if the semaphore exists; `false` if it does not, or for 0.
     ///
     /// Redis: as [`release`](Self::release), but always sent. Redisson: `releaseIfExists(int)`, since 4.0.
     ///
@@ -234,10 +272,9 @@ impl RSemaphore {
 
     /// Changes the number of permits by `delta`, creating the semaphore if it does not exist.
     ///
-    /// Never waits: with a negative `delta` the counter may become negative, and has to rise above zero
-    /// before anyone acquires again.
+    /// Never waits. A negative `delta` may make the counter negative; it has to rise above zero before permits can be acquired again.
     ///
-    /// Redis: `name` changes by `delta`, keeping its time to live; the total is announced where it is positive.
+    /// Redis: `name` changes by `delta`, keeping its time to live; waiters are served, and what is left is announced.
     /// Redisson: `addPermits(int)`.
     /// DIFFERENCE: Redisson's drops the time to live.
     ///
@@ -265,7 +302,12 @@ impl RSemaphore {
         self.object().read("available_permits", "GET").await
     }
 
-    /// [`acquire`](Self::acquire) with a guard that gives the permits back.
+    /// Acquires `permits` permits as [`acquire`](Self::acquire) does, with a guard that gives them back.
+    ///
+    /// A [watched](Self::watched) guard goes on as soon as a fresh notification arrives. The client confirms the grant within 100 ms. Where
+    /// the confirmation comes too late, the guard is [lost](Permit::lost), and the permits are the next waiter's.
+    ///
+    /// Redis: as [`acquire`](Self::acquire); a watched guard stands in `redisson_sc_grants:{name}`, and is renewed there.
     ///
     /// # Errors
     ///
@@ -274,7 +316,7 @@ impl RSemaphore {
         Semaphore::permit(self, permits).await
     }
 
-    /// [`try_acquire_for`](Self::try_acquire_for) with a guard; `None` when the time has run out.
+    /// Acquires permits as [`try_acquire_for`](Self::try_acquire_for) does, with a guard; `None` when the time is over.
     ///
     /// # Errors
     ///
@@ -283,7 +325,7 @@ impl RSemaphore {
         Semaphore::permit_for(self, permits, wait).await
     }
 
-    /// [`try_acquire`](Self::try_acquire) with a guard; `None` when there are not enough permits.
+    /// Acquires permits as [`try_acquire`](Self::try_acquire) does, with a guard; `None` when there are not enough.
     ///
     /// # Errors
     ///

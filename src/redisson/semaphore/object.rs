@@ -11,8 +11,8 @@ use crate::redisson::object::{ExpireCondition, Object, expirable_methods};
 
 expirable_methods!(RSemaphore);
 
-/// The object itself, as Redisson's `RObject` and `RExpirable` offer it. None of these wakes a waiter:
-/// waiting callers find out by their own slow check.
+/// The object itself, as Redisson's `RObject` and `RExpirable` offer it. Queue and grants stay with the name: waiters of the old name find
+/// out by their own slow check.
 ///
 /// Errors are those of every operation, and [`Server`](crate::Error::Server) where the server is too old for a
 /// command. Cancel safety: sent in its turn after the first poll. If the future is dropped after that, what has not been sent is
@@ -24,9 +24,9 @@ impl RSemaphore {
 
     /// Renames it, replacing an object of the new name, and returns the handle to the new name.
     ///
-    /// Redis: `RENAME`, keeping the time to live; the permits are announced to those who wait for the new name, which
-    /// Redisson does not do. Redisson: `rename(String)`. DIFFERENCE: this handle keeps the old name, and its waiters wait for the old one; Redisson's
-    /// object takes the new name on.
+    /// Redis: `RENAME`, keeping the time to live; the permits are announced to the JVMs and clients that wait for the new name, which
+    /// Redisson does not do. Queue and grants are not renamed. Redisson: `rename(String)`. DIFFERENCE: this handle keeps the old name,
+    /// and its waiters wait for the old one; Redisson's object takes the new name on.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Watched semaphores: the permits of guards come back when their process dies.
+//! Watched guards: their permits come back when their process dies.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,71 +16,59 @@ use crate::queue::{Grant, Outcome};
 use crate::transport::Command;
 
 impl RSemaphore {
-    /// The same semaphore, with a watchdog: the permits that guards of this handle hold come back when their process dies.
-    /// Redisson has nothing like it.
+    /// The same semaphore, whose guards are watched: their permits come back when their process dies.
     ///
-    /// For all semaphores of a client: [`watch_semaphores`](crate::ClientBuilder::watch_semaphores).
+    /// This is the default ([`watch_semaphores`](crate::ClientBuilder::watch_semaphores)). Redisson has no such thing, and a JVM sees only
+    /// the counter.
     ///
-    /// What [`permit`](Self::permit), [`permit_for`](Self::permit_for) and [`try_permit`](Self::try_permit) take is on record
-    /// beside the semaphore, with the time until which this client is believed alive. That is put off every third of the
-    /// [watchdog time-out](crate::ClientBuilder::lock_watchdog_timeout), for all semaphores of a client together. Whose time is
-    /// up is given back for: exactly the release that it would have made, announced as that would have been, to Java's waiters,
-    /// too. Any client that uses the semaphore by a watched handle does so, a quarter of a second after the time or sooner, and
-    /// tells in the log; so does [`reclaim`](Self::reclaim). Permits are back within the time-out and a second, as long as there is one.
+    /// A watched guard has a lease of the [watchdog time-out](crate::ClientBuilder::lock_watchdog_timeout). The client renews the leases of
+    /// all its guards every third of that time. A lease that ends gives the permits back: the next call of any client on the
+    /// semaphore releases them, serves the waiters, and announces the rest. [`reclaim`](Self::reclaim) does so, too.
     ///
-    /// A process that was stopped, suspended or cut off for that long has lost its permits: its guards are
-    /// [lost](crate::Permit::lost) by its own clock, before anybody else can have them, and give nothing back. What it takes after that
-    /// is its own again.
-    ///
-    /// Java needs to know nothing of it, and nothing changes for clients and handles that are not watched.
+    /// A process that was stopped, suspended or cut off for that long has lost its permits. Its guards are
+    /// [lost](crate::Permit::lost) by its own clock, before another caller can have them, and give nothing back.
     ///
     /// # What happens when ...
     ///
     /// | | |
     /// |---|---|
-    /// | permits are taken without a guard (`acquire`), or released without one | they are anybody's, as in Redisson, and not on record |
-    /// | a release serves a waiting caller of this client without Redis | the record stays as it is; only where both are guards' |
-    /// | calls travel together, or are repeated after a lost reply | counter and record change by one script, once |
-    /// | a future is dropped | what it is granted is given back, and goes off the record |
-    /// | a guard is [forgotten](crate::Permit::forget) | its permits go off the record: they are anybody's |
-    /// | guards are split or merged | both are on record as one was |
-    /// | permits are drained, added, set by hand | the record says who holds how many, whatever the counter says |
-    /// | the semaphore is deleted, or vanishes | guards give back as ever, which creates it anew; what the dead held does not |
-    /// | it is renamed or copied | the record stays with the name under which the permits were taken |
-    /// | a release is given up because the server does not answer | the next answer of the server shows that too much is on record, and it is given back |
-    /// | a release is not allowed (ACL), and its caller is told so | the guard is spent, and the permits come back as soon as that is allowed: nobody else is to release them |
-    /// | forgetting is not allowed | it is tried again: they stay taken, and on record until then |
-    /// | the counter can take no more (2^31-1) | what the dead held stays on record until it can |
-    /// | two clients find the same dead one, or it releases just then | one of them gives back, the others find nothing |
-    /// | the server is restarted with its data | nobody is given back for before its time; who was cut off for so long has lost its permits |
-    /// | the last writes are lost (failover) | those of counter and record are lost together: releases that are gone are made again, and where acquisitions are gone the client's guards of this semaphore are told that they are lost |
-    /// | the server's clock is put forward | guards are told that they are lost with the next script; until then somebody else may have their permits |
-    /// | the client is shut down | guards that are still there can't give back: others do when the time is up |
+    /// | permits are taken or released without a guard | they are a plain number, as in Redisson, and do not come back |
+    /// | a guard that is dropped serves a waiting guard of this client without Redis | the waiter takes the entry over, and its lease |
+    /// | a future is dropped | the permits that it was granted are given back |
+    /// | a guard is [forgotten](crate::Permit::forget) | its entry is removed; the permits stay taken |
+    /// | a guard is [split](crate::Permit::split) or [merged](crate::Permit::merge) | the parts keep their entries |
+    /// | permits are drained, added or set by hand | guards give back as many as they hold |
+    /// | the semaphore is deleted, or vanishes | guards give back nothing, and do not make it anew |
+    /// | it is renamed or copied | guards and waiters stay with the old name |
+    /// | a release is not allowed (ACL) | the caller gets an error, the guard is spent, and the permits come back with the end of the lease |
+    /// | the counter can take no more (2^31-1) | the release fails with [`OutOfRange`](Error::OutOfRange), and the permits come back with the end of the lease, once there is room |
+    /// | the server is restarted with its data | a client that was cut off for the time-out has lost its permits |
+    /// | the last writes are lost (failover) | counter and grants are lost together. A guard whose grant is gone is lost; a release that was answered and is gone comes back with the end of the lease |
+    /// | the server's clock steps forward | leases end early. The guards are lost with the next script. A grant whose notification is late may end early, and its guard then holds what another caller has, until the confirmation is answered |
+    /// | the grants are deleted by hand | the guards are lost, and the counter stays too low by what they held |
+    /// | the client is shut down | guards that are left give nothing back; their permits come back with the end of the lease |
     ///
     /// # In Redis
     ///
-    /// | | |
-    /// |---|---|
-    /// | key `redisson_sc_held:{name}` | hash: `<client id>:<number>` -> `<permits> <since when, in milliseconds since 1970> <client's name>`, and in a second line the client's last lone call here and the counter behind it, for once-only execution |
-    /// | key `redisson_sc_alive:{name}` | zset: the same id -> until when it is believed alive, in milliseconds since 1970 by the server's clock |
-    ///
-    /// Both have no time to live, and vanish with the last holder. Scripts: `lua/semaphore/holders.lua`, a part of those
-    /// that change the counter, and `lua/semaphore/reclaim.lua`.
+    /// Key `redisson_sc_grants:{name}`, [as described](Self#in-redis). Scripts: those of the semaphore, and `lua/queue/renew.lua`.
     #[must_use]
     pub fn watched(mut self) -> Self {
         self.watched = true;
         self
     }
 
-    /// The same semaphore, whose guards hold plain permits: they are anybody's, and do not come back when the process dies.
+    /// The same semaphore, whose guards are not watched: their permits do not come back when the process dies.
+    ///
+    /// A notified waiter goes on when its grant is confirmed, one round trip later than a watched guard.
     #[must_use]
     pub fn unwatched(mut self) -> Self {
         self.watched = false;
         self
     }
 
-    /// The clients whose guards hold permits of [watched](Self::watched) handles. The other permits are Java's, and those of callers
-    /// without guards.
+    /// Returns the clients whose [watched](Self::watched) guards hold permits, with their names and how many they hold.
+    ///
+    /// Permits of JVMs, and those that were taken without a guard, have no holder in Redis.
     ///
     /// Redis: `ZRANGE redisson_sc_grants:{name} 0 -1`.
     ///
@@ -94,11 +82,11 @@ impl RSemaphore {
         Ok(PermitHolder::of(entries.iter().map(String::as_str)))
     }
 
-    /// Gives the permits of dead clients back now; returns whose they were.
+    /// Gives the permits of guards back whose lease has ended; returns the clients that held them.
     ///
-    /// Where the semaphore is in use this happens by itself.
+    /// Each call on the semaphore does so by itself: this is for when no client uses it any more.
     ///
-    /// Redis: a batch of `lua/semaphore/steps.lua`: `name` rises by what they held, keeping its time to live, and the total is announced.
+    /// Redis: `name` rises by what they held, keeping its time to live; waiters are served, and what is left is announced.
     ///
     /// # Errors
     ///
