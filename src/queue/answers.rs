@@ -116,7 +116,9 @@ impl<P: Primitive> State<P> {
             foreign: (answer.foreign).map(|waited| sent.checked_sub(waited).unwrap_or(sent)),
             jvms: jvms.unwrap_or(0),
         });
-        self.look_at = answer.look.map(|look| now + look + LATE);
+        // Guards may be held by clients that are killed when nobody else calls anything.
+        let look = answer.look.or_else(|| self.held.is_used().then(|| self.held.lease_time()));
+        self.look_at = look.map(|look| now + look + LATE);
         if answer.watches {
             self.watches = true;
         }
@@ -201,6 +203,7 @@ impl<P: Primitive> State<P> {
         let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
         for queued in batch.calls {
             if forbidden && !queued.has_caller() && queued.stays_owed(now) {
+                self.take_again(&queued);
                 self.refused.push(queued);
                 self.retry_at.get_or_insert(now + RETRY);
             } else {
@@ -218,6 +221,15 @@ impl<P: Primitive> State<P> {
         }
         self.note_surplus(Instant::now());
         told
+    }
+
+    /// What was not allowed to be forgotten is held and renewed until it is.
+    fn take_again(&mut self, queued: &Queued<P>) {
+        if let Effect::Gives(grant, true) = queued.call.effect()
+            && let Some((_, entry)) = queued.entry.as_deref().and_then(Entry::read)
+        {
+            self.held.take_again(grant, entry.life);
+        }
     }
 
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.

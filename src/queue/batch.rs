@@ -76,8 +76,8 @@ impl<P: Primitive> Queued<P> {
 
     /// Whether it is tried again where it was forbidden: not what comes back by its lease.
     pub(super) fn stays_owed(&self, now: Instant) -> bool {
-        let gives = matches!(self.call.effect(), Effect::Gives(..));
-        self.call.is_owed() && !gives && now < self.since + LONGEST_OWED
+        let comes_back = matches!(self.call.effect(), Effect::Gives(_, false));
+        self.call.is_owed() && !comes_back && now < self.since + LONGEST_OWED
     }
 
     /// Nobody waits for it, and it is not owed: it must not be sent any more.

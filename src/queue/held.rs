@@ -28,6 +28,8 @@ pub(super) struct Held {
     all: BTreeMap<Ticket, (u32, u64)>,
     /// Leases have changed, and nobody has been told.
     changed: bool,
+    /// Something has been held.
+    used: bool,
 }
 
 impl Held {
@@ -38,6 +40,7 @@ impl Held {
             suffix,
             all: BTreeMap::new(),
             changed: false,
+            used: false,
         }
     }
 
@@ -66,6 +69,7 @@ impl Held {
 
     pub(super) fn insert(&mut self, grant: Grant, life: u64) {
         self.all.insert(grant.ticket, (grant.want.amount, life));
+        self.used = true;
     }
 
     /// What `ticket` holds is renewed from now on; it ends at `until` for the time being.
@@ -114,6 +118,17 @@ impl Held {
         Some(before)
     }
 
+    /// It has not been given back, after all.
+    pub(super) fn take_again(&mut self, given: Grant, life: u64) {
+        let before = self.text(given.ticket);
+        let (amount, _) = self.all.entry(given.ticket).or_insert((0, life));
+        *amount += given.want.amount;
+        if let Some((before, text)) = before.zip(self.text(given.ticket)) {
+            self.core.holds.rename(&self.grants, &self.id(&before), &self.id(&text));
+        }
+        self.keep(given.ticket, Moment::now() + self.lease_time());
+    }
+
     pub(super) fn lease(&self, ticket: Ticket) -> Option<Lease> {
         let text = self.text(ticket)?;
         self.core.holds.lease(&self.grants, &self.id(&text))
@@ -129,7 +144,12 @@ impl Held {
         }
     }
 
-    fn lease_time(&self) -> Duration {
+    /// Whether anything has been held here.
+    pub(super) fn is_used(&self) -> bool {
+        self.used
+    }
+
+    pub(super) fn lease_time(&self) -> Duration {
         self.core.config.lock_watchdog_timeout
     }
 

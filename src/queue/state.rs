@@ -362,8 +362,12 @@ impl<P: Primitive> State<P> {
     /// What was forbidden is tried again.
     pub(super) fn retry(&mut self) {
         self.retry_at = None;
-        let refused = std::mem::take(&mut self.refused);
-        self.calls.extend(refused.into_iter().map(Item::Call));
+        for mut queued in std::mem::take(&mut self.refused) {
+            if let Effect::Gives(grant, _) = queued.call.effect() {
+                queued.entry = self.held.take(grant);
+            }
+            self.calls.push_back(Item::Call(queued));
+        }
     }
 
     /// Whether something is left to be done when nobody has the object any more.
