@@ -5,10 +5,11 @@ mod support;
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, Effect, Error, Lock, MAX_PERMITS, NameMapper};
 use support::channel::Channel;
-use support::clients::{LIMIT, builder, connect, served};
+use support::clients::{LIMIT, builder, connect, served, stored};
 use support::refusals::{all_operations, assert_clear};
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot, snapshot_all};
@@ -558,4 +559,62 @@ async fn tls_that_is_not_built_in_is_told() {
     assert!(error.to_string().contains("tls-rustls"), "{error}");
     assert!(!error.to_string().contains("secret"), "{error}");
     assert!(!error.to_string().contains("not a Redis URL"), "{error}");
+}
+
+/// Calls on many semaphores at the same time.
+#[tokio::test]
+async fn an_error_of_one_semaphore_stays_with_its_caller() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let named = |number| client.semaphore(&format!("wrong-{number}"));
+    let semaphores: Vec<_> = (0..60).map(named).collect();
+    for semaphore in &semaphores {
+        assert!(semaphore.try_set_permits(5).await.unwrap());
+    }
+    let _: () = control.del("wrong-10").await.unwrap();
+    let _: () = control.lpush("wrong-10", "a list").await.unwrap();
+    let _: () = control.set("wrong-20", "0x5").await.unwrap();
+    let _: () = control.set("wrong-30", i32::MAX).await.unwrap();
+    let _: () = control.set("wrong-40", -3).await.unwrap();
+    let _: () = control.del("wrong-50").await.unwrap();
+    let released = join_all(semaphores.iter().map(|one| one.release(1))).await;
+    let tried = join_all(semaphores.iter().map(|one| one.try_acquire(6))).await;
+    for (number, (released, tried)) in released.into_iter().zip(tried).enumerate() {
+        let name = format!("wrong-{number}");
+        let value = match number {
+            10 => {
+                assert!(
+                    matches!(&released, Err(Error::WrongType { name: told, .. }) if *told == name)
+                );
+                assert!(
+                    matches!(&tried, Err(Error::WrongType { name: told, .. }) if *told == name)
+                );
+                continue;
+            }
+            20 => {
+                assert!(matches!(&released, Err(Error::NotANumber { .. })));
+                assert!(matches!(&tried, Err(Error::NotANumber { .. })));
+                "0x5".to_owned()
+            }
+            30 => {
+                assert!(matches!(&released, Err(Error::OutOfRange { .. })));
+                assert_eq!(tried, Ok(true));
+                (i32::MAX - 6).to_string()
+            }
+            40 => {
+                assert_eq!((released, tried), (Ok(()), Ok(false)));
+                "-2".to_owned()
+            }
+            50 => {
+                assert_eq!((released, tried), (Ok(()), Ok(false)));
+                "1".to_owned()
+            }
+            _ => {
+                assert_eq!((released, tried), (Ok(()), Ok(true)));
+                "0".to_owned()
+            }
+        };
+        assert_eq!(stored(&server, &name).await, [value]);
+    }
 }

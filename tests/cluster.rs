@@ -241,7 +241,7 @@ async fn few_permissions_will_do() {
     let cluster = shared().await;
     let rules = "on >pw resetkeys resetchannels -@all ~allowed* ~{allowed}* ~redisson_* &redisson_* +ping \
                  +client|setname +eval +evalsha +get +set +incr +incrby +exists +del +hset +hget +hmget +hgetall +hdel +hlen +hexists \
-                 +pexpire +pttl +time +zadd +zrange +zrem +zcard +zscore +pubsub +spublish +ssubscribe +sunsubscribe \
+                 +pexpire +pttl +time +zadd +zrange +zrangebyscore +zrem +zcard +zscore +zmscore +pubsub +spublish +ssubscribe +sunsubscribe \
                  +cluster|slots +cluster|info +asking";
     allow(&cluster.servers, "app", rules).await;
     let url = format!(

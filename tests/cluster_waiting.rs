@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redisson_semaphore::{ClientBuilder, RSemaphore, Result};
 use support::clients::{builder, served, stored};
-use support::cluster::{Cluster, allow, until_listeners};
+use support::cluster::{Cluster, allow, until_heard, until_listeners};
 use tokio::task::JoinHandle;
 
 fn of(url: String) -> ClientBuilder {
@@ -22,12 +22,18 @@ async fn waiters_on_both_sides_of_a_master_that_is_cut_off_are_served() {
     allow(&cluster.servers, "late", "on >pw ~* &* +@all").await;
     let late = format!("redis+cluster://late:pw@127.0.0.1:{}", old.port());
     let (late, early) = (of(late).connect().await, of(cluster.url()).connect().await);
-    let [late, early] = [late, early].map(|client| client.unwrap().semaphore(name));
+    let clients = [late.unwrap(), early.unwrap()];
+    let ids = clients.each_ref().map(|client| client.id().to_owned());
+    let [late, early] = clients.each_ref().map(|client| client.semaphore(name));
     early.try_set_permits(5).await.unwrap();
     let guard = early.permit(5).await.unwrap();
     let [first, second] = [in_line(&late).await, in_line(&late).await];
     let others = [in_line(&early).await, in_line(&early).await];
-    until_listeners(old, name, 2).await;
+    until_listeners(old, name, 1).await;
+    for id in &ids {
+        let own = format!("redisson_sc_queue:{{{name}}}:{id}");
+        until_heard(old, "SHARDNUMSUB", &own, 1).await;
+    }
     cluster.until_copied(3, name, "0").await;
 
     // Nobody but the old master tells it who has which slot.

@@ -48,7 +48,6 @@ const COUNTERS: [State; 24] = [
 
 fn counter_operations(state: State) -> Vec<Op> {
     let minute = Duration::from_secs(60);
-    // Who is counted among the listeners before it knows that it is one takes itself for another at its last try.
     let moment = Duration::from_millis(60);
     let mut ops = vec![
         Op::TrySet(0),

@@ -14,7 +14,7 @@ use serde_json::json;
 use support::monitor::{Command, Monitor};
 use support::peer::{JavaPeer, PendingCall};
 use support::proxy::Proxy;
-use support::waiters::{until, until_subscribers, waiter};
+use support::waiters::{until, until_notified, until_queued, until_subscribers, waiter};
 
 /// What a release has caused on one semaphore.
 #[derive(Debug)]
@@ -220,7 +220,8 @@ async fn who_finds_permits_that_nobody_has_announced_wakes_the_others() {
     let large = waiter(&mut redis, &looking.semaphore(name), 9).await;
     let asleep = world.rust.semaphore(name);
     let small = tokio::spawn(async move { asleep.acquire(1).await });
-    until_subscribers(&mut redis, &channel(name), 2).await;
+    until_queued(&mut redis, name, 2).await;
+    until_notified(&mut redis, name, world.rust.id()).await;
     let mut calls = world
         .park_java_crowd(&mut attempts, name, Mode::Async, [1, 1])
         .await;

@@ -31,19 +31,20 @@ impl World {
         [(java, rust), (rust, java)]
     }
 
-    /// The keys that are left, other than this crate's records of its last calls, and of turns, which vanish
-    /// by themselves.
+    /// The keys that are left, other than this crate's records of its last calls and its queues, which vanish by themselves.
     async fn left_over(&mut self, prefix: &str) -> BTreeSet<String> {
         let keys = snapshot_all(&mut self.redis).await.into_keys();
         let is_record = |key: &String| {
-            if key.starts_with("redisson_sc_turns") {
+            if ["queue", "notes"]
+                .iter()
+                .any(|of| key.starts_with(&format!("redisson_sc_{of}:")))
+            {
                 return key.contains(prefix);
             }
             let Some(rest) = key.strip_prefix("redisson_sc_once:") else {
                 return false;
             };
-            let of_client = format!("{prefix}{}:", self.rust.id());
-            rest.starts_with(&of_client) || rest.contains(prefix) && rest.ends_with(self.rust.id())
+            rest.contains(prefix) && rest.ends_with(self.rust.id())
         };
         keys.filter(|key| !is_record(key)).collect()
     }

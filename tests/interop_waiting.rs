@@ -12,7 +12,7 @@ use interop::waiting::{TRIES, all_served};
 use interop::world::{Mode, NEWEST, World, channel};
 use serde_json::json;
 use support::channel::Channel;
-use support::waiters::{until, until_subscribers};
+use support::waiters::{until, until_notified, until_queued};
 
 /// How soon a Java caller must get what is free, when the message itself has woken others only.
 const A_FEW_SECONDS: Duration = Duration::from_secs(5);
@@ -148,7 +148,10 @@ async fn rust_callers_in_two_processes(world: &mut World) {
         let semaphore = client.semaphore(name);
         callers.push(park(async move { semaphore.acquire(2).await }));
     }
-    until_subscribers(&mut world.redis, &channel(name), 2).await;
+    until_queued(&mut world.redis, name, 4).await;
+    for client in [&world.rust, &other] {
+        until_notified(&mut world.redis, name, client.id()).await;
+    }
     world
         .java(
             "release",

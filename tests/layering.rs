@@ -49,6 +49,20 @@ const PARTS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "queue",
+        &[
+            "api",
+            "clock",
+            "config",
+            "engine",
+            "error",
+            "lease",
+            "lua",
+            "sync",
+            "transport",
+        ],
+    ),
+    (
         "memory",
         &["api", "clock", "error", "lease", "outside", "stats", "sync"],
     ),
@@ -63,6 +77,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "lease",
             "lua",
             "outside",
+            "queue",
             "stats",
             "sync",
             "transport",
@@ -109,25 +124,8 @@ const PARTS: &[(&str, &[&str])] = &[
     ("guide", &[]),
 ];
 
-/// What in the engine is one primitive's, until it moves to it. Nothing else there may import it.
-const OF_THE_SEMAPHORE: &[&str] = &["unheard", "watchdog"];
-const OF_THE_LOCKS: &[&str] = &["holds", "renewal"];
 /// What the primitives of Redisson's have in common; none of them imports another.
 const SHARED_BY_REDISSONS: &[&str] = &["names", "object"];
-/// The state of all objects of a client is in one place still.
-const EXCEPTIONS: &[(&str, &str)] = &[("core", "holds"), ("core", "unheard"), ("core", "watchdog")];
-
-/// Of which primitive a module of the engine is; nothing for those that serve all.
-fn primitive(module: &str) -> &'static str {
-    if OF_THE_SEMAPHORE.contains(&module) {
-        "the semaphore"
-    } else if OF_THE_LOCKS.contains(&module) {
-        "the locks"
-    } else {
-        ""
-    }
-}
-
 /// A source file: where it is in the crate (`["engine", "once"]`), and its text.
 struct File {
     module: Vec<String>,
@@ -255,10 +253,10 @@ fn resolve(path: &[String], module: &[String]) -> Option<Vec<String>> {
     Some([&at[..], &rest[1..]].concat())
 }
 
-/// What breaks the rules, and which exceptions were needed.
-fn broken(all: &[File]) -> (BTreeSet<String>, BTreeSet<(&'static str, &'static str)>) {
+/// What breaks the rules.
+fn broken(all: &[File]) -> BTreeSet<String> {
     let parts: BTreeMap<&str, &[&str]> = PARTS.iter().copied().collect();
-    let (mut broken, mut needed) = (BTreeSet::new(), BTreeSet::new());
+    let mut broken = BTreeSet::new();
     for file in all {
         let name = file.module.join("/");
         let part = &*file.module[0];
@@ -284,33 +282,19 @@ fn broken(all: &[File]) -> (BTreeSet<String>, BTreeSet<(&'static str, &'static s
             if other != part || from == to {
                 continue;
             }
-            if part == "engine"
-                && !matches!(primitive(&to), "")
-                && primitive(&from) != primitive(&to)
-            {
-                let known = EXCEPTIONS.iter().find(|known| **known == (&*from, &*to));
-                match known {
-                    Some(known) => _ = needed.insert(*known),
-                    None => {
-                        _ = broken.insert(format!("{name} imports {to}, of {}", primitive(&to)))
-                    }
-                }
-            }
             let alone = |name: &str| !name.is_empty() && !SHARED_BY_REDISSONS.contains(&name);
             if part == "redisson" && alone(&from) && alone(&to) {
                 broken.insert(format!("{name} imports the primitive {to}"));
             }
         }
     }
-    (broken, needed)
+    broken
 }
 
 #[test]
 fn dependencies_point_downwards() {
-    let (broken, needed) = broken(&source());
+    let broken = broken(&source());
     assert!(broken.is_empty(), "{broken:#?}");
-    let kept: BTreeSet<_> = EXCEPTIONS.iter().copied().collect();
-    assert_eq!(needed, kept, "an exception that nobody needs goes");
 }
 
 #[test]
@@ -340,12 +324,8 @@ fn what_is_forbidden_is_found() {
         ("error", "use crate::recipes::Units;"),
         ("error", "field: crate::recipes::Units,"),
         ("transport/live", "use crate::engine::core::Core;"),
-        ("engine/once", "use super::{core::Core, unheard::Unheard};"),
-        ("engine/turns/place", "use super::super::holds::Holds;"),
-        (
-            "engine/holds/mod_",
-            "use crate::engine::{\n    core::Core,\n    watchdog::{Life, Watchdog},\n};",
-        ),
+        ("engine/once", "use crate::queue::Object;"),
+        ("queue/state", "use crate::redisson::semaphore::RSemaphore;"),
         ("engine/once", "fn f(answer: redis::Value) {}"),
         ("client", "pub(crate) use redis::Cmd;"),
         (
@@ -359,7 +339,7 @@ fn what_is_forbidden_is_found() {
         let module = module.split('/').map(str::to_owned).collect();
         let text = code(text);
         all.push(File { module, text });
-        assert_eq!(broken(&all).0.len(), 1, "{:?}", all.last().unwrap().text);
+        assert_eq!(broken(&all).len(), 1, "{:?}", all.last().unwrap().text);
     }
     for (module, text) in [
         ("error", "// use crate::recipes::Units;"),
@@ -380,6 +360,6 @@ fn what_is_forbidden_is_found() {
         let module = module.split('/').map(str::to_owned).collect();
         let text = code(text);
         all.push(File { module, text });
-        assert_eq!(broken(&all).0, BTreeSet::new());
+        assert_eq!(broken(&all), BTreeSet::new());
     }
 }

@@ -82,8 +82,8 @@ async fn nothing_is_locked_where_something_is_logged() {
     let client = connect(url).await;
     log::ask_at_each(client.clone());
     let (plain, watched) = (
-        client.semaphore("locked-plain"),
-        client.semaphore("locked-watched").watched(),
+        client.semaphore("locked-plain").unwatched(),
+        client.semaphore("locked-watched"),
     );
     assert!(plain.try_set_permits(2).await.unwrap());
     assert!(watched.try_set_permits(2).await.unwrap());
@@ -141,8 +141,10 @@ fn permits_that_are_owed_when_the_runtime_ends_are_named() {
     drop(inner);
     server.thaw();
     let lines = lines_with("\"ended\"");
-    let told = |line: &String| line.contains("release(5)") && line.contains("not carried out");
-    assert!(lines.iter().any(told), "{lines:#?}");
+    for release in ["release(2)", "release(3)"] {
+        let told = |line: &String| line.contains(release) && line.contains("not carried out");
+        assert!(lines.iter().any(told), "{release} in {lines:#?}");
+    }
     let lines = lines_with("\"ended-lock\"");
     let told = |line: &String| line.contains("unlock(") && line.contains("not carried out");
     assert!(lines.iter().any(told), "{lines:#?}");

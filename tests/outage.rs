@@ -5,6 +5,7 @@ mod support;
 use std::pin::Pin;
 use std::time::Duration;
 
+use futures::future::join_all;
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, ConnectionState, Effect, Error, LeasedSemaphore};
 use support::acl::set_user;
@@ -46,7 +47,6 @@ async fn what_is_owed_through_a_long_outage_outlives_a_lost_request_behind_it() 
         let mut state = client.connection_state();
         let gone = state.wait_for(|state| *state != ConnectionState::Connected);
         gone.await.unwrap();
-        // Together they are no lone call.
         drop(guard);
         if name == "together" {
             semaphore.add_permits(1).await.unwrap_err();
@@ -289,4 +289,33 @@ async fn an_idle_client_comes_back_by_itself() {
         .await
         .expect("it is answered")
         .unwrap();
+}
+
+/// The calls of one client, all at once.
+#[tokio::test]
+async fn calls_on_many_semaphores_end_with_their_windows() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url())
+        .response_timeout(Duration::from_millis(200))
+        .retry_window(Duration::from_millis(600))
+        .connect()
+        .await
+        .unwrap();
+    let named = |number| client.semaphore(&format!("away-{number}"));
+    let semaphores: Vec<_> = (0..150).map(named).collect();
+    semaphores[0].try_set_permits(1).await.unwrap();
+    proxy.blackhole();
+    let calls = semaphores.iter().map(|one| one.try_acquire(1));
+    let answers = timeout(LIMIT, join_all(calls)).await.expect("told in time");
+    for answer in answers {
+        let told = answer.expect_err("the server is away");
+        assert!(
+            matches!(
+                told,
+                Error::Unavailable { .. } | Error::OutcomeUnknown { .. }
+            ),
+            "{told}"
+        );
+    }
 }

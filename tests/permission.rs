@@ -5,19 +5,18 @@ mod support;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use futures::future::select_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
 use support::acl::set_user;
 use support::channel::Channel;
-use support::clients::{LIMIT, builder, connect, limited, release_as_redisson, scripts, served};
+use support::clients::{LIMIT, builder, connect, limited, scripts, served};
 use support::polls::poll_once;
 use support::proxy::{Fate, Proxy};
 use support::refusals::{all_operations, assert_clear, assert_told};
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot, snapshot_all};
-use support::waiters::{channel, until, until_subscribers, waiter};
+use support::waiters::{channel, until, until_notified, until_queued, until_subscribers, waiter};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -272,50 +271,6 @@ async fn what_cannot_be_announced_is_not_carried_out() {
     }
 }
 
-/// Those who wait elsewhere stand in line, and can't be told whose turn it is; then they are told of what is free, or it is not carried out.
-#[tokio::test]
-async fn what_those_in_line_cannot_be_told_of_is_told_to_all_or_not_carried_out() {
-    for (rules, carried_out, clients) in [
-        (&["app", "-publish"][..], false, 1),
-        (&["app", "-publish"], false, 2),
-        (&["app", "resetchannels", "&redisson_sc:*"], true, 2),
-    ] {
-        let (server, client) = limited("~* &* +@all").await;
-        let mut control = server.connection().await;
-        let semaphore = client.semaphore("line");
-        semaphore.try_set_permits(2).await.unwrap();
-        semaphore.acquire(2).await.unwrap();
-        let mut waiting = Vec::new();
-        for _ in 0..clients {
-            let elsewhere = connect(server.url()).await.semaphore("line");
-            waiting.push(waiter(&mut control, &elsewhere, 2).await);
-        }
-        until("they stand in line", LIMIT, async || {
-            let size: usize = control.zcard("redisson_sc_turns:{line}").await.unwrap();
-            size == clients || clients == 1
-        })
-        .await;
-        // It learns that others listen.
-        semaphore.release(1).await.unwrap();
-        set_user(&mut control, rules).await;
-        let released = semaphore.release(1).await;
-        if !carried_out {
-            denied(&released.unwrap_err(), "line");
-            assert_eq!(read(&server, "line").await.value, ["1"]);
-            set_user(&mut control, &["app", "+publish"]).await;
-            semaphore.release(1).await.unwrap();
-        }
-        while !waiting.is_empty() {
-            let first = timeout(LIMIT, select_all(waiting)).await;
-            let (told, _, others) = first.expect("nobody is served");
-            told.unwrap().unwrap();
-            waiting = others;
-            set_user(&mut control, &["app", "+@all", "&*"]).await;
-            semaphore.release(2).await.unwrap();
-        }
-    }
-}
-
 /// Permits of guards that are forgotten stay taken, and are given back by nobody else.
 #[tokio::test]
 async fn what_is_forgotten_while_that_is_not_allowed_stays_taken() {
@@ -323,7 +278,7 @@ async fn what_is_forgotten_while_that_is_not_allowed_stays_taken() {
     let mut control = server.connection().await;
     let semaphore = client.semaphore("kept").watched();
     semaphore.try_set_permits(9).await.unwrap();
-    for command in ["set", "evalsha", "hset"] {
+    for command in ["set", "evalsha", "zrem"] {
         let [kept, other] = [
             semaphore.permit(3).await.unwrap(),
             semaphore.permit(2).await.unwrap(),
@@ -336,13 +291,13 @@ async fn what_is_forgotten_while_that_is_not_allowed_stays_taken() {
         })
         .await;
         set_user(&mut control, &["app", &format!("+{command}")]).await;
-        until("they are off the record", LIMIT, async || {
-            let held: HashMap<String, String> = control
-                .clone()
-                .hgetall("redisson_sc_held:{kept}")
-                .await
-                .unwrap();
-            held.values().all(|held| held.starts_with("2 "))
+        until("they are no guard's any more", LIMIT, async || {
+            let mut control = control.clone();
+            let entries = control.zrange("redisson_sc_grants:{kept}", 0, -1).await;
+            let entries: Vec<String> = entries.unwrap();
+            entries
+                .iter()
+                .all(|entry| entry.split(':').nth(2) == Some("2"))
         })
         .await;
         assert_eq!(read(&server, "kept").await.value, ["4"], "{command}");
@@ -352,24 +307,26 @@ async fn what_is_forgotten_while_that_is_not_allowed_stays_taken() {
     }
 }
 
-/// What is on record too much is given back once a second, not as fast as it is refused.
+/// The permits of a guard whose release is denied come back with the end of its lease, and not as fast as that is refused.
 #[tokio::test]
-async fn what_comes_back_and_is_not_allowed_to_is_tried_again_after_a_pause() {
-    let (server, client) = limited("~* &* +@all").await;
+async fn guard_whose_release_is_denied_comes_back_with_its_lease() {
+    let (server, _) = limited("~* &* +@all").await;
     let mut control = server.connection().await;
-    let semaphore = client.semaphore("quiet").watched();
+    let client = builder(server.url_as("app", "pw")).lock_watchdog_timeout(Duration::from_secs(4));
+    let client = client.connect().await.unwrap();
+    let semaphore = client.semaphore("quiet");
     semaphore.try_set_permits(4).await.unwrap();
     let held = semaphore.permit(4).await.unwrap();
     let waits = {
         let semaphore = semaphore.clone();
         tokio::spawn(async move { semaphore.permit(3).await.map(drop) })
     };
-    until_subscribers(&mut control, &channel("quiet"), 1).await;
+    until_queued(&mut control, "quiet", 1).await;
+    until_notified(&mut control, "quiet", client.id()).await;
     semaphore.available_permits().await.unwrap();
     set_user(&mut control, &["app", "-publish"]).await;
     let before = scripts(&mut control).await;
     denied(&held.release().await.unwrap_err(), "quiet");
-    // So long it is looked at.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let asked = scripts(&mut control).await - before;
     assert!(asked < 30, "{asked} scripts");
@@ -379,30 +336,6 @@ async fn what_comes_back_and_is_not_allowed_to_is_tried_again_after_a_pause() {
         read(&server, "quiet").await.value == ["4"]
     })
     .await;
-}
-
-/// What was done before the refusal can't be undone either: then it has happened, and its caller is told so.
-#[tokio::test]
-async fn what_cannot_be_undone_is_not_denied() {
-    let (server, client) = limited("~* &* +@all -publish -del").await;
-    let mut control = server.connection().await;
-    let alone = client.semaphore("undone");
-    let _ = alone.release(2).await;
-    let stored = snapshot(&mut control, "undone").await.value;
-    assert_eq!(stored, ["2"], "once, and not again by another script");
-    let created = client.semaphore("created");
-    for (number, answer) in [
-        (1, created.try_set_permits(3).await.map(drop)),
-        (2, client.semaphore("added").add_permits(3).await),
-        (3, client.semaphore("given").release(3).await),
-    ] {
-        let name = ["created", "added", "given"][number - 1];
-        let stored = snapshot(&mut control, name).await.value;
-        match answer {
-            Ok(()) => assert_eq!(stored, ["3"], "{name}"),
-            Err(error) => assert_eq!(stored, [""; 0], "{name}, though told: {error}"),
-        }
-    }
 }
 
 /// What was refused, and stays on record as nothing may be deleted, is not taken for done when its answer is lost.
@@ -579,15 +512,16 @@ async fn a_server_out_of_memory_changes_nothing() {
     }
 }
 
+/// Calls that travel together are refused together; what each is told agrees with the counter.
 #[tokio::test]
-async fn the_others_of_a_batch_do_not_suffer_from_one_that_is_forbidden() {
+async fn forbidden_batch_changes_nothing() {
     let (server, client) = limited("~* &* +@all -publish").await;
     let mut control = server.connection().await;
     let semaphore = client.semaphore("mixed");
     let _: () = control.set("mixed", 5).await.unwrap();
     for _ in 0..20 {
         let busy = semaphore.clone();
-        let (_, first, second, release, tried, drained) = tokio::join!(
+        let (_, first, second, release, tried, seen) = tokio::join!(
             busy.available_permits(),
             semaphore.acquire(1),
             semaphore.acquire(2),
@@ -596,12 +530,21 @@ async fn the_others_of_a_batch_do_not_suffer_from_one_that_is_forbidden() {
             semaphore.available_permits(),
         );
         denied(&release.unwrap_err(), "mixed");
-        first.unwrap();
-        second.unwrap();
-        assert!(tried.unwrap());
-        drained.unwrap();
-        assert_eq!(snapshot(&mut control, "mixed").await.value, ["1"]);
-        let _: i64 = control.incr("mixed", 4).await.unwrap();
+        seen.unwrap();
+        let mut left = 5;
+        for (permits, told) in [
+            (1, first),
+            (2, second),
+            (1, tried.map(|taken| assert!(taken))),
+        ] {
+            match told {
+                Ok(()) => left -= permits,
+                Err(error) => denied(&error, "mixed"),
+            }
+        }
+        let stored = snapshot(&mut control, "mixed").await.value;
+        assert_eq!(stored, [left.to_string()]);
+        let _: i64 = control.incr("mixed", 5 - left).await.unwrap();
     }
 }
 
@@ -609,7 +552,7 @@ async fn the_others_of_a_batch_do_not_suffer_from_one_that_is_forbidden() {
 async fn a_channel_that_may_not_be_heard_is_told_to_those_who_would_wait() {
     for rules in [
         "~* &* +@all -subscribe",
-        "~* resetchannels &redisson_sc:{other} +@all",
+        "~* resetchannels &redisson_sc:{other} &redisson_sc_queue:{other}* +@all",
     ] {
         let (server, client) = limited(rules).await;
         let mut control = server.connection().await;
@@ -630,7 +573,7 @@ async fn a_channel_that_may_not_be_heard_is_told_to_those_who_would_wait() {
         if rules.contains("other") {
             let waiting = waiter(&mut control, &other, 1).await;
             let error = timeout(LIMIT, semaphore.acquire(1)).await.expect("told");
-            denied_for(&error.unwrap_err(), "deaf", "redisson_sc:{deaf}");
+            denied_for(&error.unwrap_err(), "deaf", "{deaf}");
             other.release(1).await.unwrap();
             served(waiting).await;
         }
@@ -845,66 +788,29 @@ async fn a_user_without_a_password_is_not_taken_for_another() {
     assert!(detail.starts_with("WRONGPASS"), "{detail}");
 }
 
-/// Turns need keys that expire: who may not keep them takes what is free, and leaves nothing behind.
+/// Free permits need no queue.
 #[tokio::test]
-async fn without_a_record_of_turns_there_are_none() {
+async fn waiting_without_a_command_of_the_queue_is_denied() {
     for missing in ["zadd", "hset", "pexpire"] {
         let (server, client) = limited(&format!("~* &* +@all -{missing}")).await;
         let mut control = server.connection().await;
-        let elsewhere = connect(server.url_as("app", "pw")).await;
-        let larger = waiter(&mut control, &elsewhere.semaphore("turns"), 9).await;
-        let semaphore = client.semaphore("turns");
-        let spawn = |permits| {
-            let semaphore = semaphore.clone();
-            tokio::spawn(async move { semaphore.acquire(permits).await })
-        };
-        let large = spawn(5);
-        until_subscribers(&mut control, "redisson_sc:{turns}", 2).await;
-        let small = spawn(1);
-        semaphore.available_permits().await.unwrap();
-        release_as_redisson(&mut control, "turns", 1).await;
-        served(small).await;
-        // What some may not have made has its end.
-        for key in [
-            "redisson_sc_turns:{turns}",
-            "redisson_sc_turns_notes:{turns}",
-        ] {
-            let end: i64 = control.pttl(key).await.unwrap();
-            assert_ne!(end, -1, "without {missing} {key} stays for ever");
+        let semaphore = client.semaphore("queued");
+        semaphore.try_set_permits(1).await.unwrap();
+        semaphore.acquire(1).await.unwrap();
+        let missing = format!("'{missing}'");
+        let told = timeout(LIMIT, semaphore.acquire(1)).await.expect("told");
+        denied_for(&told.unwrap_err(), "queued", &missing);
+        let told = timeout(LIMIT, semaphore.try_acquire_for(1, LIMIT)).await;
+        denied_for(&told.expect("told").unwrap_err(), "queued", &missing);
+        assert_eq!(semaphore.try_acquire(1).await, Ok(false));
+        semaphore.release(2).await.unwrap();
+        semaphore.acquire(2).await.unwrap();
+        assert_eq!(read(&server, "queued").await.value, ["0"]);
+        for key in ["queue", "grants"] {
+            let key = format!("redisson_sc_{key}:{{queued}}");
+            assert!(!control.exists::<_, bool>(key).await.unwrap(), "{missing}");
         }
-        release_as_redisson(&mut control, "turns", 14).await;
-        served(large).await;
-        served(larger).await;
     }
-}
-
-/// Nor from then on where the permission is taken away while some stand in line: nobody waits behind one who can't be told.
-#[tokio::test]
-async fn a_line_that_may_not_be_kept_any_more_holds_nobody_up() {
-    const LINE: &str = "redisson_sc_turns:{turns}";
-    let (server, client) = limited("~* &* +@all").await;
-    let mut control = server.connection().await;
-    let elsewhere = connect(server.url_as("app", "pw")).await;
-    let first = waiter(&mut control, &elsewhere.semaphore("turns"), 1).await;
-    let semaphore = client.semaphore("turns");
-    let second = tokio::spawn(async move { semaphore.acquire(1).await });
-    until("both stand in line", LIMIT, async || {
-        let size: usize = control.zcard(LINE).await.unwrap();
-        size == 2
-    })
-    .await;
-    // Somebody who came long before, and does not come now.
-    let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(&mut control).await.unwrap();
-    let since = (seconds - 30) * 1_000_000;
-    let ghost = "00000000-0000-0000-0000-000000000000";
-    let _: () = control.zadd(LINE, ghost, since).await.unwrap();
-    set_user(&mut control, &["app", "-pexpire"]).await;
-    let before = scripts(&mut control).await;
-    release_as_redisson(&mut control, "turns", 2).await;
-    served(first).await;
-    served(second).await;
-    let asked = scripts(&mut control).await - before;
-    assert!(asked < 20, "{asked} scripts");
 }
 
 /// Two clients wait for a permit whose lease ends, and may not stand in line any more.

@@ -172,42 +172,6 @@ async fn a_shutdown_gives_all_back() {
     assert_eq!(records(&mut control).await.len(), 0);
 }
 
-/// Those that many semaphores share, too; but not that of a script that was not answered, for a copy of it may still arrive.
-#[tokio::test]
-async fn a_shutdown_leaves_nothing_of_calls_that_travelled_together() {
-    const CALLERS: usize = 200;
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let proxy = Proxy::start(&server).await;
-    let client = connect(proxy.url()).await;
-    let shared = format!("redisson_sc_once:{}:*", client.id());
-    let calls = async || {
-        some_at_a_time(CALLERS, async |number| {
-            let semaphore = client.semaphore(&format!("alone-{number}"));
-            semaphore.release(1).await.unwrap();
-            semaphore.acquire(1).await.unwrap();
-        })
-        .await;
-    };
-    calls().await;
-    let left: Vec<String> = control.keys(&shared).await.unwrap();
-    assert!(left.len() > 1, "they travel in several ways: {left:?}");
-    let doubted = client.semaphore("doubted");
-    let struck = proxy.struck();
-    proxy.at_script(1, Fate::LoseReply);
-    doubted.release(1).await.unwrap();
-    assert_eq!(proxy.struck(), struck + 1);
-    let mut monitor = Monitor::start(&server).await;
-    client.shutdown().await.unwrap();
-    let seen = monitor.until_marker().await;
-    // One script for all of them: its digest, then its text.
-    assert_eq!(given_back(&seen), 2);
-    let left: Vec<String> = control.keys(&shared).await.unwrap();
-    assert_eq!(left.len(), 1, "{left:?}");
-    let life: i64 = control.pttl(&left[0]).await.unwrap();
-    assert!(life > 0, "it vanishes by itself");
-}
-
 /// Who may not delete leaves his records to their time to live, and does not ask again.
 #[tokio::test]
 async fn where_it_is_forbidden_nothing_else_changes() {

@@ -93,12 +93,12 @@ async fn a_lock() {
 }
 
 #[tokio::test]
-async fn permits_on_record() {
+async fn permits_of_guards() {
     let (_server, client, mut control) = start().await;
     let seats = client.semaphore("seats").watched();
     seats.try_set_permits(2).await.unwrap();
     let permit = seats.permit(1).await.unwrap();
-    forbid_for_a_while(&mut control, "hget", 1).await;
+    forbid_for_a_while(&mut control, "zmscore", 1).await;
     assert!(!permit.is_lost());
     permit.release().await.unwrap();
     assert_eq!(seats.available_permits().await, Ok(2));

@@ -193,7 +193,6 @@ async fn what_is_answered_from_its_record_is_confirmed_too() {
     let leased = client.permit_expirable_semaphore("work");
     seats.try_set_permits(5).await.unwrap();
     watched.try_set_permits(5).await.unwrap();
-    // Its place on record is made by the first call.
     assert!(watched.try_acquire(1).await.unwrap());
     leased.try_set_permits(5).await.unwrap();
     let latch = client.count_down_latch("latch");
@@ -489,15 +488,7 @@ async fn what_is_taken_back_together_comes_to_an_end() {
     };
     let robbed = async {
         until_stored(&pair.master, "seats", 3).await;
-        ask::<i64>(
-            &pair.master,
-            &[
-                "DEL",
-                "redisson_sc_held:{seats}",
-                "redisson_sc_alive:{seats}",
-            ],
-        )
-        .await
+        ask::<i64>(&pair.master, &["DEL", "redisson_sc_grants:{seats}"]).await
     };
     let (told, gone) = tokio::join!(asked, robbed);
     assert!(told.1.is_err() && told.2.is_err());

@@ -29,7 +29,7 @@ async fn listed(server: &RedisServer, user: &str) -> Vec<String> {
 #[tokio::test]
 async fn both_connections_speak_it_and_need_no_permission_for_that() {
     let server = RedisServer::options()
-        .user("app on >p@w resetchannels -@all +ping +type ~seats ~redisson_sc*:{seats}* &redisson_sc*:{seats}* +eval +evalsha +get +set +incrby +del +publish +pubsub +subscribe +unsubscribe")
+        .user("app on >p@w resetchannels -@all +ping +type ~seats ~redisson_sc*:{seats}* &redisson_sc*:{seats}* +eval +evalsha +get +set +incrby +del +exists +zadd +zrem +zrange +zrangebyscore +zscore +zmscore +zcard +hget +hset +hmget +hdel +pexpire +time +publish +pubsub +subscribe +unsubscribe")
         .start()
         .await;
     let url = format!("{}/0?protocol=resp3", server.url_as("app", "p%40w"));

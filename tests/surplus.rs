@@ -12,7 +12,7 @@ use support::clients::{LIMIT, builder, served, stored, until_stored};
 use support::proxy::Fate;
 use support::sequence::start;
 use support::server::RedisServer;
-use support::waiters::until_subscribers;
+use support::waiters::{until_notified, until_queued};
 use tokio::time::timeout;
 
 /// A caller's question is under way when a release serves it within the process.
@@ -76,14 +76,15 @@ async fn what_is_handed_to_somebody_who_goes_at_that_moment_is_given_back() {
     let drops = Arc::new(Drops(Mutex::new(None)));
     let waker = Waker::from(Arc::clone(&drops));
     let mut control = server.connection().await;
-    // At first one carries the question out, which is taken from it; then both wait for their answers only.
+    // At first one of them carries their request out; then both wait for their answers only.
     for _ in 0..2 {
         for (waiting, waker) in [(&mut one, &waker), (&mut two, Waker::noop())] {
             let polled = waiting.as_mut().poll(&mut Context::from_waker(waker));
             assert_eq!(polled, Poll::Pending);
         }
         assert_eq!(semaphore.try_acquire(1).await, Ok(false));
-        until_subscribers(&mut control, "redisson_sc:{gone}", 1).await;
+        until_queued(&mut control, "gone", 2).await;
+        until_notified(&mut control, "gone", client.id()).await;
     }
     *drops.0.lock().unwrap() = Some(two);
     semaphore.release(2).await.unwrap();

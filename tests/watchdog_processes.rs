@@ -1,4 +1,4 @@
-//! Watched semaphores: processes that are killed with permits, or stopped for longer than they are believed alive, beside callers in Java.
+//! Guards of processes that are killed, or stopped for longer than their leases, beside callers in Java.
 
 mod interop;
 mod support;
@@ -21,15 +21,14 @@ const URL: &str = "WATCHDOG_PEER_URL";
 const TOLD: &str = "WATCHDOG_PEER_TOLD";
 const ROLE: &str = "WATCHDOG_PEER_ROLE";
 const NAME: &str = "seats";
-const HELD: &str = "redisson_sc_held:{seats}";
+const GRANTS: &str = "redisson_sc_grants:{seats}";
 const TIME_OUT: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(60);
 
 async fn connect(url: &str, name: &str) -> Client {
     let builder = Client::builder(url)
         .client_name(name)
-        .lock_watchdog_timeout(TIME_OUT)
-        .watch_semaphores();
+        .lock_watchdog_timeout(TIME_OUT);
     builder.connect().await.expect("the server runs")
 }
 
@@ -166,8 +165,8 @@ async fn killed_in_the_middle_of_calls_they_lose_no_permit() {
         for process in &mut processes {
             process.signal("KILL");
         }
-        until("nobody is on record", LIMIT, async || {
-            !redis.exists::<_, bool>(HELD).await.unwrap()
+        until("nobody holds a permit", LIMIT, async || {
+            !redis.exists::<_, bool>(GRANTS).await.unwrap()
         })
         .await;
         assert_eq!(seats.available_permits().await.unwrap(), 5, "round {round}");
@@ -218,18 +217,14 @@ async fn a_stopped_process_is_told_before_it_goes_on() {
     );
 }
 
-/// What is on record is in the counter's slot, and goes with it to the master that takes over: what the dead held comes back
-/// there, and whoever lives keeps his own.
+/// The grants are in the counter's slot, and go with it to the master that takes over.
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_cluster_what_is_on_record_goes_with_its_slot() {
-    const ALIVE: &str = "redisson_sc_alive:{seats}";
+async fn grants_follow_their_slot_in_a_cluster() {
     let cluster = Cluster::start().await;
     let told_at = RedisServer::start().await;
     let mut told_at_it = told_at.connection().await;
     let master = cluster.master_of(cluster.slot(NAME).await, 1).await;
-    let operator = Client::builder(cluster.url())
-        .lock_watchdog_timeout(Duration::from_secs(9))
-        .watch_semaphores();
+    let operator = Client::builder(cluster.url()).lock_watchdog_timeout(Duration::from_secs(9));
     let operator = operator.connect().await.unwrap();
     let seats = operator.semaphore(NAME);
     seats.try_set_permits(5).await.unwrap();
@@ -241,7 +236,7 @@ async fn in_a_cluster_what_is_on_record_goes_with_its_slot() {
     let beside = other.permit(1).await.unwrap();
     let mut process = start_at(&cluster.url(), &told_at, "holder", 0);
     until_told(&mut told_at_it, "uses", 1).await;
-    let on_record: usize = ask(&cluster.servers[master], &["HLEN", HELD]).await;
+    let on_record: usize = ask(&cluster.servers[master], &["ZCARD", GRANTS]).await;
     assert_eq!(on_record, 2);
 
     process.signal("KILL");
@@ -255,15 +250,18 @@ async fn in_a_cluster_what_is_on_record_goes_with_its_slot() {
         panic!("{holders:?}")
     };
     assert_eq!((holder.client_id(), holder.permits()), (operator.id(), 5));
-    // It is put off at the new master, too.
+    // Leases are renewed at the new master, too.
     let successor = &cluster.servers[master + 3];
     let until_when = async || {
         let all: Vec<(String, f64)> =
-            ask(successor, &["ZRANGE", ALIVE, "0", "-1", "WITHSCORES"]).await;
+            ask(successor, &["ZRANGE", GRANTS, "0", "-1", "WITHSCORES"]).await;
         all[0].1
     };
     let before = until_when().await;
-    until("it is put off", LIMIT, async || until_when().await > before).await;
+    until("the lease is renewed", LIMIT, async || {
+        until_when().await > before
+    })
+    .await;
     for guard in [kept, taken, beside] {
         assert!(!guard.is_lost());
         guard.release().await.unwrap();
@@ -271,6 +269,6 @@ async fn in_a_cluster_what_is_on_record_goes_with_its_slot() {
     assert_eq!(seats.available_permits().await, Ok(5));
     assert_eq!(other.available_permits().await, Ok(1));
     operator.shutdown().await.unwrap();
-    let left: i64 = ask(successor, &["EXISTS", ALIVE, HELD]).await;
+    let left: i64 = ask(successor, &["EXISTS", GRANTS]).await;
     assert_eq!(left, 0);
 }

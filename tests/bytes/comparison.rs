@@ -22,8 +22,6 @@ pub struct Comparison {
     pub mistakes: String,
     /// The differences seen, each with the operation's name.
     pub differences: BTreeSet<(Difference, String)>,
-    /// What was last seen of the record that serves all semaphores of the client.
-    shared_record: Option<Vec<String>>,
 }
 
 impl Comparison {
@@ -36,7 +34,6 @@ impl Comparison {
             number: 0,
             mistakes: String::new(),
             differences: BTreeSet::new(),
-            shared_record: None,
         }
     }
 
@@ -80,7 +77,7 @@ impl Comparison {
                 let heard = received.until_marker().await.into_iter();
                 let heard = heard.filter(|message| message.channel == channel(key));
                 let heard: Vec<String> = heard.map(|message| message.payload).collect();
-                // What comes behind are the later calls for those who are still parked.
+                // Repeated wake-ups of those that are still parked come behind.
                 if !heard.starts_with(&published) {
                     unheard.push(format!("published {published:?}, heard {heard:?}"));
                 }
@@ -121,24 +118,25 @@ impl Comparison {
         self.check_records(&case, &rust, changed).await;
     }
 
-    /// Besides the keys themselves there is at most this client's record, and after a change it is there.
+    /// Besides the keys themselves there is at most this client's record, which is there after a change, and the queue.
     pub async fn check_records(&mut self, case: &Case, key: &str, changed: bool) {
-        // Calls of the usual kind go by a record that serves all semaphores of the client.
         let id = self.world.rust.id();
-        let (own, shared) = (
-            format!("redisson_sc_once:{{{key}}}:{id}"),
-            format!("redisson_sc_once:{id}:1"),
-        );
+        let own = format!("redisson_sc_once:{{{key}}}:{id}");
         let mut keys = snapshot_all(&mut self.world.redis).await;
         let mut known = vec![key.to_owned(), format!("java-{}", self.number)];
         known.extend([other(&known[0]), other(&known[1])]);
         keys.retain(|key, _| !known.contains(key));
         let recorded = keys.remove(&own);
-        let shared = keys.remove(&shared);
-        let news = shared.as_ref().map(|record| record.value.clone());
-        let renewed =
-            news.is_some() && news != std::mem::replace(&mut self.shared_record, news.clone());
-        let recorded = recorded.or_else(|| shared.filter(|_| renewed));
+        // A caller in vain leaves the queue a moment later.
+        let minute = Duration::from_secs(60);
+        for (of, kind) in [("queue", "zset"), ("notes", "hash")] {
+            let left = keys.remove(&format!("redisson_sc_{of}:{{{key}}}"));
+            let expires =
+                |left: &Snapshot| left.kind == kind && left.ttl.is_some_and(|ttl| ttl <= minute);
+            if left.as_ref().is_some_and(|left| !expires(left)) {
+                self.mistake(case, &format!("it stays: {left:?}"));
+            }
+        }
         if !keys.is_empty() {
             self.mistake(case, &format!("other keys: {keys:?}"));
         }
@@ -208,22 +206,17 @@ pub fn word(op: &Op) -> String {
     text.split('(').next().expect("the first part").to_owned()
 }
 
-/// The messages that the commands sent, other than those of a later call (`nudge.lua`), which comes whenever
-/// it comes.
+/// The messages that the commands sent, other than those of a repeated wake-up, which comes whenever it comes.
 pub fn published(commands: &[Command], key: &str) -> Vec<String> {
-    let mut in_nudge = false;
+    let mut repeats = false;
     let mut payloads = Vec::new();
     for command in commands {
         match command.name.as_str() {
             "EVAL" | "EVALSHA" => {
-                // Two keys, and the first argument is the publish command.
-                in_nudge = command
-                    .args
-                    .get(4)
-                    .is_some_and(|argument| argument == "PUBLISH");
+                repeats = command.args.iter().any(|argument| argument == "announce");
             }
             "PUBLISH" | "SPUBLISH" if !command.args[0].starts_with("channel-marker") => {
-                if in_nudge && command.is_lua() {
+                if repeats && command.is_lua() {
                     continue;
                 }
                 let payload = command.args[1].clone();

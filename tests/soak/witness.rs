@@ -3,16 +3,15 @@
 //! The file holds every change of a counter together with the record of the client that made it, in the order
 //! in which they took effect, and everything that any client was ever answered. So it tells exactly how many
 //! permits each client has taken and not given back, whatever the clients believe. Changes without a record
-//! are those of Redisson; but what is given back for dead clients counts as theirs: it says whose it is. Permits with ids are
-//! known one by one, whoever takes them out.
+//! are those of Redisson. A script may move permits to other clients: their entries in the grants say whose they are. Permits with ids
+//! are known one by one, whichever script takes them out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::{GROUPS, LEASED, LEASED_LIMIT, Result, WATCHED};
+use crate::{GROUPS, LEASED, LEASED_LIMIT, Result};
 
-const HELD: &str = "redisson_sc_held:{soak-watched}";
 const PERMITS: &str = "{soak-leased}:timeout";
 
 /// A counter and a client's id; no id stands for Redisson.
@@ -24,8 +23,8 @@ pub(crate) struct Witness {
     read: u64,
     counters: HashMap<String, i64>,
     taken: HashMap<Account, i64>,
-    /// What stands under each holder of a watched semaphore.
-    on_record: HashMap<String, i64>,
+    /// The grants of each semaphore.
+    granted: HashSet<(String, String)>,
     /// Who has taken each permit that has an id.
     by_id: HashMap<String, Option<String>>,
 }
@@ -39,7 +38,7 @@ impl Witness {
             read: 0,
             counters: names.map(|name| ((*name).to_owned(), 0)).collect(),
             taken: HashMap::new(),
-            on_record: HashMap::new(),
+            granted: HashSet::new(),
             by_id: HashMap::new(),
         }
     }
@@ -75,27 +74,8 @@ impl Witness {
 
     fn enter(&mut self, change: &[Vec<String>]) -> Result<()> {
         let words = change.iter().flatten();
-        let mut client = words.into_iter().find_map(|word| client_of(word));
-        let mut given_back_for = HashMap::<String, i64>::new();
-        for command in change {
-            match &command.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["HSET", HELD, holder, entry] => {
-                    let permits = entry.split(' ').next().unwrap_or_default().parse()?;
-                    self.on_record.insert((*holder).to_owned(), permits);
-                    // A lone call is on record there.
-                    let (writer, _) = holder.rsplit_once(':').ok_or("no holder's name")?;
-                    client.get_or_insert_with(|| writer.to_owned());
-                }
-                ["HDEL", HELD, holders @ ..] => {
-                    for holder in holders {
-                        let permits = self.on_record.remove(*holder).unwrap_or(0);
-                        let (client, _) = holder.rsplit_once(':').ok_or("no holder's name")?;
-                        *given_back_for.entry(client.to_owned()).or_default() += permits;
-                    }
-                }
-                _ => {}
-            }
-        }
+        let client = words.into_iter().find_map(|word| client_of(word));
+        let moved = self.enter_grants(change, client.as_ref());
         self.enter_ids(change, client.as_ref());
         for (name, counter) in &mut self.counters {
             let before = *counter;
@@ -109,20 +89,74 @@ impl Witness {
                     let free = *counter;
                     return Err(format!("{free} free and {all} in all behind {change:?}").into());
                 }
-            } else if *counter != before {
-                let mut taken = before - *counter;
-                if client.is_none() && name == WATCHED {
-                    for (client, permits) in &given_back_for {
-                        let account = (name.clone(), Some(client.clone()));
-                        *self.taken.entry(account).or_default() -= permits;
-                        taken += permits;
-                    }
-                }
+            } else {
+                let others = moved.get(name).copied().unwrap_or_default();
                 let account = (name.clone(), client.clone());
-                *self.taken.entry(account).or_default() += taken;
+                *self.taken.entry(account).or_default() += before - *counter - others;
             }
         }
         Ok(())
+    }
+
+    /// A script of one client grants to others, and takes back what they did not confirm or renew. How many permits of each semaphore the
+    /// others have got by this.
+    fn enter_grants(
+        &mut self,
+        change: &[Vec<String>],
+        client: Option<&String>,
+    ) -> HashMap<String, i64> {
+        let mut moved = HashMap::<String, i64>::new();
+        for command in change {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            let (verb, key, rest) = match &words[..] {
+                [verb, key, rest @ ..] => (verb.to_ascii_uppercase(), *key, rest),
+                _ => continue,
+            };
+            let name = key.strip_prefix("redisson_sc_grants:{");
+            let Some(name) = name.and_then(|name| name.strip_suffix('}')) else {
+                continue;
+            };
+            let flags = rest.iter().take_while(|word| FLAGS.contains(word)).count();
+            let (added, entries): (bool, Vec<&str>) = match &*verb {
+                "ZADD" => (
+                    true,
+                    rest[flags..].chunks_exact(2).map(|pair| pair[1]).collect(),
+                ),
+                "ZREM" => (false, rest.to_vec()),
+                _ => continue,
+            };
+            for entry in entries {
+                let known = (name.to_owned(), entry.to_owned());
+                let is_new = match added {
+                    true => !rest.contains(&"XX") && self.granted.insert(known),
+                    false => self.granted.remove(&known),
+                };
+                let mut parts = entry.split(':');
+                let (holder, ticket, permits) = (parts.next(), parts.next(), parts.next());
+                let permits = permits.and_then(|permits| permits.parse::<i64>().ok());
+                let (Some(holder), Some(ticket), Some(permits), true) =
+                    (holder, ticket, permits, is_new)
+                else {
+                    continue;
+                };
+                let own = client.is_some_and(|client| client == holder);
+                let mut account = |permits: i64| {
+                    let account = (name.to_owned(), Some(holder.to_owned()));
+                    *self.taken.entry(account).or_default() += permits;
+                };
+                let signed = if added { permits } else { -permits };
+                if !own {
+                    *moved.entry(name.to_owned()).or_default() += signed;
+                }
+                match (ticket.starts_with('g'), own) {
+                    (true, false) => account(signed),
+                    // Without a guard nobody has it before it is confirmed.
+                    (false, true) => account(-signed),
+                    _ => {}
+                }
+            }
+        }
+        moved
     }
 }
 
@@ -161,13 +195,11 @@ impl Witness {
     }
 }
 
-/// The client that a record is of: the end of its key, behind the semaphore's name in braces, or the beginning, before
-/// a number, where it serves several semaphores.
+/// The client that a record is of: the end of its key, behind the semaphore's name in braces.
 fn client_of(key: &str) -> Option<String> {
     let names = ["redisson_sc_once:", "redisson_sc_leased_once:"];
     let name = names.into_iter().find_map(|kind| key.strip_prefix(kind));
-    let (front, end) = name?.rsplit_once(':')?;
-    let client = if front.contains('{') { end } else { front };
+    let (_, client) = name?.rsplit_once(':')?;
     Some(client.to_owned())
 }
 

@@ -51,10 +51,11 @@ pub(crate) async fn work(url: &str, place: usize) -> crate::Result<()> {
                 let leased = Leased::new(number, client.permit_expirable_semaphore(LEASED));
                 return tokio::spawn(leased.work(stopping.clone()));
             }
-            let mut semaphore = client.semaphore(name_for(number, place));
-            if number >= FIRST_WATCHED {
-                semaphore = semaphore.watched();
-            }
+            let semaphore = client.semaphore(name_for(number, place));
+            let semaphore = match number {
+                FIRST_WATCHED.. => semaphore.watched(),
+                _ => semaphore.unwatched(),
+            };
             let next = client.semaphore(RING[(place + 1) % RING.len()]);
             let caller = Plain { number, semaphore };
             let mut stopping = stopping.clone();

@@ -84,21 +84,58 @@ pub async fn until_counted(primary: &mut impl ConnectionLike) {
     .await;
 }
 
-/// Where the waiters of a semaphore listen.
+/// Where JVMs wait for a semaphore, and the one client that listens to them.
 pub fn channel(name: &str) -> String {
     format!("redisson_sc:{{{name}}}")
 }
 
-/// `acquire` in a task that stands in line when this returns: somebody listens for it.
+/// The entries in the queue of a semaphore, the first one first: `<client>:<kind><ticket>:<permits>:<life>`.
+pub async fn queued(connection: &mut impl ConnectionLike, name: &str) -> Vec<String> {
+    redis::cmd("ZRANGE")
+        .arg(format!("redisson_sc_queue:{{{name}}}"))
+        .arg(&["0", "-1"])
+        .query_async(connection)
+        .await
+        .expect("a queue, or none")
+}
+
+/// Waits until exactly `count` callers of a semaphore stand in its queue.
+pub async fn until_queued(connection: &mut impl ConnectionLike, name: &str, count: usize) {
+    until(
+        &format!("{count} wait for {name:?}"),
+        PATIENCE,
+        async || queued(connection, name).await.len() == count,
+    )
+    .await;
+}
+
+/// Waits until the client with this id hears of what is granted to it.
+pub async fn until_notified(connection: &mut impl ConnectionLike, name: &str, client: &str) {
+    let channel = format!("redisson_sc_queue:{{{name}}}:{client}");
+    until_subscribers(connection, &channel, 1).await;
+}
+
+/// `acquire` in a task that stands in the queue when this returns, and whose client hears of it.
 pub async fn waiter(
     connection: &mut impl ConnectionLike,
     semaphore: &RSemaphore,
     permits: u32,
 ) -> JoinHandle<Result<()>> {
+    let name = semaphore.name();
+    let before = queued(connection, name).await;
     let call = semaphore.clone();
     let task = tokio::spawn(async move { call.acquire(permits).await });
-    until_subscribers(connection, &channel(semaphore.name()), 1).await;
-    // Answered behind the waiter's own question.
+    let mut entry = None;
+    until(&format!("it waits for {name:?}"), PATIENCE, async || {
+        let all = queued(connection, name).await;
+        entry = all.into_iter().find(|entry| !before.contains(entry));
+        entry.is_some()
+    })
+    .await;
+    let (client, _) = entry.as_ref().unwrap().split_once(':').expect("an entry");
+    until_notified(connection, name, client).await;
+    until_subscribers(connection, &channel(name), 1).await;
+    // Answered behind the waiter's own request.
     semaphore.available_permits().await.unwrap();
     task
 }

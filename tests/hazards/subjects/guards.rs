@@ -8,7 +8,7 @@ use crate::subject::Kind::{self, Give, Look, Nothing, Take};
 use crate::subject::{SHORT, Subject};
 use crate::support::snapshot::snapshot;
 
-/// The guards of a semaphore, plain or watched.
+/// The guards of a semaphore, watched or not.
 pub struct Guarded<const WATCHED: bool> {
     semaphore: RSemaphore,
     held: Mutex<Vec<Permit>>,
@@ -29,8 +29,8 @@ impl<const WATCHED: bool> Guarded<WATCHED> {
         held.expect("one is held")
     }
 
-    fn on_record(&self) -> String {
-        format!("redisson_sc_held:{{{}}}", self.semaphore.name())
+    fn grants(&self) -> String {
+        format!("redisson_sc_grants:{{{}}}", self.semaphore.name())
     }
 }
 
@@ -46,7 +46,11 @@ impl<const WATCHED: bool> Subject for Guarded<WATCHED> {
         ("drop", Give),
         ("available_permits", Look),
     ];
-    const NEEDS: &'static [&'static str] = &["get", "set", "publish"];
+    const NEEDS: &'static [&'static str] = if WATCHED {
+        &["get", "set", "publish", "zadd", "zrem"]
+    } else {
+        &["get", "set", "publish"]
+    };
 
     const ONCE: &'static [&'static str] = &["release"];
 
@@ -56,26 +60,26 @@ impl<const WATCHED: bool> Subject for Guarded<WATCHED> {
             semaphore: if WATCHED {
                 semaphore.watched()
             } else {
-                semaphore
+                semaphore.unwatched()
             },
             held: Mutex::default(),
         }
     }
 
     fn keys(&self) -> Vec<String> {
-        vec![self.semaphore.name().to_owned(), self.on_record()]
+        vec![self.semaphore.name().to_owned(), self.grants()]
     }
 
-    /// The counter, and how many are on record.
+    /// The counter, and how many are held.
     async fn left(&self, redis: &mut MultiplexedConnection) -> String {
         let counter = snapshot(redis, self.semaphore.name()).await.value;
-        let record = snapshot(redis, &self.on_record()).await.value;
-        let permits = |holder: &String| -> u32 {
-            let (_, holds) = holder.split_once('=').expect("a field and its value");
-            holds.split(' ').next().unwrap().parse().unwrap()
+        let record = snapshot(redis, &self.grants()).await.value;
+        let permits = |entry: &String| -> u32 {
+            let permits = entry.split(':').nth(2).expect("an entry");
+            permits.parse().unwrap()
         };
-        let on_record: u32 = record.iter().map(permits).sum();
-        format!("{counter:?}, {on_record} on record")
+        let held: u32 = record.iter().map(permits).sum();
+        format!("{counter:?}, {held} held")
     }
 
     async fn prepare(&self, call: &'static str) -> Result<()> {
