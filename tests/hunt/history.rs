@@ -115,10 +115,7 @@ fn rules(plan: &Plan) -> Rules {
             true => settings.safety_interval + patience,
             false => patience,
         },
-        fair_semaphores: !far
-            && settings.jvms == 0
-            && round_trip < Duration::from_millis(4)
-            && !settings.without_turns.contains(&true),
+        fair_semaphores: !far && settings.jvms == 0 && round_trip < Duration::from_millis(4),
         fair_locks: !far && round_trip < Duration::from_millis(60),
         orderly: settings.orderly,
         most_passed: MOST_PASSED * hand_overs(settings),
@@ -282,7 +279,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     judge.lock().unwrap().judge_records();
     // A lock without an expiry is given one by whoever waits for it: nobody may have come any more. It is left by a peer that dies, or whose
     // second step a server forgets.
-    let forgets = judge.lock().unwrap().may_have_old_names();
+    let forgets = judge.lock().unwrap().may_forget();
     let deaths = plan.events.iter().any(|event| match &event.what {
         What::Peer(peer) => forgets || peer.dies == Some(Death::WithTheLock),
         _ => false,
@@ -315,7 +312,6 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             .unwrap()
             .accuse("leftovers", format!("{tasks} tasks go on"));
     }
-    let old_names = judge.lock().unwrap().may_have_old_names();
     let keys = world.borrow_mut().keys();
     for (key, left) in keys {
         // What the dead held of recipes is taken out by the next caller; tokens and numbers are kept for ever.
@@ -324,10 +320,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             .any(|end| key.ends_with(end));
         let name = key.trim_start_matches('x').trim_matches(['{', '}']);
         let counter = is_object(name) || kept || key.contains("_token:");
-        let of_holders =
-            key.starts_with("redisson_sc_alive") || key.starts_with("redisson_sc_held");
-        let excused = of_holders && old_names || is_of_a_dead_peer(&key);
-        if left == -1 && !counter && !excused {
+        if left == -1 && !counter && !is_of_a_dead_peer(&key) {
             judge
                 .lock()
                 .unwrap()

@@ -13,7 +13,6 @@ use super::plan::{
 /// All of them, by name.
 pub fn all() -> Vec<(&'static str, Plan)> {
     vec![
-        ("the ends of the dead are evicted", ends_of_the_dead()),
         (
             "a client that was shut down long ago tells somebody who is frozen",
             tells_behind_its_end(),
@@ -22,10 +21,7 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "what comes back of the dead is heard by nobody, and by a JVM later",
             reclaimed_unheard(),
         ),
-        (
-            "the record of permits is evicted under their holder",
-            record_evicted(),
-        ),
+        ("the grants are evicted under a holder", record_evicted()),
         (
             "an answer is lost for longer than its caller waits",
             lost_for_long(),
@@ -48,10 +44,7 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "a client is told that it is its turn before it hears that",
             called_before_it_hears(),
         ),
-        (
-            "a text stands where the record of permits was",
-            record_overwritten(),
-        ),
+        ("a text stands where the grants were", record_overwritten()),
         (
             "somebody wants all permits, of which others always find enough",
             passed_by_those_who_never_wait(),
@@ -166,22 +159,6 @@ fn plan(settings: Settings, events: Vec<Event>) -> Plan {
     }
 }
 
-/// What is on record of somebody who is dead, and not until when it was believed alive.
-fn ends_of_the_dead() -> Plan {
-    let mut settings = Settings::plain(2, 2);
-    settings.watched = vec![true];
-    let evicts = ServerFault::Evict("redisson_sc_alive*");
-    plan(
-        settings,
-        vec![
-            calls(1000, 0, keeps(SEMAPHORE, 60_000)),
-            calls(1000, 1, keeps(SEMAPHORE, 100)),
-            at(2000, What::Life(0, Life::Freeze)),
-            at(2500, What::Server(evicts)),
-        ],
-    )
-}
-
 /// A JVM listens again without a word after what the dead held has been announced.
 fn reclaimed_unheard() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -208,7 +185,7 @@ fn reclaimed_unheard() -> Plan {
 fn record_evicted() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.watched = vec![true];
-    let evicts = ServerFault::Evict("redisson_sc_held*");
+    let evicts = ServerFault::Evict("redisson_sc_grants*");
     plan(
         settings,
         vec![
@@ -265,7 +242,7 @@ fn leaves_a_busy_line() -> Plan {
 fn record_overwritten() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.watched = vec![true];
-    let writes = Meddling::Scribble(1, "9999999999999999 9999999999999999999 a:b:c");
+    let writes = Meddling::Scribble(0, "9999999999999999 9999999999999999999 a:b:c");
     plan(
         settings,
         vec![
@@ -600,7 +577,10 @@ fn forged() -> Plan {
     };
     let mut events = [three(1000), three(2000)].concat();
     events.push(at(2002, What::Link(0, away)));
-    events.push(at(2050, What::Meddle(Meddling::Forge(0, "done -1 0 1"))));
+    events.push(at(
+        2050,
+        What::Meddle(Meddling::Forge(0, "done 1 -1 -1 0 0 0 1 | ")),
+    ));
     plan(Settings::plain(1, 4), events)
 }
 

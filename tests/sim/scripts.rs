@@ -11,15 +11,11 @@ pub(crate) use lua::*;
 /// Each by its name.
 pub const ALL: &[(&str, &str)] = &[
     ("SEMAPHORE", SEMAPHORE),
-    ("WATCHED", WATCHED),
-    ("RECLAIM", RECLAIM),
+    ("RENEW_GRANTS", RENEW_GRANTS),
     ("LATCH", LATCH),
     ("PERMITS", PERMITS),
     ("PERMITS_KEYS", PERMITS_KEYS),
     ("RENEW_PERMITS", RENEW_PERMITS),
-    ("LONE", LONE),
-    ("SETTLE", SETTLE),
-    ("NUDGE", NUDGE),
     ("LOCK", LOCK),
     ("TAKE", TAKE),
     ("GIVE", GIVE),

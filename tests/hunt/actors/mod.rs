@@ -297,14 +297,9 @@ impl Actor {
     }
 
     async fn semaphore(&self, object: usize) -> RSemaphore {
-        let semaphore = self
-            .client()
-            .await
-            .semaphore(&Object::Semaphore(object).key());
-        if self.settings.without_turns[self.place] {
-            semaphore.without_turns()
-        } else {
-            semaphore
-        }
+        let client = self.client().await;
+        client
+            .semaphore(&Object::Semaphore(object).key())
+            .unwatched()
     }
 }

@@ -57,6 +57,10 @@ impl Judge {
     /// The client of an owner.
     pub fn client_of(&self, owner: &str) -> Option<Host> {
         let (id, _) = owner.split_once(':')?;
+        self.client_called(id)
+    }
+
+    pub fn client_called(&self, id: &str) -> Option<Host> {
         self.ids.get(id).copied()
     }
 

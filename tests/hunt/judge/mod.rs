@@ -26,11 +26,11 @@ use self::clients::Client;
 use self::crowd::Crowd;
 use self::locks::HeldLock;
 use self::order::Order;
+pub use self::permits::Granted;
 use self::permits::Ledger;
 use self::recipes::Recipes;
 pub use self::recipes::{Standing, Term};
 use self::replicas::Replicas;
-use self::starving::Starving;
 use self::waiting::Waiting;
 pub use self::waiting::Wanted;
 use self::watched::Watched;
@@ -204,7 +204,6 @@ pub struct Judge {
     recipes: Recipes,
     watched: Watched,
     replicas: Replicas,
-    starving: Starving,
     crowd: Crowd,
     order: Order,
     /// The highest token of each lock.
@@ -251,7 +250,6 @@ impl Judge {
             recipes: Recipes::default(),
             watched: Watched::default(),
             replicas: Replicas::default(),
-            starving: Starving::default(),
             crowd: Crowd::default(),
             order: Order::default(),
             tokens: BTreeMap::new(),

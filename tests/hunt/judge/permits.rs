@@ -12,6 +12,13 @@ use crate::jvm;
 /// When all can send again, they have sent what they owe after this.
 const DEBTS_ARE_PAID: Duration = Duration::from_secs(10);
 
+/// What stands in the grants of a semaphore.
+#[derive(Debug, Default)]
+pub struct Granted {
+    pub all: BTreeMap<Host, i64>,
+    pub leased: BTreeMap<Host, i64>,
+}
+
 /// One semaphore.
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -19,8 +26,10 @@ pub(super) struct Ledger {
     pub(super) counter: i64,
     /// What each client has added to the counter in the server.
     pub(super) net: BTreeMap<Host, i64>,
-    /// What each client has on record, where there is a watchdog: then that is what it has taken.
+    /// What each client has been granted for a time: that is what it has taken, and it comes back by itself.
     pub(super) recorded: BTreeMap<Host, i64>,
+    /// How much of that guards hold, or are to hold.
+    pub(super) leased: BTreeMap<Host, i64>,
     /// What callers of each client have in hand.
     pub(super) held: BTreeMap<Host, i64>,
     /// The clients some of whose calls have gone without an answer: they may yet take something.
@@ -48,7 +57,7 @@ impl Ledger {
 
     /// The same without what is on record, which comes back by itself once its client is dead.
     fn taken_off_record(&self, host: Host) -> i64 {
-        self.taken(host) - self.recorded.get(&host).copied().unwrap_or_default()
+        self.taken(host) - self.on_record(host)
     }
 
     pub(super) fn may_give_twice(&self, host: Host) -> i64 {
@@ -60,6 +69,10 @@ impl Ledger {
         let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
         -of(&self.net) - of(&self.held)
     }
+
+    fn on_record(&self, host: Host) -> i64 {
+        self.recorded.get(&host).copied().unwrap_or_default()
+    }
 }
 
 /// How long a question is on its way to the server, if nothing is wrong.
@@ -69,19 +82,16 @@ const UNDER_WAY: Duration = Duration::from_millis(200);
 const SETTLING: Duration = Duration::from_secs(5);
 
 impl Judge {
-    /// The counter is `value` now, and this is on record; `host` has changed it, or nobody has.
-    pub fn counter(
-        &mut self,
-        number: usize,
-        host: Option<Host>,
-        value: i64,
-        recorded: BTreeMap<Host, i64>,
-    ) {
+    /// The counter is `value` now, and so much is granted; `host` has changed it, or nobody has.
+    pub fn counter(&mut self, number: usize, host: Option<Host>, value: i64, granted: Granted) {
+        let recorded = granted.all;
         let ledger = &mut self.ledgers[number];
+        ledger.leased = granted.leased;
         let delta = value - ledger.counter;
         if delta == 0 && recorded == ledger.recorded {
             return;
         }
+        let own_before = host.map_or(0, |host| ledger.on_record(host));
         ledger.counter = value;
         let left_by_a_jvm = ledger.changed_by.is_some_and(|host| host >= jvm::FIRST);
         if delta > 0 || delta < 0 && !left_by_a_jvm {
@@ -99,6 +109,8 @@ impl Judge {
         ledger.recorded = recorded;
         let unrecorded = delta + after - before;
         *ledger.net.entry(host.unwrap_or(OPERATOR)).or_default() += unrecorded;
+        // What a script moves to others is not taken by the client that has sent it.
+        let takes = host.map_or(0, |host| ledger.on_record(host) - own_before - unrecorded);
         let undone = self.replicas.undone;
         if undone {
             // What somebody has given back is given back again, and what had come back of the dead is on record again.
@@ -125,7 +137,7 @@ impl Judge {
         if value < 0 && !self.rules.meddled {
             self.accuse("permits", format!("s{number} has {value} permits"));
         }
-        if let Some(host) = host.filter(|_| delta < 0 && !undone) {
+        if let Some(host) = host.filter(|_| takes > 0 && !undone) {
             self.settle_doubts(host);
             let object = Object::Semaphore(number);
             let of_host =
@@ -141,7 +153,7 @@ impl Judge {
             if denied && !asked && !served && !self.has_ended(host) {
                 self.accuse(
                     "effects",
-                    format!("c{host} takes {} of s{number}, and whoever asked was told that nothing was done", -delta),
+                    format!("c{host} takes {takes} of s{number}, and each caller that asked was told that nothing was done"),
                 );
             }
         }

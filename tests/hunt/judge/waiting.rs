@@ -33,8 +33,6 @@ pub(super) struct Waiting {
     /// How often callers of other clients that came later have been served before it, since when.
     pub(super) passed: u32,
     passed_since: Instant,
-    /// Since when it is the first of all that its client waits for here, and nothing was wrong with that.
-    pub(super) first_since: Instant,
     /// How often it was passed when it should not have been any more.
     pub(super) passed_late: u32,
 }
@@ -71,7 +69,6 @@ impl Judge {
             balanced,
             passed: 0,
             passed_since: since,
-            first_since: since,
             passed_late: 0,
         };
         self.waiting.insert(number, waiting);
@@ -112,12 +109,16 @@ impl Judge {
 
     /// A caller gets nothing.
     pub fn refuses(&mut self, number: u64) {
-        let wanted = self.waiting.get(&number).map(|waiting| waiting.wanted);
-        // What nobody got of those on record comes back by itself.
-        let on_record =
-            |object| matches!(object, Object::Semaphore(number) if self.watched.is_watched(number));
-        if wanted.is_some_and(|wanted| !on_record(wanted.object)) {
-            self.denies(number);
+        let Some(Waiting { wanted, .. }) = self.waiting.get(&number) else {
+            return;
+        };
+        let wanted = *wanted;
+        match wanted.object {
+            // At its deadline a caller is told at once, though its entry may have been granted.
+            Object::Semaphore(_) if !wanted.tries => self.doubts(wanted.object, wanted.host),
+            // What nobody got of those on record comes back by itself.
+            Object::Semaphore(object) if self.watched.is_watched(object) => {}
+            _ => self.denies(number),
         }
     }
 
@@ -156,7 +157,6 @@ impl Judge {
     /// It does not wait any more.
     pub fn end(&mut self, number: u64, what: Arguments<'_>) {
         if let Some(waiting) = self.waiting.remove(&number) {
-            self.starving.ends(&waiting);
             let Waiting { wanted, since, .. } = waiting;
             self.crowd.waits.push(since.elapsed());
             self.trace
@@ -194,11 +194,6 @@ impl Judge {
             // A lock goes from client to client, and within one from caller to caller.
             let goes_on = matches!(object, Object::Lock(_)) && waiting.is_of(object, host);
             let unwell = well.is_some_and(|well| now < well);
-            if wanted.object == object
-                && (!is_first || well.is_some_and(|well| waiting.since < well))
-            {
-                waiting.first_since = now;
-            }
             if !is_first || goes_on || unwell {
                 (waiting.passed, waiting.passed_since) = (0, now);
             } else if *other < number

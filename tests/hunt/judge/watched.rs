@@ -183,7 +183,7 @@ impl Judge {
         let ledger = &self.ledgers[object];
         let untold = ledger.held.keys().find_map(|host| {
             let held = self.watched.held_on_record(object, *host);
-            let on_record = ledger.recorded.get(host).copied().unwrap_or_default();
+            let on_record = ledger.leased.get(host).copied().unwrap_or_default();
             (held > on_record).then_some((*host, held, on_record))
         });
         if let Some((host, held, on_record)) = untold {
@@ -201,6 +201,14 @@ impl Judge {
             .find(|host| self.should_be_back(object, *host));
         if let Some(host) = late {
             let detail = format!("permits of s{object} are on record of c{host}, which is dead");
+            self.accuse("reclaim", detail);
+        }
+    }
+
+    /// A script has left what had run out before.
+    pub fn leaves_ended(&mut self, key: &str, entry: &str) {
+        if !self.rules.meddled {
+            let detail = format!("a script leaves {entry} granted at {key}, which is over");
             self.accuse("reclaim", detail);
         }
     }
@@ -240,18 +248,14 @@ impl Judge {
         }
     }
 
-    /// Whether names of holders may stay: a server has forgotten that they went. Who uses the semaphore again takes them out.
-    pub fn may_have_old_names(&self) -> bool {
+    /// Whether a server may have forgotten something.
+    pub fn may_forget(&self) -> bool {
         self.rules.forgetful
     }
 
-    /// Long after all has been given back nothing is on record, but for such names.
+    /// Long after all has been given back nothing is on record.
     pub fn judge_records(&mut self) {
-        let old_names = self.may_have_old_names();
-        let recorded = |number: &usize| {
-            let mut amounts = self.ledgers[*number].recorded.values();
-            amounts.any(|amount| *amount != 0 || !old_names)
-        };
+        let recorded = |number: &usize| !self.ledgers[*number].recorded.is_empty();
         let left = (0..self.ledgers.len()).find(recorded);
         if let Some(number) = left.filter(|_| !self.rules.meddled) {
             let recorded = &self.ledgers[number].recorded;

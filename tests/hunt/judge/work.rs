@@ -22,11 +22,9 @@ const MOST_BYTES: i64 = 250;
 const MOST_TASKS: usize = 8;
 const MOST_TASKS_FOR_A_NODE: usize = 3;
 
-/// In each client, when it is quiet: so many leases that are over, records that are not worth a command, and records of calls
-/// that travel together.
+/// In each client, when it is quiet: so many leases that are over, and records that are not worth a command.
 const MOST_HOLDS: u64 = 200;
 const MOST_RECORDS: usize = 63;
-const MOST_LANES: usize = 6;
 
 impl Judge {
     /// A command has been carried out. `calls`: it is none of those that ask whether the server is there.
@@ -117,7 +115,6 @@ impl Judge {
                 "records" => MOST_RECORDS,
                 // Those of calls that were left without an answer.
                 "doubted" => self.rules.objects + connections,
-                "lanes" => MOST_LANES,
                 "links" => self.rules.masters.max(1),
                 _ => 0,
             };

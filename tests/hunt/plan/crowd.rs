@@ -35,7 +35,6 @@ impl Plan {
             .map(|_| Duration::from_micros(rng.u64(100..1500)))
             .collect();
         settings.jitter = pick(rng, &[0.0, 0.5]);
-        settings.without_turns = vec![false; clients];
         settings.window = MOST_UNDER_WAY;
         settings.response_timeout = Duration::from_secs(3);
         settings.safety_interval = Duration::from_secs(5);

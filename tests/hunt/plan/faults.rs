@@ -80,12 +80,12 @@ pub enum Life {
 }
 
 const EVICTED: [&str; 8] = [
-    "redisson_sc_alive*",
-    "redisson_sc_held*",
+    "redisson_sc_grants*",
+    "redisson_sc_queue*",
     "redisson*",
     "redisson_sc_once*",
-    "redisson_sc_turns*",
-    "redisson_sc_turns_notes*",
+    "redisson_sc_notes*",
+    "redisson_sc_leased_turns*",
     "redisson_lock*",
     "l?",
 ];

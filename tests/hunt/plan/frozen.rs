@@ -14,12 +14,11 @@ use super::{Event, What};
 /// may take it again at once, before the frozen one is passed. Drawn apart.
 pub(super) fn first_in_line(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x0066_726f_7a65_6e00);
-    let turns = settings.with_turns();
-    if !chance(rng, 10) || turns.len() < 3 {
+    if !chance(rng, 10) || settings.clients < 3 {
         return;
     }
     let object = settings.one_more_semaphore(1);
-    let whose = rng.choose_multiple(turns, 3);
+    let whose = rng.choose_multiple(0..settings.clients, 3);
     let [keeper, frozen, waiter] = whose[..] else {
         return;
     };

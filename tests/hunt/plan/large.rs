@@ -13,13 +13,12 @@ use super::{Event, What};
 /// pass it with the rest, until they may not any more: what is free then is not for them. Drawn apart.
 pub(super) fn stops_the_line(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x006c_6172_6765_0000);
-    let turns = settings.with_turns();
-    if !chance(rng, 8) || turns.len() < 2 {
+    if !chance(rng, 8) || settings.clients < 2 {
         return;
     }
     let permits = rng.u32(2..5);
     let object = settings.one_more_semaphore(permits.into());
-    let whose = rng.choose_multiple(turns, 2);
+    let whose = rng.choose_multiple(0..settings.clients, 2);
     let [large, small] = whose[..] else { return };
     // So near, and nobody's way varies, that who asks again and again is seen to.
     (settings.latency[small], settings.jitter) = (Duration::from_micros(200), 0.0);

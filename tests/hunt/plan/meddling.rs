@@ -28,7 +28,7 @@ pub enum Meddling {
     Forge(usize, &'static str),
     /// Hears everything.
     Eavesdrop,
-    /// Deletes all lines in which clients take turns, and their notes; or writes this in the place of one or the other.
+    /// Deletes all queues and lines in which clients take turns, and their notes; or writes this in the place of one or the other.
     Disorder(Option<(Turns, &'static str)>),
 }
 
@@ -48,16 +48,17 @@ pub(super) const SCRIBBLES: [&str; 8] = [
     "x",
     "-1",
     "9999999999999999 9999999999999999999 a:b:c",
-    "0000000000000002 1 1 turn:0:-:-:1:26:60",
+    "0000000000000002 done 1 -1 -1 0 0 0 1 | a1",
 ];
 
 /// Answers to nobody's calls: with too few results, too many, and such as no call has.
-const FORGED: [&str; 7] = [
+const FORGED: [&str; 8] = [
+    "done 1 -1 -1 0 0 0 1 | ",
+    "done 0 -1 -1 -1 1 0 0 | ",
+    "done 1 -1 -1 0 0 0 1 1 | a1 g2",
+    "done -1 9 9 9 1 1800000000000000 999 | ",
+    "done 1 -1 -1 0 0 0 | ",
     "done -1 0 1",
-    "done -1 0 0",
-    "done -1 0 1 1",
-    "done -1 0 999",
-    "done 1 3",
     "done 7",
     "done",
 ];

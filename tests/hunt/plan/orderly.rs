@@ -17,7 +17,7 @@ use crate::judge::Object;
 /// Nobody looks by chance. Drawn apart.
 pub(super) fn come_by_and_by(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x6f72_6465_726c_7921);
-    let Some(turns) = settings.turns_alone(rng, 12) else {
+    let Some(places) = settings.clients_alone(rng, 12) else {
         return;
     };
     let object = match rng.u32(..10) {
@@ -45,7 +45,7 @@ pub(super) fn come_by_and_by(seed: u64, settings: &mut Settings, events: &mut Ve
     settings.safety_interval = Duration::from_secs(600);
     settings.is_calm(Duration::from_micros(rng.u64(100..1500)), events);
     let longest = pick(rng, &[30, 300, 2000]);
-    for place in turns {
+    for place in places {
         for _ in 0..rng.u32(1..5) {
             let call = Call {
                 ask: Ask::Wait,
@@ -61,7 +61,7 @@ pub(super) fn come_by_and_by(seed: u64, settings: &mut Settings, events: &mut Ve
     }
     if rng.bool() {
         // Some are always at work then, several of each client.
-        for place in settings.with_turns() {
+        for place in 0..settings.clients {
             for _ in 0..rng.u32(1..6) {
                 let call = Call {
                     ask: Ask::Wait,

@@ -250,7 +250,7 @@ pub(super) fn robbed(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
         3 => (lock, What::Server(ServerFault::Evict("l?"))),
         _ => {
             settings.watched[0] = true;
-            let evicts = ServerFault::Evict("redisson_sc_held*");
+            let evicts = ServerFault::Evict("redisson_sc_grants*");
             (Object::Semaphore(0), What::Server(evicts))
         }
     };

@@ -54,8 +54,6 @@ pub struct Settings {
     pub safety_interval: Duration,
     pub local_hand_over: Duration,
     pub watchdog: Duration,
-    /// The clients that keep to no turns.
-    pub without_turns: Vec<bool>,
     /// How long processes stop, one stop and the next together.
     pub stops: Duration,
     /// Clients have several threads: another task of theirs runs in between at one unlocking of so many.
@@ -137,17 +135,11 @@ impl Settings {
         matches!(object, Object::Recipe(number) if self.recipes[number].is_polled())
     }
 
-    /// The clients that keep to turns.
-    pub(super) fn with_turns(&self) -> Vec<usize> {
-        let keeps = |place: &usize| !self.without_turns[*place];
-        (0..self.clients).filter(keeps).collect()
-    }
-
-    /// The same, where the seed chooses so at that rate: several, beside nobody else, and no replicas.
-    pub(super) fn turns_alone(&self, rng: &mut Rng, percent: u32) -> Option<Vec<usize>> {
-        let turns = self.with_turns();
+    /// All clients, where the seed chooses so at that rate: several, beside no JVMs, and no replicas.
+    pub(super) fn clients_alone(&self, rng: &mut Rng, percent: u32) -> Option<Vec<usize>> {
         let others = self.jvms > 0 || self.replication.is_some();
-        (chance(rng, percent) && turns.len() > 1 && !others).then_some(turns)
+        let chosen = chance(rng, percent) && self.clients > 1 && !others;
+        chosen.then(|| (0..self.clients).collect())
     }
 
     /// From now on nothing goes wrong: everybody is as near, and what was to happen does not.
@@ -192,7 +184,6 @@ impl Settings {
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
             watchdog: Duration::from_secs(3),
-            without_turns: vec![false; clients],
             stops: Duration::ZERO,
             threads: None,
             healing: Duration::from_secs(15),
@@ -251,7 +242,6 @@ impl Settings {
             safety_interval: Duration::from_secs(pick(rng, &[5, 5, 600])),
             local_hand_over: Duration::from_millis(pick(rng, &[0, 5, 5])),
             watchdog: Duration::from_millis(pick(rng, &[1000, 3000, 30_000])),
-            without_turns: (0..clients).map(|_| chance(rng, 15)).collect(),
             stops: Duration::ZERO,
             threads: None,
             healing: millis(rng, 12_000..18_000),

@@ -16,12 +16,12 @@ const SMALL_ONES: u32 = 12;
 /// again, so that it never finds them all where nobody leaves them to it. Drawn apart.
 pub(super) fn beside_small_ones(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x7374_6172_7665_7321);
-    let Some(turns) = settings.turns_alone(rng, 10) else {
+    let Some(places) = settings.clients_alone(rng, 10) else {
         return;
     };
     let permits = rng.u32(2..9);
     let object = settings.one_more_semaphore(permits.into());
-    let large = pick(rng, &turns);
+    let large = pick(rng, &places);
     settings.is_calm(Duration::from_micros(200), events);
     // Whoever wants more is given the time for shorter ones by and by.
     let hold = pick(rng, &[350, 500, 800]);
@@ -40,7 +40,7 @@ pub(super) fn beside_small_ones(seed: u64, settings: &mut Settings, events: &mut
     for number in 0..SMALL_ONES {
         let place = match all_of_one {
             true => large,
-            false => turns[number as usize % turns.len()],
+            false => places[number as usize % places.len()],
         };
         if all_of_one || place != large {
             let hold = Duration::from_millis(hold) + millis(rng, 0..hold);

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::actors::Stage;
-use crate::judge::{Host, Judge, Object, Wanted};
+use crate::judge::{Granted, Host, Judge, Object, Wanted};
 use crate::jvm;
 use crate::net::{Doings, End, Wire};
 use crate::plan::{Call, Life, MOST_UNDER_WAY, Plan, ServerFault, Settings, What};
@@ -161,7 +161,7 @@ impl World {
             let (key, value) = (format!("s{number}"), permits.to_string());
             nodes.ask(&[b"SET", key.as_bytes(), value.as_bytes()]);
             let mut judge = judge.lock().unwrap();
-            judge.counter(number, None, *permits, BTreeMap::new());
+            judge.counter(number, None, *permits, Granted::default());
         }
         let jvms = (0..plan.settings.jvms).map(|_| jvms::Jvm {
             listening: BTreeMap::new(),

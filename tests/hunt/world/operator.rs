@@ -117,10 +117,10 @@ impl World {
 
     /// Does away with who comes first.
     fn disorder(&mut self, with: Option<(Turns, &str)>) {
-        let lines = ["redisson*_turns:*", "redisson*_line:*"];
+        let lines = ["redisson*_turns:*", "redisson*_line:*", "redisson*_queue:*"];
         let notes = ["redisson*_notes:*"];
         let (gone, written): (&[&str], _) = match with {
-            None => (&[lines[0], lines[1], notes[0]], None),
+            None => (&[lines[0], lines[1], lines[2], notes[0]], None),
             Some((Turns::Line, text)) => (&lines, Some(text)),
             Some((Turns::Notes, text)) => (&notes, Some(text)),
         };

@@ -109,11 +109,11 @@ impl World {
     /// Whose ends a command puts off.
     fn renewed(&self, words: &[&[u8]]) -> Vec<Renewed> {
         let script = words.get(1).and_then(|word| scripts::name_of(word));
-        let renews = ["RENEW_", "REFRESH_", "RECLAIM"];
+        let renews = ["RENEW_", "REFRESH_"];
         if !script.is_some_and(|name| renews.iter().any(|start| name.starts_with(start))) {
             return Vec::new();
         }
-        if script == Some("RECLAIM") {
+        if script == Some("RENEW_GRANTS") {
             return vec![Renewed::Records];
         }
         let locks = (0..self.settings.locks).map(Object::Lock);

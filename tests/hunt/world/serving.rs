@@ -1,6 +1,5 @@
 //! The server: what it is asked and answers, what it holds, and what goes wrong with it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,7 +8,7 @@ use super::nodes::Node;
 use super::recipes::{permits_of, texts};
 use super::{EPOCH, Happening, World};
 use crate::admin::{Standing, State};
-use crate::judge::{Host, Object};
+use crate::judge::{Granted, Host, Object};
 use crate::plan::{ServerFault, Subject};
 use crate::sim::scripts;
 use crate::sim::server::{ConnectionId, Reply};
@@ -66,8 +65,11 @@ impl World {
                 self.judge()
                     .hides_a_replica(script.unwrap_or("a script"), refused);
             }
-            if script == Some("NUDGE") {
-                let (node, channel) = (self.nodes.node(node), words[4]);
+            if script == Some("SEMAPHORE") && self.is_done_now(reply.as_ref()) {
+                self.is_reclaimed(words[4]);
+            }
+            if script == Some("SEMAPHORE") && words.contains(&&b"announce"[..]) {
+                let (node, channel) = (self.nodes.node(node), words[5]);
                 let calls = node.overheard();
                 if calls > 0 && node.tells_who_listens() && node.listening(channel) == 0 {
                     self.judge().calls_nobody(host, calls);
@@ -100,7 +102,10 @@ impl World {
             link.sequence = numbers.fold(link.sequence, u64::max);
         }
         // What is put off is put off by each client, whatever else happens.
-        let renews = matches!(script, Some("RENEW_LOCKS" | "RENEW_PERMITS" | "RECLAIM"));
+        let renews = matches!(
+            script,
+            Some("RENEW_LOCKS" | "RENEW_PERMITS" | "RENEW_GRANTS")
+        );
         let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
         let unknown = matches!(&reply, Some(Reply::Error(text))
             if refused.iter().any(|code| text.starts_with(code)));
@@ -153,8 +158,8 @@ impl World {
             for message in &pushed {
                 message.encode(&mut bytes);
                 if let Some(payload) = told(message) {
-                    self.judge()
-                        .is_told(payload == b"turn" || payload == b"own");
+                    let turn = payload == b"turn" || payload == b"own";
+                    self.judge().is_told(turn || payload.starts_with(b"grant "));
                 }
             }
             let host = self.wires[number].host;
@@ -173,11 +178,8 @@ impl World {
         for number in 0..self.settings.permits.len() {
             let key = format!("s{number}");
             let value = self.nodes.counter(key.as_bytes()).unwrap_or_default();
-            let recorded = match self.settings.watched[number] {
-                true => self.on_record(&key),
-                false => BTreeMap::new(),
-            };
-            self.judge().counter(number, host, value, recorded);
+            let granted = self.granted(&key);
+            self.judge().counter(number, host, value, granted);
         }
         let now = self.server_millis();
         for subject in Subject::ALL {
@@ -204,17 +206,54 @@ impl World {
         Some(Standing { count, held, until })
     }
 
-    /// How many permits each client has on record.
-    fn on_record(&mut self, key: &str) -> BTreeMap<Host, i64> {
-        let mut all = BTreeMap::new();
-        let entries = texts(self.ask(&["HGETALL", &format!("redisson_sc_held:{{{key}}}")]));
-        for pair in entries.chunks_exact(2) {
-            let permits = pair[1].split(' ').next().map(str::parse::<i64>);
-            if let (Some(host), Some(Ok(permits))) = (self.judge().client_of(&pair[0]), permits) {
-                *all.entry(host).or_default() += permits;
+    /// How many permits each client has been granted for a time.
+    fn granted(&mut self, key: &str) -> Granted {
+        let mut granted = Granted::default();
+        for entry in texts(self.ask(&["ZRANGE", &grants_of(key), "0", "-1"])) {
+            let mut words = entry.splitn(4, ':');
+            let (Some(id), Some(ticket), Some(permits)) =
+                (words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            let (host, permits) = (self.judge().client_called(id), permits.parse::<i64>());
+            let (Some(host), Ok(permits)) = (host, permits) else {
+                continue;
+            };
+            *granted.all.entry(host).or_default() += permits;
+            if ticket.starts_with('g') {
+                *granted.leased.entry(host).or_default() += permits;
             }
         }
-        all
+        granted
+    }
+
+    /// Whether a batch has just been carried out: the answer to an earlier one names an earlier time.
+    fn is_done_now(&self, reply: Option<&Reply>) -> bool {
+        const CLOCK: usize = 6;
+        let text = match reply {
+            Some(Reply::Bulk(text)) => text,
+            Some(Reply::Array(words)) => match &words[..] {
+                [Reply::Bulk(text), ..] => text,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        let text = String::from_utf8_lossy(text);
+        let clock = text.split(' ').nth(CLOCK);
+        text.starts_with("done ") && clock == Some(&self.nodes.now().to_string())
+    }
+
+    /// A script has been carried out at a semaphore: what had run out before is free.
+    fn is_reclaimed(&mut self, key: &[u8]) {
+        let Ok(key) = std::str::from_utf8(key) else {
+            return;
+        };
+        let now = self.nodes.now().to_string();
+        let late = texts(self.ask(&["ZRANGEBYSCORE", &grants_of(key), "-inf", &now]));
+        if let Some(entry) = late.first() {
+            self.judge().leaves_ended(key, entry);
+        }
     }
 
     /// Tells the judges what is on record of permits.
@@ -447,6 +486,14 @@ impl World {
             all.push((String::from_utf8_lossy(&key).into_owned(), left));
         }
         all
+    }
+}
+
+/// Where grants of a semaphore stand.
+fn grants_of(key: &str) -> String {
+    match key.contains('{') {
+        true => format!("redisson_sc_grants::{key}"),
+        false => format!("redisson_sc_grants:{{{key}}}"),
     }
 }
 
