@@ -73,6 +73,7 @@ impl<P: Primitive> State<P> {
             self.served(&batch, *ticket, entry, now, &mut told);
         }
         self.waiters.answered(batch.next);
+        self.told_to_wait();
         told.append(self.tick(now));
         told
     }
@@ -238,6 +239,7 @@ impl<P: Primitive> State<P> {
         for queued in batch.calls.into_iter().rev() {
             self.calls.push_front(Item::Call(queued));
         }
+        self.unconfirmed.extend(batch.extends);
         self.granted
             .extend(batch.confirms.iter().map(|(ticket, _)| *ticket));
         for (ticket, entry) in batch.leaves {
@@ -333,7 +335,7 @@ impl<P: Primitive> State<P> {
             // It is made anew without them.
             _ if gone && !trouble.doubtful => Patience::Nobody,
             Some(next) => Patience::Until(next),
-            None if owed || !self.waiters.is_empty() => Patience::Forever,
+            None if owed || !self.waiters.is_empty() || batch.is_some() => Patience::Forever,
             None => Patience::Nobody,
         };
         (told, patience)
@@ -345,8 +347,9 @@ impl<P: Primitive> State<P> {
         (self.announce_at, self.look_at) = (None, None);
         self.unwatch |= std::mem::take(&mut self.watches);
         self.retry();
-        let told = self.end_waits(name, key, why, now);
-        self.surplus_at = self.surplus_at.map(|_| now);
+        self.surplus_at = None;
+        let mut told = self.end_waits(name, key, why, now);
+        told.append(self.tick(now));
         told
     }
 

@@ -239,7 +239,7 @@ impl<P: Primitive> Rounds for Object<P> {
 
     fn has_work(&self) -> bool {
         let mut inner = self.lock();
-        if inner.state.has_work(Instant::now()) {
+        if inner.state.has_work() {
             self.core.note_busy(&mut inner.busy);
             return true;
         }

@@ -222,7 +222,7 @@ impl<P: Primitive> Object<P> {
     /// Ends a change: sees to the work, and tells callers.
     pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>, told: Told) {
         self.listen(&mut inner);
-        let work = inner.state.has_work(Instant::now());
+        let work = inner.state.has_work();
         if work {
             self.core.note_busy(&mut inner.busy);
         }

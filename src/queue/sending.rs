@@ -32,17 +32,19 @@ impl<P: Primitive> State<P> {
         self.waiters.len() - covered.sum::<usize>()
     }
 
-    pub(super) fn has_work(&self, now: Instant) -> bool {
-        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+    pub(super) fn has_work(&self) -> bool {
         !self.calls.is_empty()
             || !self.granted.is_empty()
             || self.recheck
             || self.look
             || self.announce
             || self.unwatch
-            || due(self.surplus_at)
-            || self.unconfirmed.values().any(|held| held.due <= now)
-            || self.entries.len() <= MOST / 2 && self.without_entry() > 0
+            || self.asks()
+    }
+
+    /// Whether a batch departs for waiters without an entry.
+    pub(super) fn asks(&self) -> bool {
+        self.entries.len() <= MOST / 2 && self.without_entry() > 0
     }
 
     /// What is carried out next.
@@ -56,7 +58,7 @@ impl<P: Primitive> State<P> {
             }
         }
         let now = now.timer();
-        if !self.has_work(now) {
+        if !self.has_work() {
             return None;
         }
         let batch = self.batch(now);
@@ -75,12 +77,8 @@ impl<P: Primitive> State<P> {
                 calls.push(queued);
             }
         }
-        let unconfirmed = std::mem::take(&mut self.unconfirmed);
-        let extends = unconfirmed
-            .into_iter()
-            .map(|(ticket, held)| (ticket, held.text));
         let mut batch = Batch {
-            extends: extends.collect(),
+            extends: std::mem::take(&mut self.unconfirmed).into_iter().collect(),
             confirms: Vec::new(),
             leaves: Vec::new(),
             calls,

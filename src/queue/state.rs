@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::Queued;
-use super::entries::{Entries, Entry, MOST};
+use super::entries::{Entries, Entry};
 use super::held::Held;
 use super::outcome::{Grant, Outcome, Reply, Ticket, Told, Want};
 use super::primitive::{Call, Effect, Primitive};
@@ -50,12 +50,6 @@ pub(super) struct Known {
     pub(super) jvms: u32,
 }
 
-/// What a guard has taken at once: how it reads in Redis, and when it is to be confirmed.
-pub(super) struct Unconfirmed {
-    pub(super) text: String,
-    pub(super) due: Instant,
-}
-
 pub(super) struct State<P: Primitive> {
     pub(super) core: Arc<Core>,
     pub(super) waiters: Waiters,
@@ -64,7 +58,9 @@ pub(super) struct State<P: Primitive> {
     pub(super) held: Held,
     /// Grants of which this client has been notified, and that are to be confirmed.
     pub(super) granted: Vec<Ticket>,
-    pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed>,
+    /// What guards have taken at once, and how it reads in Redis; and when it is confirmed at the latest.
+    pub(super) unconfirmed: BTreeMap<Ticket, String>,
+    confirm_at: Option<Instant>,
     /// All entries are to be confirmed: something may have been missed.
     pub(super) recheck: bool,
     /// A batch is to be sent, if only to look.
@@ -103,6 +99,7 @@ impl<P: Primitive> State<P> {
             held,
             granted: Vec::new(),
             unconfirmed: BTreeMap::new(),
+            confirm_at: None,
             recheck: false,
             look: false,
             look_at: None,
@@ -132,13 +129,19 @@ impl<P: Primitive> State<P> {
         deadline: Option<Instant>,
         now: Instant,
     ) -> Id {
-        let behind = self.entries.len() >= MOST && self.waiters.unanswered().next().is_none();
+        let told = self.waiters.unanswered().next().is_none();
         let id = self.waiters.add(want, now, deadline, reply);
-        if behind {
-            // Those before it have been told to wait, and so is this one.
-            self.waiters.answered(id + 1);
+        if told {
+            self.told_to_wait();
         }
         id
+    }
+
+    /// Waiters for which no batch departs wait behind others that have been told to.
+    pub(super) fn told_to_wait(&mut self) {
+        if !self.asks() {
+            self.waiters.answered(self.waiters.next());
+        }
     }
 
     /// A waiter has gone.
@@ -249,8 +252,8 @@ impl<P: Primitive> State<P> {
             self.entries.remove(ticket);
             self.hold(ticket, &entry, waiter, until, told);
             let text = self.held.text(ticket).unwrap_or_default();
-            let due = now + CONFIRM_AFTER;
-            self.unconfirmed.insert(ticket, Unconfirmed { text, due });
+            self.unconfirmed.insert(ticket, text);
+            self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
         } else if !self.granted.contains(&ticket) {
             self.granted.push(ticket);
         }
@@ -348,9 +351,10 @@ impl<P: Primitive> State<P> {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry();
         }
-        if self.look_at.take_if(|at| *at <= now).is_some() {
-            self.look = true;
-        }
+        let late_surplus = self.surplus_at.take_if(|at| *at <= now).is_some();
+        let late_confirmation = self.confirm_at.take_if(|at| *at <= now).is_some();
+        let looks = self.look_at.take_if(|at| *at <= now).is_some();
+        self.look |= late_surplus || looks || late_confirmation && !self.unconfirmed.is_empty();
         if let Some((step, _)) = self.announce_at.take_if(|(_, at)| *at <= now) {
             self.announce = true;
             let next = ANNOUNCEMENTS.get(step + 1).zip(ANNOUNCEMENTS.get(step));
@@ -384,7 +388,7 @@ impl<P: Primitive> State<P> {
         if self.surplus().next().is_none() {
             self.surplus_at = None;
         } else if self.surplus_at.is_none() {
-            self.surplus_at = Some(now + SURPLUS_AFTER);
+            self.surplus_at = Some(if self.closed { now } else { now + SURPLUS_AFTER });
         }
     }
 
@@ -405,7 +409,7 @@ impl<P: Primitive> State<P> {
             self.surplus_at,
             self.announce_at.map(|(_, at)| at),
             self.retry_at,
-            self.unconfirmed.values().map(|held| held.due).min(),
+            self.confirm_at,
         ];
         all.into_iter().flatten().min()
     }

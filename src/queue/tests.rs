@@ -298,7 +298,7 @@ impl Client {
     }
 
     fn depart(&mut self) {
-        if self.under_way.is_some() || !self.state.has_work(Instant::now()) {
+        if self.under_way.is_some() || !self.state.has_work() {
             return;
         }
         if let Some(Task::Batch(batch)) = self.state.depart(Moment::now()) {

@@ -17,6 +17,9 @@ use crate::transport::{Command, Refusal, Value};
 
 static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
 
+/// Below this a counter is exact in Lua.
+const MOST_COUNTED: i64 = 100_000_000_000_000;
+
 /// What a repeated call is answered whose first copy ended with an error.
 const REFUSED: &[u8] = b"refused ";
 
@@ -353,6 +356,28 @@ impl<L: Commands> Object<'_, L> {
         };
         let sending = async { read(self.line.command(operation, request).await?) };
         self.line.core().call(call, pin!(Some(sending))).await
+    }
+
+    /// The counter at the object's key; 0 where there is none. A text that the scripts do not take for a number is none.
+    pub(crate) async fn read_counter(&self, operation: &'static str) -> Result<i64> {
+        let number = |value| {
+            let number = self.number(operation, &value)?;
+            match &value {
+                Value::BulkString(bytes)
+                    if number.to_string().as_bytes() != bytes.as_slice()
+                        || number.abs() >= MOST_COUNTED =>
+                {
+                    Err(Error::NotANumber {
+                        name: self.line.keys().name().to_owned(),
+                        found: String::from_utf8_lossy(bytes).chars().take(64).collect(),
+                    })
+                }
+                _ => Ok(number),
+            }
+        };
+        self.line.keys().check()?;
+        let request = Request::Plain(Command::new("GET").key(self.line.keys().object()));
+        self.send(operation, Dropped::Harmless, request, number).await
     }
 
     /// A command that changes nothing: the texts that it answers with.
