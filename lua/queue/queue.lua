@@ -38,7 +38,7 @@ local function parse(entry)
 end
 
 -- How many entries there are; how many callers this script has served; when the first grant ends.
-local waiting, granted, first_end = 0, 0, nil
+local waiting, granted, first_end, kept = 0, 0, nil, false
 
 local function open_queue()
   waiting = read('ZCARD', QUEUE)
@@ -48,7 +48,8 @@ end
 local function drop(entry) waiting = waiting - redis.call('ZREM', QUEUE, entry) end
 local function enter(entry, arrival)
   waiting = waiting + change({ 'ZADD', QUEUE, 'NX', score(arrival), entry }, 'ZREM', QUEUE, entry)
-  if waiting == 1 then redis.call('PEXPIRE', QUEUE, KEPT) end
+  if not kept then redis.call('PEXPIRE', QUEUE, KEPT) end
+  kept = true
 end
 
 local function grant(entry, ends)

@@ -187,6 +187,9 @@ impl<P: Primitive> State<P> {
         if now.saturating_duration_since(known.seen) >= window {
             return None;
         }
+        if freed.want.leased && self.held.lease(freed.ticket).is_none_or(|lease| lease.is_lost()) {
+            return None;
+        }
         let until = known.foreign.map(|foreign| foreign + LEEWAY);
         let mut left = freed.want.amount;
         let mut served = Vec::new();
