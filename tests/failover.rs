@@ -496,8 +496,9 @@ async fn the_log_tells_of_a_replica_once_and_of_its_end() {
         .unwrap();
     let semaphore = client.semaphore("told");
     let mut control = pair.replica.connection().await;
-    let waiting = waiter(&mut control, &semaphore, 7).await;
     let opened = pair.address.opened();
+    let waiting = semaphore.clone();
+    let waiting = tokio::spawn(async move { waiting.acquire(7).await });
     let release = semaphore.clone();
     let release = tokio::spawn(async move { release.release(7).await });
     until("it is tried again and again", LIMIT, async || {

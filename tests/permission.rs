@@ -191,6 +191,11 @@ async fn a_forbidden_script_command_is_told() {
     let mut control = server.connection().await;
     let _: () = control.set("forbidden", 5).await.unwrap();
     for (operation, error) in all_operations(&semaphore).await {
+        // It needs no script.
+        if operation == "available_permits" {
+            assert_eq!(error, None);
+            continue;
+        }
         denied(&error.unwrap_or_else(|| panic!("{operation}")), "forbidden");
     }
     denied(&semaphore.delete().await.unwrap_err(), "forbidden");
@@ -601,8 +606,8 @@ async fn who_need_not_wait_need_not_hear_whatever_else_is_under_way() {
     let proxy = Proxy::start(&server).await;
     let client = connect(proxy.url_as("app", "pw")).await;
     let semaphore = client.semaphore("busy");
-    // The caller joins while something else is under way, and its own question takes a while.
-    proxy.at_script(2, Fate::LoseReply);
+    // The caller joins while something else is under way, and its own request takes a while.
+    proxy.at_script(1, Fate::LoseReply);
     let (seen, acquired) = tokio::join!(semaphore.available_permits(), semaphore.acquire(1));
     assert_eq!(seen, Ok(3));
     assert_eq!(proxy.struck(), 1);
@@ -797,11 +802,10 @@ async fn waiting_without_a_command_of_the_queue_is_denied() {
         let semaphore = client.semaphore("queued");
         semaphore.try_set_permits(1).await.unwrap();
         semaphore.acquire(1).await.unwrap();
-        let missing = format!("'{missing}'");
         let told = timeout(LIMIT, semaphore.acquire(1)).await.expect("told");
-        denied_for(&told.unwrap_err(), "queued", &missing);
+        denied(&told.unwrap_err(), "queued");
         let told = timeout(LIMIT, semaphore.try_acquire_for(1, LIMIT)).await;
-        denied_for(&told.expect("told").unwrap_err(), "queued", &missing);
+        denied(&told.expect("told").unwrap_err(), "queued");
         assert_eq!(semaphore.try_acquire(1).await, Ok(false));
         semaphore.release(2).await.unwrap();
         semaphore.acquire(2).await.unwrap();

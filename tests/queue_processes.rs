@@ -1,4 +1,4 @@
-//! Turns between processes, of which one freezes and one dies: the others lose what it holds and nothing else.
+//! Processes in one queue, of which one freezes and one dies: the others lose what it holds and nothing else.
 
 mod support;
 
@@ -13,8 +13,8 @@ use support::server::RedisServer;
 use support::waiters::until;
 
 const NAME: &str = "processes";
-const URL: &str = "TURNS_PEER_URL";
-const PEER: &str = "TURNS_PEER_NAME";
+const URL: &str = "QUEUE_PEER_URL";
+const PEER: &str = "QUEUE_PEER_NAME";
 const CALLERS: usize = 16;
 const PERMITS: i64 = 4;
 const HOLD: Duration = Duration::from_millis(5);

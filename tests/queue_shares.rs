@@ -1,20 +1,21 @@
-//! Turns between clients: equal callers wait equally long, in whichever client they are.
+//! Shares of clients in one queue: equal callers wait equally long, in whichever client they are.
 //!
-//! The clients live in one process here; see `turns_processes.rs` for those that freeze and die. The margins are
-//! wide: without turns one client takes nearly everything, and others wait for ever.
+//! The clients live in one process here; see `queue_processes.rs` for those that freeze and die. The margins are
+//! wide: without a queue one client takes nearly everything, and others wait for ever.
 
 mod support;
 
 use std::time::Duration;
 
 use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
 use support::crowd::{Crowd, Tally};
 use support::server::RedisServer;
 use support::waiters::until;
 
 const HOLD: Duration = Duration::from_millis(5);
-const NAME: &str = "turns";
+const NAME: &str = "shares";
 
 /// A client of its own.
 async fn semaphore(server: &RedisServer) -> RSemaphore {
@@ -138,7 +139,7 @@ async fn large_and_small_amounts_are_served() {
 }
 
 #[tokio::test]
-async fn who_joins_gets_a_share_and_who_leaves_hands_it_on() {
+async fn client_that_joins_gets_a_share() {
     let server = RedisServer::start().await;
     let clients = semaphores(&server, 4, 3).await;
     let mut crowds: Vec<Crowd> = clients[..2]
@@ -207,72 +208,61 @@ async fn drained_negative_and_deleted_semaphores_come_back() {
     }
 }
 
-/// The keys that there are.
+/// The keys of this crate, but for the records of last calls.
 async fn keys(server: &RedisServer) -> Vec<String> {
-    let mut connection = server.connection().await;
-    redis::cmd("KEYS")
-        .arg("redisson_sc_turns*")
-        .query_async(&mut connection)
-        .await
-        .unwrap()
+    let mut keys = Vec::new();
+    for pattern in ["redisson_sc_queue*", "redisson_sc_grants*", "redisson_sc_notes*"] {
+        let mut connection = server.connection().await;
+        let mut command = redis::cmd("KEYS");
+        let found: Vec<String> = command
+            .arg(pattern)
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        keys.extend(found);
+    }
+    keys
 }
 
 #[tokio::test]
-async fn nothing_is_kept_where_nobody_else_waits() {
-    let server = RedisServer::start().await;
-    let clients = semaphores(&server, 2, 1).await;
-    let crowd = Crowd::start(&clients[0], 32, 1, HOLD);
-    crowd.until_served(200).await;
-    assert_eq!(keys(&server).await, Vec::<String>::new());
-    crowd.stop().await;
+async fn queue_and_grants_vanish_with_the_last_waiter() {
+    for clients in [1, 2] {
+        let server = RedisServer::start().await;
+        let clients = semaphores(&server, 2, clients).await;
+        let crowds: Vec<_> = clients
+            .iter()
+            .map(|client| Crowd::start(client, 16, 1, HOLD))
+            .collect();
+        tallies(&crowds, 200).await;
+        join_all(crowds.into_iter().map(Crowd::stop)).await;
+        until("queue and grants vanish", Duration::from_secs(20), async || {
+            let keys = keys(&server).await;
+            keys.iter().all(|key| key.starts_with("redisson_sc_notes"))
+        })
+        .await;
+    }
 }
 
+/// Also while it is used all the time.
 #[tokio::test]
-async fn what_is_stored_expires() {
+async fn queue_and_notes_expire_unless_used() {
     let server = RedisServer::start().await;
     let clients = semaphores(&server, 1, 2).await;
     let crowds = [&clients[0], &clients[1]].map(|client| Crowd::start(client, 4, 1, HOLD));
     tallies(&crowds, 100).await;
     let mut connection = server.connection().await;
-    for key in [
-        "redisson_sc_turns:{turns}",
-        "redisson_sc_turns_notes:{turns}",
-    ] {
-        let life: i64 = redis::cmd("PTTL")
-            .arg(key)
-            .query_async(&mut connection)
-            .await
-            .unwrap();
+    let life = async |connection: &mut MultiplexedConnection, key: &str| {
+        let mut pttl = redis::cmd("PTTL");
+        let life: i64 = pttl.arg(key).query_async(connection).await.unwrap();
         assert!((1..=60_000).contains(&life), "{key}: {life} ms");
-    }
-    let crowds: Vec<_> = crowds.into_iter().map(Crowd::stop).collect();
-    join_all(crowds).await;
-    until("the line vanishes", Duration::from_secs(20), async || {
-        !keys(&server)
-            .await
-            .contains(&"redisson_sc_turns:{turns}".to_owned())
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn without_turns_no_record_is_kept_and_nobody_gives_way() {
-    let server = RedisServer::start().await;
-    let clients: Vec<_> = semaphores(&server, 2, 2)
-        .await
-        .into_iter()
-        .map(RSemaphore::without_turns)
-        .collect();
-    let crowds: Vec<Crowd> = clients
-        .iter()
-        .map(|client| Crowd::start(client, 16, 1, HOLD))
-        .collect();
-    let total = || crowds.iter().map(Crowd::served).sum::<usize>();
-    until("served", Duration::from_secs(60), async || total() >= 300).await;
-    assert_eq!(keys(&server).await, Vec::<String>::new());
-    let again = clients[0].clone();
-    drop(clients);
-    // The one that hands its permits round, whichever it is, serves the other by stopping.
+        life
+    };
+    let queue = format!("redisson_sc_queue:{{{NAME}}}");
+    life(&mut connection, &format!("redisson_sc_notes:{{{NAME}}}")).await;
+    let first = life(&mut connection, &queue).await;
+    // It is put off by use: it does not fall with the time that passes.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let second = life(&mut connection, &queue).await;
+    assert!(second > first - 2_500, "{first}, then {second} ms");
     join_all(crowds.into_iter().map(Crowd::stop)).await;
-    assert_eq!(again.available_permits().await.unwrap(), 2);
 }

@@ -228,7 +228,7 @@ async fn shutdown_waits_for_what_somebody_may_have_been_granted_who_has_just_gon
     let client = client.connect().await.unwrap();
     let semaphore = client.semaphore("just-gone");
     semaphore.try_set_permits(2).await.unwrap();
-    semaphore.try_permit(1).await.unwrap().unwrap().forget();
+    semaphore.acquire(1).await.unwrap();
     proxy.mute();
     let taking = semaphore.clone();
     let taking = tokio::spawn(async move { taking.try_acquire(1).await });

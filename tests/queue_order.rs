@@ -1,0 +1,164 @@
+//! The queue in Redis: callers are served in the order of their arrival, and nobody sleeps where the queue, its grants or its notes are damaged.
+
+mod support;
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, RSemaphore};
+use support::clients::{LIMIT, builder, connect, served, until_stored};
+use support::server::RedisServer;
+use support::waiters::{until_queued, waiter};
+use tokio::time::timeout;
+
+const NAME: &str = "order";
+
+fn key(part: &str) -> String {
+    format!("redisson_sc_{part}:{{{NAME}}}")
+}
+
+#[tokio::test]
+async fn callers_of_two_clients_are_served_in_order_of_arrival() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let clients = [connect(server.url()).await, connect(server.url()).await];
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let mut waiting = Vec::new();
+    for number in [0, 1, 1, 0, 1, 0] {
+        let semaphore = clients[number].semaphore(NAME);
+        waiting.push(waiter(&mut control, &semaphore, 1).await);
+    }
+    while !waiting.is_empty() {
+        let first = waiting.remove(0);
+        releasing.release(1).await.unwrap();
+        served(first).await;
+        assert!(waiting.iter().all(|task| !task.is_finished()));
+    }
+    until_stored(&server, NAME, 0).await;
+}
+
+#[tokio::test]
+async fn guards_of_two_clients_are_served_in_order_of_arrival() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let connect = || {
+        builder(server.url())
+            .local_hand_over(Duration::ZERO)
+            .connect()
+    };
+    let clients = [connect().await.unwrap(), connect().await.unwrap()];
+    let first = clients[0].semaphore(NAME);
+    first.try_set_permits(1).await.unwrap();
+    let mut held = first.permit(1).await.unwrap();
+    let mut waiting = Vec::new();
+    for number in [1, 0, 1, 1, 0] {
+        let semaphore = clients[number].semaphore(NAME);
+        waiting.push(tokio::spawn(async move { semaphore.permit(1).await }));
+        until_queued(&mut control, NAME, waiting.len()).await;
+    }
+    while !waiting.is_empty() {
+        let next = waiting.remove(0);
+        held.release().await.unwrap();
+        held = timeout(LIMIT, next)
+            .await
+            .expect("served")
+            .unwrap()
+            .unwrap();
+        assert!(waiting.iter().all(|task| !task.is_finished()));
+    }
+    held.release().await.unwrap();
+    until_stored(&server, NAME, 1).await;
+}
+
+/// Clients that look for themselves every second.
+async fn looking(server: &RedisServer) -> Client {
+    let builder = builder(server.url()).safety_interval(Duration::from_secs(1));
+    builder.connect().await.unwrap()
+}
+
+async fn damaged(damage: impl AsyncFn(&mut MultiplexedConnection, &str)) {
+    for parts in [
+        &["queue"][..],
+        &["grants"],
+        &["notes"],
+        &["queue", "grants", "notes"],
+    ] {
+        let server = RedisServer::start().await;
+        let mut control = server.connection().await;
+        let clients = [looking(&server).await, looking(&server).await];
+        let releasing = connect(server.url()).await.semaphore(NAME);
+        let semaphores: [RSemaphore; 2] = clients.each_ref().map(|client| client.semaphore(NAME));
+        let mut waiting = Vec::new();
+        for number in [0, 1, 0, 1] {
+            waiting.push(waiter(&mut control, &semaphores[number], 1).await);
+        }
+        let guarded = semaphores[1].clone();
+        let guarded = tokio::spawn(async move { guarded.permit(2).await?.release().await });
+        until_queued(&mut control, NAME, 5).await;
+        for part in parts {
+            damage(&mut control, &key(part)).await;
+        }
+        releasing.release(6).await.unwrap();
+        for task in waiting {
+            served(task).await;
+        }
+        served(guarded).await;
+        until_stored(&server, NAME, 2).await;
+        // All is well from then on.
+        let next = waiter(&mut control, &semaphores[0], 3).await;
+        releasing.release(1).await.unwrap();
+        served(next).await;
+        until_stored(&server, NAME, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn deleted_keys_leave_nobody_asleep() {
+    damaged(async |control, key| control.del(key).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn keys_of_another_type_leave_nobody_asleep() {
+    damaged(async |control, key| control.set(key, "7").await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn hostile_entries_leave_nobody_asleep() {
+    damaged(async |control, key| {
+        let id = "00000000-0000-4000-8000-000000000001";
+        let hostile = [
+            "".to_owned(),
+            "x".to_owned(),
+            format!("{id}:a1:1:x"),
+            format!("{id}:g1:0:9"),
+        ];
+        let () = control.del(key).await.unwrap();
+        if key.contains("notes") {
+            for field in ["look", "watch", "left", "credit", "until", "rate"] {
+                let () = control.hset(key, field, "hostile value").await.unwrap();
+            }
+            return;
+        }
+        for (number, entry) in hostile.iter().enumerate() {
+            let () = control.zadd(key, entry, number).await.unwrap();
+        }
+    })
+    .await;
+}
+
+/// A request that does not fit lets smaller ones pass, and blocks them for a while as it waits: it is served in the end.
+#[tokio::test]
+async fn large_request_is_passed_and_served_in_the_end() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (one, two) = (connect(server.url()).await, connect(server.url()).await);
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let large = waiter(&mut control, &one.semaphore(NAME), 3).await;
+    let small = waiter(&mut control, &two.semaphore(NAME), 1).await;
+    releasing.release(1).await.unwrap();
+    served(small).await;
+    releasing.release(3).await.unwrap();
+    served(large).await;
+    until_stored(&server, NAME, 0).await;
+}
