@@ -37,8 +37,9 @@ local function parse(entry)
   return kind, ticket, tonumber(amount), tonumber(life)
 end
 
--- How many entries there are; how many callers this script has served; when the first grant ends.
-local waiting, granted, first_end, kept = 0, 0, nil, false
+-- How many entries there are; how many callers this script has served; when the first grant ends; whether the queue is kept; the
+-- notifications of those that were granted something.
+local waiting, granted, first_end, kept, messages = 0, 0, nil, false, {}
 
 local function open_queue()
   waiting = read('ZCARD', QUEUE)
@@ -172,9 +173,11 @@ local function serve()
           own[#own + 1] = string.format('%s%s:%d:%d', kind, ticket, amount, life)
           if kind == LEASED then hold(entry) end
         else
-          local message = 'grant ' .. kind .. ticket .. ' ' .. score(now())
-          gone[client] = redis.call(ARGV[1], QUEUE .. ':' .. client, message) == 0
-          if not gone[client] then grant(entry, now() + life * 1000) end
+          if gone[client] == nil then gone[client] = count_listeners(QUEUE .. ':' .. client) == 0 end
+          if not gone[client] then
+            grant(entry, now() + life * 1000)
+            messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, 'grant ' .. kind .. ticket .. ' ' .. score(now()) }
+          end
         end
         if not gone[client] then
           take(amount)

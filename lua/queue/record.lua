@@ -4,8 +4,8 @@
 -- ARGV[2] number of this batch: rises within a client, always of the same width
 -- ARGV[3] life of the record in milliseconds
 -- ARGV[4] "0": the first sending; "1": the batch may have been carried out; "2": the first sending under this number, behind one
---   that found the record of somebody else
--- Returns: for a number on record its answer, for a lower one "stale"; else nothing by itself. It defines `change`, `read` and `once`
+--   that found the record of somebody else; "3": the batch may have been carried out, and is not to be any more
+-- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself. It defines `change`, `read` and `once`
 -- Publishes: nothing
 -- Repeat-safe: yes, that is its purpose
 -- Invariant: where a change is refused, those before it are undone
@@ -42,14 +42,14 @@ local function once(work)
     return last == NUMBER and SENDING ~= '0' and string.sub(earlier, #NUMBER + 2) or 'stale'
   end
   local done, answer = pcall(function()
-    local answer = work()
-    if #undo > 0 or SENDING == '1' then put(answer) end
+    local answer = SENDING == '3' and 'none' or work()
+    if #undo > 0 or SENDING == '1' or SENDING == '3' then put(answer) end
     return answer
   end)
   if done then return #undo > 0 and answer or { answer } end
   for i = #undo, 1, -1 do redis.pcall(unpack(undo[i])) end
   local refusal = type(answer) == 'table' and answer.err or tostring(answer)
-  if SENDING ~= '1' then return redis.error_reply(refusal) end
+  if SENDING == '0' or SENDING == '2' then return redis.error_reply(refusal) end
   put('refused ' .. refusal)
   return 'refused ' .. refusal
 end

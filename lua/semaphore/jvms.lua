@@ -58,16 +58,19 @@ local function close_account()
   return left
 end
 
--- Chooses the client that listens to JVMs from now on, where there is none: the first in the queue. Whether it is this one.
+-- Chooses the client that listens to JVMs from now on, where there is none: the first in the queue that hears it. Whether it is this one.
 local function choose_watcher()
   if waiting > 0 and not watcher then watcher = read('HGET', NOTES, 'watch') end
   if watcher or waiting == 0 then return watcher == CLIENT end
-  local first = redis.call('ZRANGE', QUEUE, 0, 0)[1]
-  local client = first and client_of(first)
-  if not client or client ~= CLIENT and redis.call(ARGV[1], QUEUE .. ':' .. client, 'watch') == 0 then return false end
-  redis.call('HSET', NOTES, 'watch', client)
-  redis.call('PEXPIRE', NOTES, KEPT)
-  return client == CLIENT
+  for _, entry in ipairs(redis.call('ZRANGE', QUEUE, 0, 63)) do
+    local client = client_of(entry)
+    if client == CLIENT or redis.call(ARGV[1], QUEUE .. ':' .. client, 'watch') > 0 then
+      redis.call('HSET', NOTES, 'watch', client)
+      redis.call('PEXPIRE', NOTES, KEPT)
+      return client == CLIENT
+    end
+  end
+  return false
 end
 
 -- A client that nobody can notify does not watch any more. What is in use is kept.

@@ -18,12 +18,12 @@ do
   local pcall, KEYS, ARGV = redis.pcall, KEYS, ARGV
   local guards = ARGV[11] == 'leave' or ARGV[14] == 'g'
   local time = guards and pcall('TIME')
-  clock = time and time[1] * 1000000 + time[2] or nil
+  clock = time and time[1] and time[1] * 1000000 + time[2] or nil
   local now = clock or 0
   local busy = guards and pcall('EXISTS', KEYS[4]) or pcall('EXISTS', KEYS[4], KEYS[5])
   local first = guards and busy == 0 and pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
   local ends = first and tonumber(first[2])
-  local text = busy == 0 and ARGV[4] == '0' and not (ends and ends <= now) and pcall('GET', KEYS[2])
+  local text = (clock or not guards) and busy == 0 and ARGV[4] == '0' and not (ends and ends <= now) and pcall('GET', KEYS[2])
   local before = type(text) == 'string' and tonumber(text)
   if before and before .. '' == text and before >= 0 and before < 2147483647 then
     local total, results, adds, rems, i, fits = before, '', {}, {}, 11, true

@@ -90,10 +90,12 @@ local function work()
   if not reclaimed then reclaim() end
   local own = serve()
   write_counter()
+  for _, message in ipairs(messages) do redis.call(unpack(message)) end
   local watches = choose_watcher()
   local left = close_account()
   -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
   if total > 0 and (total > before or announces or left > 0) then
+    watcher = watcher or read('HGET', NOTES, 'watch')
     local heard, refusal = announce(CHANNEL, total, announces and total or math.max(total - before, left), watcher and '+' or '')
     if refusal then error({ err = refusal }) end
     -- Listeners of a pattern are no waiters.

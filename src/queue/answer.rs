@@ -16,6 +16,8 @@ pub(super) enum Said<'a> {
     Unreadable(&'a str),
     /// A later batch is on record.
     Stale,
+    /// It has not been carried out, and will not be.
+    NotDone,
 }
 
 /// What a script has found and done.
@@ -47,6 +49,7 @@ impl<'a> Said<'a> {
             "refused" => Said::Refused(rest),
             "unreadable" => Said::Unreadable(rest),
             "stale" => Said::Stale,
+            "none" => Said::NotDone,
             _ => return None,
         })
     }

@@ -12,6 +12,7 @@ use super::primitive::{self, Call, Effect, Primitive};
 use super::results::Results;
 use super::state::{ANNOUNCEMENTS, Item, Known, State, UNHEARD};
 use super::waiters::Waiter;
+use crate::clock::Moment;
 use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble};
 use crate::error::Error;
 
@@ -38,7 +39,7 @@ impl<P: Primitive> State<P> {
     ) -> Told {
         let mut told = Told::default();
         self.under_way.0.clear();
-        let lease = batch.sent + self.core.config.lock_watchdog_timeout;
+        let lease = self.lease(&batch);
         if let Some(clock) = answer.clock {
             self.clock = Some((batch.sent, clock));
         }
@@ -72,6 +73,10 @@ impl<P: Primitive> State<P> {
             self.entries.remove(*ticket);
             self.served(&batch, *ticket, entry, now, &mut told);
         }
+        for (ticket, clock) in std::mem::take(&mut self.early) {
+            self.grant(ticket, clock, now, &mut told);
+        }
+        self.early.clear();
         self.waiters.answered(batch.next);
         self.told_to_wait();
         told.append(self.tick(now));
@@ -111,6 +116,7 @@ impl<P: Primitive> State<P> {
     fn learn(&mut self, batch: &Batch<P>, answer: &Answer<'_>, now: Instant) {
         let sent = batch.sent.timer();
         let jvms = answer.jvms.or(self.known.as_ref().map(|known| known.jvms));
+        let before = self.known.as_ref().map(|known| known.available);
         self.known = Some(Known {
             seen: sent,
             available: answer.available,
@@ -118,16 +124,23 @@ impl<P: Primitive> State<P> {
             jvms: jvms.unwrap_or(0),
         });
         // Guards may be held by clients that are killed when nobody else calls anything.
-        let look = answer.look.or_else(|| self.held.is_used().then(|| self.held.lease_time()));
+        let look = answer
+            .look
+            .or_else(|| self.held.is_used().then(|| self.held.lease_time()));
         self.look_at = look.map(|look| now + look + LATE);
         if answer.watches {
             self.watches = true;
         }
+        let found =
+            before.is_some_and(|before| answer.available > before) && answer.jvms != Some(0);
         if answer.available <= 0 {
             self.announce_at = None;
-        } else if batch.adds() {
+        } else if batch.adds() || found && self.announce_at.is_none() {
             let step = if answer.jvms == Some(0) { UNHEARD } else { 0 };
             self.announce_at = Some((step, now + ANNOUNCEMENTS[step]));
+        } else if batch.announce && before.is_some_and(|before| answer.available < before) {
+            // It is of use: others may be asleep still.
+            self.announce_at = Some((0, now + ANNOUNCEMENTS[0]));
         }
     }
 
@@ -140,24 +153,32 @@ impl<P: Primitive> State<P> {
         now: Instant,
         told: &mut Told,
     ) {
-        let waiter = if batch.unconfirmed {
+        let lease = self.lease(batch);
+        let over = batch.unconfirmed || entry.want.leased && lease.has_come();
+        let waiter = if over {
             None
         } else {
             self.waiters.take(entry.want)
         };
-        let lease = batch.sent + self.core.config.lock_watchdog_timeout;
         match waiter {
             Some(waiter) => self.hold(ticket, entry, waiter, lease, told),
             None => self.nobody_has(entry.want, ticket, entry.life, now),
         }
     }
 
+    /// Until when what `batch` was granted lasts at the least.
+    fn lease(&self, batch: &Batch<P>) -> Moment {
+        batch.sent + self.core.config.lock_watchdog_timeout
+    }
+
+    /// To calls that wait it is as if it had never been taken.
     fn nobody_has(&mut self, want: Want, ticket: Ticket, life: u64, now: Instant) {
         let grant = Grant { want, ticket };
         if want.leased {
             self.held.insert(grant, life);
         }
-        self.call(P::give_back(grant), None, now);
+        let queued = self.queued(P::give_back(grant), None, now);
+        self.calls.push_front(Item::Call(queued));
     }
 
     fn call_answered(
@@ -168,11 +189,16 @@ impl<P: Primitive> State<P> {
         now: Instant,
         told: &mut Told,
     ) {
-        let lease = batch.sent + self.core.config.lock_watchdog_timeout;
+        let lease = self.lease(batch);
         match (queued.call.effect(), result) {
             (Effect::Takes(want), Ok(Outcome::Number(1))) => {
                 let ticket = queued.ticket;
-                let Some(reply) = queued.reply.filter(|_| !batch.unconfirmed) else {
+                if want.leased && lease.has_come() {
+                    // It is over before anybody has it.
+                    self.nobody_has(want, ticket, 0, now);
+                    return self.call(queued.call, queued.reply, queued.since);
+                }
+                let Some(reply) = queued.reply else {
                     return self.nobody_has(want, ticket, 0, now);
                 };
                 let grant = Grant { want, ticket };
@@ -332,8 +358,8 @@ impl<P: Primitive> State<P> {
         }
         gone |= asked.iter().any(|id| !self.waiters.has(*id));
         let patience = match next {
-            // It is made anew without them.
-            _ if gone && !trouble.doubtful => Patience::Nobody,
+            // It is made anew without them, unless it has been carried out.
+            _ if gone => Patience::Nobody,
             Some(next) => Patience::Until(next),
             None if owed || !self.waiters.is_empty() || batch.is_some() => Patience::Forever,
             None => Patience::Nobody,

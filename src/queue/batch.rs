@@ -74,10 +74,9 @@ impl<P: Primitive> Queued<P> {
         self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
     }
 
-    /// Whether it is tried again where it was forbidden: not what comes back by its lease.
+    /// Whether it is tried again where it was forbidden.
     pub(super) fn stays_owed(&self, now: Instant) -> bool {
-        let comes_back = matches!(self.call.effect(), Effect::Gives(_, false));
-        self.call.is_owed() && !comes_back && now < self.since + LONGEST_OWED
+        self.call.is_owed() && now < self.since + LONGEST_OWED
     }
 
     /// Nobody waits for it, and it is not owed: it must not be sent any more.
@@ -117,12 +116,7 @@ impl<P: Primitive> Queued<P> {
     }
 
     fn joins(&self, other: &Self) -> bool {
-        let is_leased = match self.call.effect() {
-            Effect::None => false,
-            Effect::Takes(want) => want.leased,
-            Effect::Gives(..) => true,
-        };
-        self.call == other.call && !is_leased
+        self.call == other.call && self.call.adds_up()
     }
 }
 

@@ -29,6 +29,8 @@ use crate::transport::{Refusal, Value};
 /// Which arguments of a script are the number of the batch, and what is known of earlier sendings; see `lua/queue/record.lua`.
 const NUMBER: usize = 1;
 const SENDING: usize = 3;
+/// The batch is not to be carried out any more.
+const NOT_WANTED: &str = "3";
 /// Queue and notes are kept for a minute without use, or for so many slow checks.
 const CHECKS_KEPT: u32 = 4;
 
@@ -69,7 +71,7 @@ impl<P: Primitive> Object<P> {
                 index: 0,
                 always: true,
             }),
-            withdrawn: None,
+            withdrawn: Some((SENDING, NOT_WANTED)),
             only_renews: false,
         })
     }
@@ -107,9 +109,7 @@ impl<P: Primitive> Object<P> {
     async fn ended(&self, mut batch: InHand<'_, Self>, ending: Ending, unanswered: bool) {
         let name = self.name();
         let waited = unanswered.then(|| batch.sent.timer().elapsed());
-        let lease = batch.sent + self.core.config.lock_watchdog_timeout;
-        // What is over before anybody has it goes back, too.
-        batch.unconfirmed = matches!(ending, Ending::Unconfirmed(..)) || lease.has_come();
+        batch.unconfirmed = matches!(ending, Ending::Unconfirmed(..));
         let (error, doubt) = match ending {
             Ending::Answer(value) | Ending::Unconfirmed(value, _) => {
                 match self.answered(&mut batch, &value) {
@@ -180,6 +180,12 @@ impl<P: Primitive> Object<P> {
                 name: name.to_owned(),
                 found: found.to_owned(),
             })),
+            Some(Said::NotDone) => {
+                let mut inner = self.lock();
+                inner.state.not_sent(*batch.take());
+                self.finish(inner, Told::default());
+                None
+            }
             Some(Said::Stale) | None => Some(Answered::Nonsense),
         }
     }

@@ -124,7 +124,9 @@ impl Held {
         let (amount, _) = self.all.entry(given.ticket).or_insert((0, life));
         *amount += given.want.amount;
         if let Some((before, text)) = before.zip(self.text(given.ticket)) {
-            self.core.holds.rename(&self.grants, &self.id(&before), &self.id(&text));
+            self.core
+                .holds
+                .rename(&self.grants, &self.id(&before), &self.id(&text));
         }
         self.keep(given.ticket, Moment::now() + self.lease_time());
     }

@@ -227,10 +227,14 @@ impl<P: Primitive> Object<P> {
             self.core.note_busy(&mut inner.busy);
         }
         self.unlock(inner);
+        let somebody = !told.is_empty();
         let unclaimed = told.tell();
         if let Some(object) = self.itself.upgrade() {
             if work {
                 drive::kick(&object);
+            } else if somebody {
+                // A caller that carries a batch out may have been told.
+                drive::let_caller_go(&object);
             }
             for grant in unclaimed {
                 object.owe(P::give_back(grant));

@@ -54,6 +54,10 @@ impl Told {
         self.0.push((reply, outcome));
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn append(&mut self, mut more: Told) {
         self.0.append(&mut more.0);
     }

@@ -46,6 +46,9 @@ pub(crate) trait Call: Copy + PartialEq + Send + Debug + Display + 'static {
     /// Adds a call that nobody waits for to this one, where that is possible.
     fn add_up(&mut self, call: &Self) -> bool;
 
+    /// Whether one step may stand for several such calls.
+    fn adds_up(&self) -> bool;
+
     fn effect(&self) -> Effect;
 
     /// What it frees, where this may serve a waiter of this client without Redis.

@@ -1,6 +1,7 @@
 //! What departs next.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -14,7 +15,9 @@ use crate::engine::command::Command;
 
 /// A grant that is not confirmed lasts so many milliseconds, and two round trips: of what is confirmed before its caller is told, and
 /// of what a guard takes at once.
-const LIFE: [u64; 2] = [100, 500];
+const LIFE: [u64; 2] = [100, 1000];
+/// A look confirms all entries where that was so long ago.
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// A batch carries so many calls or waiters at the most.
 const MOST_TOGETHER: usize = 4096;
 
@@ -67,6 +70,11 @@ impl<P: Primitive> State<P> {
     }
 
     fn batch(&mut self, now: Instant) -> Batch<P> {
+        // A look finds out, too, what this client has missed.
+        let is_old = |at: Instant| now.saturating_duration_since(at) >= CHECK_AGAIN;
+        if self.look && self.checked.is_none_or(is_old) {
+            self.missed();
+        }
         let mut calls = Vec::new();
         while calls.len() < MOST_TOGETHER
             && let Some(Item::Call(_)) = self.calls.front()
@@ -117,6 +125,7 @@ impl<P: Primitive> State<P> {
         }
         self.surplus_at = None;
         if std::mem::take(&mut self.recheck) {
+            self.checked = Some(now);
             granted = self.entries.tickets().collect();
         }
         let confirms = granted.into_iter();

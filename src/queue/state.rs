@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::Queued;
-use super::entries::{Entries, Entry};
+use super::entries::{Entries, Entry, MOST};
 use super::held::Held;
 use super::outcome::{Grant, Outcome, Reply, Ticket, Told, Want};
 use super::primitive::{Call, Effect, Primitive};
@@ -58,6 +58,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) held: Held,
     /// Grants of which this client has been notified, and that are to be confirmed.
     pub(super) granted: Vec<Ticket>,
+    /// Notifications of what is not known yet: they may overtake the answer.
+    pub(super) early: Vec<(Ticket, u64)>,
     /// What guards have taken at once, and how it reads in Redis; and when it is confirmed at the latest.
     pub(super) unconfirmed: BTreeMap<Ticket, String>,
     confirm_at: Option<Instant>,
@@ -66,6 +68,8 @@ pub(super) struct State<P: Primitive> {
     /// A batch is to be sent, if only to look.
     pub(super) look: bool,
     pub(super) look_at: Option<Instant>,
+    /// When all entries were confirmed.
+    pub(super) checked: Option<Instant>,
     pub(super) surplus_at: Option<Instant>,
     /// Which announcement comes next, and when.
     pub(super) announce_at: Option<(usize, Instant)>,
@@ -98,11 +102,13 @@ impl<P: Primitive> State<P> {
             calls: VecDeque::new(),
             held,
             granted: Vec::new(),
+            early: Vec::new(),
             unconfirmed: BTreeMap::new(),
             confirm_at: None,
             recheck: false,
             look: false,
             look_at: None,
+            checked: None,
             surplus_at: None,
             announce_at: None,
             announce: false,
@@ -151,6 +157,24 @@ impl<P: Primitive> State<P> {
     }
 
     pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply>, now: Instant) {
+        if reply.is_none()
+            && let Some(Item::Call(last)) = self.calls.back_mut()
+            && last.reply.is_none()
+            && last.call.add_up(&call)
+        {
+            return;
+        }
+        let queued = self.queued(call, reply, now);
+        self.calls.push_back(Item::Call(queued));
+    }
+
+    /// A call on its way: what it gives back is not held from now on.
+    pub(super) fn queued(
+        &mut self,
+        call: P::Call,
+        reply: Option<Reply>,
+        now: Instant,
+    ) -> Queued<P> {
         let (mut entry, mut ticket) = (None, 0);
         match call.effect() {
             Effect::Gives(grant, _) => {
@@ -162,20 +186,13 @@ impl<P: Primitive> State<P> {
             Effect::Takes(want) if want.leased => ticket = self.core.next_sequences(1),
             Effect::Takes(_) | Effect::None => {}
         }
-        if reply.is_none()
-            && let Some(Item::Call(last)) = self.calls.back_mut()
-            && last.reply.is_none()
-            && last.call.add_up(&call)
-        {
-            return;
-        }
-        self.calls.push_back(Item::Call(Queued {
+        Queued {
             call,
             reply,
             since: now,
             entry,
             ticket,
-        }));
+        }
     }
 
     /// Serves the first waiters by what `freed` frees, without Redis; nobody where that is not fair or not possible.
@@ -187,7 +204,12 @@ impl<P: Primitive> State<P> {
         if now.saturating_duration_since(known.seen) >= window {
             return None;
         }
-        if freed.want.leased && self.held.lease(freed.ticket).is_none_or(|lease| lease.is_lost()) {
+        if freed.want.leased
+            && self
+                .held
+                .lease(freed.ticket)
+                .is_none_or(|lease| lease.is_lost())
+        {
             return None;
         }
         let until = known.foreign.map(|foreign| foreign + LEEWAY);
@@ -244,8 +266,11 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    fn grant(&mut self, ticket: Ticket, clock: u64, now: Instant, told: &mut Told) {
+    pub(super) fn grant(&mut self, ticket: Ticket, clock: u64, now: Instant, told: &mut Told) {
         let Some(entry) = self.entries.get(ticket).copied() else {
+            // It may be of the batch under way.
+            self.early.push((ticket, clock));
+            self.early.truncate(MOST);
             return;
         };
         let until = self.fresh_until(clock, &entry);
@@ -370,7 +395,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn retry(&mut self) {
         self.retry_at = None;
         for mut queued in std::mem::take(&mut self.refused) {
-            if let Effect::Gives(grant, _) = queued.call.effect() {
+            if let Effect::Gives(grant, true) = queued.call.effect() {
                 queued.entry = self.held.take(grant);
             }
             self.calls.push_back(Item::Call(queued));
@@ -391,7 +416,11 @@ impl<P: Primitive> State<P> {
         if self.surplus().next().is_none() {
             self.surplus_at = None;
         } else if self.surplus_at.is_none() {
-            self.surplus_at = Some(if self.closed { now } else { now + SURPLUS_AFTER });
+            self.surplus_at = Some(if self.closed {
+                now
+            } else {
+                now + SURPLUS_AFTER
+            });
         }
     }
 

@@ -64,6 +64,10 @@ impl primitive::Call for Call {
         false
     }
 
+    fn adds_up(&self) -> bool {
+        matches!(self, Call::Release(_))
+    }
+
     fn effect(&self) -> Effect {
         match self {
             Call::Release(_) => Effect::None,

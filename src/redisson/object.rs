@@ -377,7 +377,8 @@ impl<L: Commands> Object<'_, L> {
         };
         self.line.keys().check()?;
         let request = Request::Plain(Command::new("GET").key(self.line.keys().object()));
-        self.send(operation, Dropped::Harmless, request, number).await
+        self.send(operation, Dropped::Harmless, request, number)
+            .await
     }
 
     /// A command that changes nothing: the texts that it answers with.

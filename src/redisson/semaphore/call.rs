@@ -103,6 +103,14 @@ impl queue::Call for Call {
         total.is_some()
     }
 
+    fn adds_up(&self) -> bool {
+        match self {
+            Call::Release(_) | Call::ReleaseIfExists(_) => true,
+            Call::Try(want) => !want.leased,
+            _ => false,
+        }
+    }
+
     fn effect(&self) -> Effect {
         match *self {
             Call::Try(want) => Effect::Takes(want),
