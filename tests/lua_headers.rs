@@ -196,13 +196,14 @@ fn announces(code: &str) -> bool {
     code.contains("announce(")
 }
 
-/// A call publishes if its command is called so: a literal, a local, or an argument described so. So does `announce`, which
-/// `lua/semaphore/announce.lua` gives to the parts behind it.
+/// A call publishes if its command is called so: a literal, a local, or an argument described so. So does a command in a table, and
+/// `announce`, which `lua/semaphore/announce.lua` gives to the parts behind it.
 fn check_publishes(entries: &[Entry], code: &str) -> Result<(), String> {
     let told = entries
         .iter()
         .any(|entry| entry.section == "Publishes" && entry.text != "nothing");
-    let done = calls(code).any(|arguments| {
+    let in_tables = code.split("{ ").skip(1);
+    let done = calls(code).chain(in_tables).any(|arguments| {
         let command = arguments.split([',', ')']).next().unwrap_or_default();
         let described = entries
             .iter()

@@ -497,7 +497,7 @@ async fn whatever_stands_beside_an_object_is_shown() {
 #[tokio::test]
 async fn a_service_may_change_what_it_uses() {
     let rules = "app on >p +ping ~seats ~redisson_sc*:{seats}* &redisson_sc*:{seats}* \
-        +eval +evalsha +exists +get +set +incrby +del +publish +pubsub +subscribe +unsubscribe +zcard +zrange";
+        +eval +evalsha +exists +get +set +incrby +del +publish +pubsub +subscribe +unsubscribe +zcard +zrange +hget +hmget";
     let server = RedisServer::options().user(rules).start().await;
     let url = server.url_as("app", "p");
     for (arguments, after) in [

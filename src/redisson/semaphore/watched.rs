@@ -22,8 +22,9 @@ impl RSemaphore {
     /// the counter.
     ///
     /// A watched guard has a lease of the [watchdog time-out](crate::ClientBuilder::lock_watchdog_timeout). The client renews the leases of
-    /// all its guards every third of that time. A lease that ends gives the permits back: the next call of any client on the
-    /// semaphore releases them, serves the waiters, and announces the rest. [`reclaim`](Self::reclaim) does so, too.
+    /// all its guards every third of that time. A lease that ends gives the permits back: the next script of any client on the
+    /// semaphore releases them, serves the waiters, and announces the rest. A client that waits, or that has held a guard, sends one in time.
+    /// [`reclaim`](Self::reclaim) does so, too.
     ///
     /// A process that was stopped, suspended or cut off for that long has lost its permits. Its guards are
     /// [lost](crate::Permit::lost) by its own clock, before another caller can have them, and give nothing back.
@@ -84,7 +85,7 @@ impl RSemaphore {
 
     /// Gives the permits of guards back whose lease has ended; returns the clients that held them.
     ///
-    /// Each call on the semaphore does so by itself: this is for when no client uses it any more.
+    /// Clients that use the semaphore do so by themselves: this is for when no client uses it any more.
     ///
     /// Redis: `name` rises by what they held, keeping its time to live; waiters are served, and what is left is announced.
     ///
