@@ -100,6 +100,11 @@ fn rules(plan: &Plan) -> Rules {
     // Some scripts may have to be sent first, one behind the other.
     let loads = (crossing - settings.round_trip(farthest).min(crossing)) * 3;
     let patience = PATIENCE + loads;
+    // A client does not know that its queue is gone before it looks.
+    let patience = match tampered {
+        true => patience + settings.safety_interval,
+        false => patience,
+    };
     let leases = plan.events.iter().filter_map(|event| match &event.what {
         What::Call(_, call) => call.lease.max(call.nested.and_then(|(lease, _)| lease)),
         _ => None,

@@ -15,6 +15,9 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// Who waits alone stands in no line until it has heard of others.
 const MOST: u32 = 2;
 
+/// How long it takes until all clients have looked that do so just then.
+const LOOKS: Duration = Duration::from_secs(1);
+
 /// Before anybody is served.
 const AT_FIRST: f64 = 20.0;
 /// For each grant.
@@ -28,25 +31,15 @@ const MOST_MESSAGES: f64 = 4.0;
 pub(super) struct Order {
     since: BTreeMap<Host, Instant>,
     passed: BTreeMap<u64, (u32, Instant)>,
-    anew: Anew,
-}
-
-/// When it has last been forgotten who came first.
-#[derive(Default)]
-enum Anew {
-    #[default]
-    Never,
-    /// Nobody has been served since.
-    Now,
-    /// Somebody was, then: its client may go on with all of its own who had come by then.
-    Since(Instant),
+    /// Until when some clients may not know that their entries are gone.
+    anew_until: Option<Instant>,
 }
 
 impl Judge {
-    /// Nobody knows any more who came first.
+    /// Nobody knows any more who came first, before all clients have looked.
     pub fn orders_anew(&mut self) {
-        self.order.passed.clear();
-        self.order.anew = Anew::Now;
+        let looked = self.rules.safety_interval * 2 + LOOKS;
+        self.order.anew_until = Some(Instant::now() + looked);
     }
 
     /// A caller gets what it has waited for. Whoever has come long before it, and has been the first of its client for a while, gets
@@ -68,13 +61,8 @@ impl Judge {
             waiting.since.max(first.copied().unwrap_or(waiting.since))
         };
         let now = Instant::now();
-        match self.order.anew {
-            Anew::Now => {
-                self.order.anew = Anew::Since(now);
-                return;
-            }
-            Anew::Since(then) if since < then + MOMENT => return,
-            Anew::Since(_) | Anew::Never => {}
+        if self.order.anew_until.is_some_and(|until| now < until) {
+            return;
         }
         let mut late = None;
         for (other, waiting) in &self.waiting {

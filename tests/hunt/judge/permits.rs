@@ -226,8 +226,9 @@ impl Judge {
         *held += permits;
         let held = *held;
         let taken = ledger.taken(host) + ledger.may_give_twice(host);
-        // Whoever has lost what is on record may not know.
-        let robbed = self.watched.is_watched(object) && self.records_are_robbed();
+        // A client that has lost what is on record may not know. A guard may have been told of a grant that was refused then.
+        let robbed = self.records_are_robbed() || self.something_is_forbidden();
+        let robbed = robbed && self.watched.is_watched(object);
         if held > taken && !self.is_inexact(host) && !robbed && !self.has_ended(host) {
             self.accuse(
                 "holders",

@@ -38,7 +38,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    fn is_of(&self, object: Object, host: Host) -> bool {
+    pub(super) fn is_of(&self, object: Object, host: Host) -> bool {
         self.wanted.object == object && self.wanted.host == host
     }
 }
@@ -319,12 +319,15 @@ impl Judge {
             .is_none_or(|host| host >= jvm::FIRST || self.has_ended(host))
     }
 
-    /// Whether the permits that are there were left by a client that has died, or been cut off, since: it might have told itself that it
-    /// is its turn, or somebody else who was dead, and nobody sees to that.
+    /// Whether the permits that are there were left by a client that has died, or been cut off, since: its last script may not have been
+    /// carried out. Or by nobody of ours: the one client that hears of them may be frozen.
     fn is_left_by_the_lost(&self, object: usize) -> bool {
         let ledger = &self.ledgers[object];
         let lost = |host| self.is_lost_since(host, ledger.ample_since);
-        ledger.changed_by.is_some_and(lost)
+        match ledger.changed_by {
+            Some(host) if host < jvm::FIRST => lost(host),
+            _ => self.clients.keys().any(|host| lost(*host)),
+        }
     }
 
     /// The same of a lock, and who has freed it.

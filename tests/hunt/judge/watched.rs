@@ -7,7 +7,7 @@ use std::time::Duration;
 use redisson_semaphore::Permit;
 use tokio::time::Instant;
 
-use super::{Host, Judge};
+use super::{Host, Judge, Object};
 
 #[derive(Default)]
 pub(super) struct Watched {
@@ -18,7 +18,7 @@ pub(super) struct Watched {
     have_lost: BTreeSet<(usize, Host)>,
     /// Until when holders may not know that what is on record has been changed by others, or that the clock steps.
     robbed: Option<Instant>,
-    /// Since when a client has been on record: those look after the others.
+    /// Since when a client has been on record, or has waited since then: those look after the others.
     on_record: BTreeMap<(usize, Host), Instant>,
     /// When a client was heard of last.
     heard: BTreeMap<Host, Instant>,
@@ -177,7 +177,7 @@ impl Judge {
     pub fn look_at_records(&mut self, object: usize) {
         self.drop_lost();
         self.note_who_is_on_record(object);
-        if self.records_are_robbed() {
+        if self.records_are_robbed() || self.something_is_forbidden() {
             return;
         }
         let ledger = &self.ledgers[object];
@@ -241,8 +241,13 @@ impl Judge {
         let now = Instant::now();
         let recorded = &self.ledgers[object].recorded;
         let on_record = &mut self.watched.on_record;
-        // It is looked as long as somebody is there.
-        on_record.retain(|(number, _), _| *number != object || !recorded.is_empty());
+        let waits = |host: &Host| {
+            let mut all = self.waiting.values();
+            all.any(|waiting| waiting.is_of(Object::Semaphore(object), *host))
+        };
+        on_record.retain(|(number, host), _| {
+            *number != object || recorded.contains_key(host) || waits(host)
+        });
         for host in recorded.keys() {
             on_record.entry((object, *host)).or_insert(now);
         }

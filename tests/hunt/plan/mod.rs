@@ -46,6 +46,9 @@ use super::jvm;
 /// One history in so many is about a crowd of clients, and takes as long as fifty others.
 const CROWDS: u32 = 250;
 
+/// A client whose queue has been deleted looks after so long.
+const USUAL_CHECK: Duration = Duration::from_secs(5);
+
 /// A history, before it happens.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -232,6 +235,10 @@ impl Plan {
         starving::beside_small_ones(seed, &mut settings, &mut events);
         orderly::come_by_and_by(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);
+        if events.iter().any(|event| event.what.tampers()) {
+            // Who finds out that a queue is gone looks by itself.
+            settings.safety_interval = settings.safety_interval.min(USUAL_CHECK);
+        }
         Plan {
             seed,
             settings,

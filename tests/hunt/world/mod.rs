@@ -413,8 +413,10 @@ impl World {
 
     /// Somebody uses each of the watched semaphores.
     pub fn look_in(&self) {
+        // The one client that hears of permits from outside may be frozen.
+        let all = self.stage.somebody_died();
         for (number, watched) in self.settings.watched.iter().enumerate() {
-            if *watched {
+            if *watched || all {
                 self.stage
                     .call(0, Call::looking_in(Object::Semaphore(number)));
             }
