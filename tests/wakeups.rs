@@ -5,11 +5,10 @@ mod support;
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redisson_semaphore::RSemaphore;
 use support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
-use support::waiters::{channel, until, until_subscribers, waiter};
+use support::waiters::{channel, until, until_queued, until_subscribers, waiter};
 use tokio::time::{Instant, timeout};
 
 /// Only slow looking finds these.
@@ -107,73 +106,38 @@ async fn whoever_was_held_up_by_a_larger_request_is_served_when_that_gives_up() 
         .unwrap();
 }
 
-/// A wake-up that comes while an older answer is on its way must not be forgotten over that answer.
+/// A grant is made between the script that queued a caller and its answer, which arrives behind the notification.
 #[tokio::test]
-async fn a_wake_up_that_overtakes_an_answer() {
+async fn grant_that_overtakes_an_answer_is_not_forgotten() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
-    connect(server.url())
-        .await
-        .semaphore("overtaken")
-        .try_set_permits(1)
-        .await
-        .unwrap();
-    let proxy = Proxy::start(&server).await;
-    let client = builder(proxy.url())
-        .response_timeout(LIMIT)
-        .local_hand_over(LIMIT)
-        .connect()
-        .await
-        .unwrap();
-    let semaphore = client.semaphore("overtaken");
-    let elsewhere = client.semaphore("elsewhere");
-    let bystander = tokio::spawn(async move { elsewhere.acquire(1).await });
-    until_subscribers(&mut control, &channel("elsewhere"), 1).await;
-
-    let larger = waiter(&mut control, &semaphore, 9).await;
-    // All that the subscriptions have caused has been asked by now.
-    for quiet in [&semaphore, &client.semaphore("elsewhere")] {
-        quiet.available_permits().await.unwrap();
-        quiet.available_permits().await.unwrap();
-    }
-
-    // The large request is asked together with a reading call, when one permit is there.
-    let before = proxy.scripts();
-    proxy.at_script(1, Fate::HoldReply);
-    proxy.at_script(2, Fate::HoldReply);
-    let spawn =
-        |call: RSemaphore, permits| tokio::spawn(async move { call.acquire(permits).await });
-    let reading = semaphore.clone();
-    let reading = tokio::spawn(async move { reading.available_permits().await });
-    proxy.until_struck(1).await;
-    let large = spawn(semaphore.clone(), 3);
-    let releasing = semaphore.clone();
-    let releasing = tokio::spawn(async move {
-        let seen = releasing.available_permits().await.unwrap();
+    let releasing = connect(server.url()).await.semaphore("overtaken");
+    releasing.try_set_permits(0).await.unwrap();
+    for guards in [false, true] {
+        let proxy = Proxy::start(&server).await;
+        let client = builder(proxy.url()).response_timeout(LIMIT);
+        let client = client.connect().await.unwrap();
+        let semaphore = client.semaphore("overtaken");
+        // Its client hears of grants already.
+        let larger = waiter(&mut control, &semaphore, 9).await;
+        proxy.at_script(1, Fate::HoldReply);
+        let call = semaphore.clone();
+        let call = tokio::spawn(async move {
+            match guards {
+                true => call.permit(1).await?.release().await,
+                false => call.acquire(1).await,
+            }
+        });
+        proxy.until_struck(1).await;
         releasing.release(1).await.unwrap();
-        seen
-    });
-    tokio::task::yield_now().await;
-    // Who leaves the line makes the others ask.
-    larger.abort();
-    assert!(larger.await.unwrap_err().is_cancelled());
-    proxy.deliver(1).await;
-    assert_eq!(reading.await.unwrap(), Ok(1));
-    proxy.until_struck(2).await;
-
-    // Meanwhile there are enough for it; the message has been heard when the next one has been.
-    release_as_redisson(&mut control, "overtaken", 3).await;
-    let small = spawn(semaphore.clone(), 1);
-    tokio::task::yield_now().await;
-    release_as_redisson(&mut control, "elsewhere", 1).await;
-    proxy.until_scripts(before + 3).await;
-    proxy.deliver(1).await;
-
-    served(bystander).await;
-    assert_eq!(releasing.await.unwrap(), 1);
-    served(small).await;
-    served(large).await;
-    assert_eq!(stored(&server, "overtaken").await, ["1"]);
+        assert_eq!(stored(&server, "overtaken").await, ["0"]);
+        proxy.deliver(1).await;
+        served(call).await;
+        larger.abort();
+        until_queued(&mut control, "overtaken", 0).await;
+        let left = i64::from(guards);
+        assert_eq!(stored(&server, "overtaken").await, [left.to_string()]);
+    }
 }
 
 /// A server that is busy with somebody's script for a moment refuses the subscription, too: who waits goes on waiting.
