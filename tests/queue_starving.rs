@@ -56,7 +56,8 @@ async fn a_hundred_clients_have_equal_shares_at_the_cost_of_two() {
         shares.iter().all(|share| (3..=7).contains(share)),
         "{shares:?}"
     );
-    assert!(cost <= 3.0, "{cost} scripts a grant");
+    // A release, a request and a confirmation.
+    assert!(cost <= 3.3, "{cost} scripts a grant");
 }
 
 /// The longest of three waits for all 8 permits beside 16 callers of another client, each with one for `hold` or a bit more.

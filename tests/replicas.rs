@@ -492,7 +492,7 @@ async fn what_is_taken_back_together_comes_to_an_end() {
     };
     let (told, gone) = tokio::join!(asked, robbed);
     assert!(told.1.is_err() && told.2.is_err());
-    assert_eq!(gone, 2);
+    assert_eq!(gone, 1);
     pair.rejoin().await;
     until_linked(&mut pair.replica.connection().await).await;
     until_stored(&pair.master, "seats", 4).await;
