@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LockGuard, RLock, Result};
+use support::acl::set_user;
 use support::proxy::{Fate, Proxy};
 use support::server::{NOWHERE, RedisServer, replica_of};
 use support::waiters::{until, until_subscribers};
@@ -478,4 +479,36 @@ async fn a_refusal_behind_a_lost_reply_is_no_proof_that_nothing_happened() {
         .await
         .unwrap();
     assert!(held, "it had happened");
+}
+
+/// A lock is free, and kept for another client by an order that may not be written any more.
+#[tokio::test]
+async fn lock_is_taken_where_its_order_may_not_be_kept() {
+    const LINE: &str = "redisson_lock_turns:{door}";
+    const GHOST: &str = "00000000-0000-0000-0000-000000000000";
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let ear = redis::Client::open(server.url()).unwrap();
+    let mut ear = ear.get_async_pubsub().await.unwrap();
+    for channel in [CHANNEL, LINE, &format!("{LINE}:{GHOST}")] {
+        ear.subscribe(channel).await.unwrap();
+    }
+    let client = connect(server.url(), LIMIT).await;
+    let _: () = redis.hset("door", "somebody:1", 1).await.unwrap();
+    let _: () = redis.pexpire("door", 3_600_000).await.unwrap();
+    let waits = locking(&client.lock("door")).await;
+    until("it stands in line", LIMIT, async || {
+        redis.zcard::<_, u64>(LINE).await.unwrap() == 1
+    })
+    .await;
+    let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
+    let time = seconds * 1_000_000 + micros;
+    let _: () = redis.zadd(LINE, GHOST, time - 5_000_000).await.unwrap();
+    let note = format!("1 {time} 0 5000 0 1");
+    let notes = "redisson_lock_turns_notes:{door}";
+    let _: () = redis.hset(notes, GHOST, note).await.unwrap();
+    set_user(&mut redis, &["default", "-zadd"]).await;
+    let _: () = redis.del("door").await.unwrap();
+    let _: () = redis.publish(CHANNEL, "0").await.unwrap();
+    assert_eq!(ended("it sleeps beside a free lock", waits).await, Ok(()));
 }

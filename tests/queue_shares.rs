@@ -211,7 +211,11 @@ async fn drained_negative_and_deleted_semaphores_come_back() {
 /// The keys of this crate, but for the records of last calls.
 async fn keys(server: &RedisServer) -> Vec<String> {
     let mut keys = Vec::new();
-    for pattern in ["redisson_sc_queue*", "redisson_sc_grants*", "redisson_sc_notes*"] {
+    for pattern in [
+        "redisson_sc_queue*",
+        "redisson_sc_grants*",
+        "redisson_sc_notes*",
+    ] {
         let mut connection = server.connection().await;
         let mut command = redis::cmd("KEYS");
         let found: Vec<String> = command
@@ -235,10 +239,14 @@ async fn queue_and_grants_vanish_with_the_last_waiter() {
             .collect();
         tallies(&crowds, 200).await;
         join_all(crowds.into_iter().map(Crowd::stop)).await;
-        until("queue and grants vanish", Duration::from_secs(20), async || {
-            let keys = keys(&server).await;
-            keys.iter().all(|key| key.starts_with("redisson_sc_notes"))
-        })
+        until(
+            "queue and grants vanish",
+            Duration::from_secs(20),
+            async || {
+                let keys = keys(&server).await;
+                keys.iter().all(|key| key.starts_with("redisson_sc_notes"))
+            },
+        )
         .await;
     }
 }
