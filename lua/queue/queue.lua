@@ -46,6 +46,12 @@ local function open_queue()
   first_end = read('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2]
 end
 
+-- Notes come back by themselves, and all of them go where that is not allowed.
+local function note(...)
+  change({ 'HSET', NOTES, ... }, 'DEL', NOTES)
+  redis.call('PEXPIRE', NOTES, KEPT)
+end
+
 local function drop(entry) waiting = waiting - redis.call('ZREM', QUEUE, entry) end
 local function enter(entry, arrival)
   waiting = waiting + change({ 'ZADD', QUEUE, 'NX', score(arrival), entry }, 'ZREM', QUEUE, entry)
@@ -217,7 +223,6 @@ local function look_in(ends)
   local time, client = string.match(redis.call('HGET', NOTES, 'look') or '', '^(%d+) (.+)$')
   time = tonumber(time)
   if time and client ~= CLIENT and time >= now() and time <= ends + 50000 then return -1 end
-  redis.call('HSET', NOTES, 'look', score(ends) .. ' ' .. CLIENT)
-  redis.call('PEXPIRE', NOTES, KEPT)
+  note('look', score(ends) .. ' ' .. CLIENT)
   return left
 end

@@ -1,8 +1,9 @@
 -- Purpose: leaves JVMs their share of the permits, as they do not stand in the queue; and one client listens to their channel
+--   In the notes stand "watch" -> that client, and the account of the JVMs: "left" -> the counter as the last script left it,
+--   "credit" -> how many permits they are behind, "until" -> until when what is left to them stays, "rate" -> how fast the credit
+--   grows
 -- Counterpart: extension; the part behind queue/queue.lua
--- KEYS[6] notes: hash, beside what the queue has there "watch" -> the client that listens to the channel; the account of the JVMs: "left" -> the counter as the
---   last script left it, "credit" -> how many permits they are behind, "until" -> until when what is left to them stays,
---   "rate" -> how fast the credit grows
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[9] how many releases of JVMs this client has heard of
 -- ARGV[10] how many permits this client has handed on to its own callers
 -- Returns: nothing by itself. It defines `open_account`, `close_account`, `choose_watcher`, `check_watcher`, `unwatch`
@@ -52,9 +53,7 @@ local function close_account()
   credit = math.max(-MOST_CREDIT, math.min(MOST_CREDIT, credit))
   local left = math.min(reserved, math.max(0, total))
   if left > 0 then account.ends = account.ends or now() + STAY end
-  redis.call('HSET', NOTES, 'left', total, 'credit', string.format('%.3f', credit), 'rate', account.rate, 'until',
-    account.ends and score(account.ends) or '')
-  redis.call('PEXPIRE', NOTES, KEPT)
+  note('left', total, 'credit', string.format('%.3f', credit), 'rate', account.rate, 'until', account.ends and score(account.ends) or '')
   return left
 end
 
@@ -65,8 +64,7 @@ local function choose_watcher()
   for _, entry in ipairs(redis.call('ZRANGE', QUEUE, 0, 63)) do
     local client = client_of(entry)
     if client == CLIENT or redis.call(ARGV[1], QUEUE .. ':' .. client, 'watch') > 0 then
-      redis.call('HSET', NOTES, 'watch', client)
-      redis.call('PEXPIRE', NOTES, KEPT)
+      note('watch', client)
       return client == CLIENT
     end
   end

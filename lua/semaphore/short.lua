@@ -3,7 +3,8 @@
 -- Counterpart: RSemaphore.acquire, release
 -- KEYS[1..] keys: those of steps.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
--- ARGV[2] number of the batch, ARGV[3] life of its record in milliseconds
+-- ARGV[2] number of the batch
+-- ARGV[3] life of its record in milliseconds
 -- ARGV[4] "0": the first sending
 -- ARGV[5..] those of queue/queue.lua; steps from ARGV[11] on, of which it knows release, leave and wait
 -- Returns: what steps.lua does; nothing where it has changed nothing. It defines `clock`
@@ -47,7 +48,7 @@ do
       end
     end
     if fits and i > 11 and total <= 2147483647 and total <= before + 1 and #adds < 1000 then
-      local heard = total > before and pcall(ARGV[1], KEYS[3], total) or -1
+      local heard = total > before and redis.pcall(ARGV[1], KEYS[3], total) or -1
       -- Listeners of a pattern are no waiters.
       if type(heard) == 'number' and heard > 0 then
         heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard

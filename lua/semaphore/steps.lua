@@ -1,7 +1,6 @@
 -- Purpose: carries out the calls of one client on one semaphore, in order; then serves the queue
 -- Counterpart: RSemaphore.acquire, tryAcquire, release, releaseIfExists, addPermits, drainPermits, trySetPermits; the last part of the
 --   script
--- KEYS[1..] keys: the record, the semaphore, its channel, the queue, the grants, the notes
 -- ARGV[1..] those of the parts before; from the eleventh on steps of three words: kind, amount, count or another number. Entries are
 --   given without the client's id
 --   first those about entries: confirm (entry, its arrival), extend (entry, -); leave, forget (entry, how much of it)

@@ -124,10 +124,10 @@ impl<P: Primitive> State<P> {
             jvms: jvms.unwrap_or(0),
         });
         // Guards may be held by clients that are killed when nobody else calls anything.
-        let look = answer
-            .look
-            .or_else(|| self.held.is_used().then(|| self.held.lease_time()));
-        self.look_at = look.map(|look| now + look + LATE);
+        let lease = self.held.is_used().then(|| self.held.lease_time());
+        let at = |look: Duration| now + look + LATE;
+        // An answer that says nothing does not take a promise back.
+        self.look_at = answer.look.map(at).or(self.look_at).or(lease.map(at));
         if answer.watches {
             self.watches = true;
         }

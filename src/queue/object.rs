@@ -276,16 +276,16 @@ impl<P: Primitive> Object<P> {
         }
         let wanted = [waits, waits && inner.state.watches];
         let channels = [&self.queue.own_channel, self.keys.channel()];
-        for ((listening, wanted), channel) in [&mut inner.own, &mut inner.jvms]
-            .into_iter()
-            .zip(wanted)
-            .zip(channels)
-        {
+        let all = [&mut inner.own, &mut inner.jvms].into_iter();
+        for ((listening, wanted), channel) in all.zip(wanted).zip(channels) {
             let listener: Weak<dyn Listener> = self.itself.clone();
-            if wanted {
-                listening.begin(&self.core.wakeups, channel, &listener, true);
-            } else {
+            let heard = listening.is_confirmed();
+            if !wanted {
                 listening.end(&self.core.wakeups, channel, &listener);
+            } else if listening.begin(&self.core.wakeups, channel, &listener, heard) {
+                // Another object of the same name has heard it until now.
+                inner.state.missed();
+                inner.state.look();
             }
         }
     }
