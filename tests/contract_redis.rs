@@ -20,11 +20,12 @@ struct Redis {
 }
 
 impl Redis {
-    async fn start(protocol: Protocol) -> Self {
+    /// Guards hold their permits under leases where they are `watched`.
+    async fn start(protocol: Protocol, watched: bool) -> Self {
         let server = RedisServer::start().await;
         let connect = || async {
             let client = Client::builder(server.url()).protocol(protocol);
-            let client = client.connect().await;
+            let client = client.watch_semaphores(watched).connect().await;
             client.expect("the server has just been started")
         };
         Redis {
@@ -47,5 +48,6 @@ impl Fixture for Redis {
     }
 }
 
-contract_suite!(redis_semaphore, Redis::start(Protocol::Resp2).await);
-contract_suite!(by_resp3, Redis::start(Protocol::Resp3).await);
+contract_suite!(redis_semaphore, Redis::start(Protocol::Resp2, true).await);
+contract_suite!(unwatched, Redis::start(Protocol::Resp2, false).await);
+contract_suite!(by_resp3, Redis::start(Protocol::Resp3, true).await);

@@ -7,9 +7,10 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
+use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, served, until_stored};
 use support::server::RedisServer;
-use support::waiters::{until_queued, waiter};
+use support::waiters::{channel, until_queued, waiter};
 use tokio::time::timeout;
 
 const NAME: &str = "order";
@@ -161,4 +162,50 @@ async fn large_request_is_passed_and_served_in_the_end() {
     releasing.release(3).await.unwrap();
     served(large).await;
     until_stored(&server, NAME, 0).await;
+}
+
+/// More callers than entries of a client, more clients than a page, all with requests that do not fit before one that does.
+#[tokio::test]
+async fn small_request_behind_many_large_ones_is_found() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let mut large = Vec::new();
+    for number in 0..5 {
+        let client = connect(server.url()).await.semaphore(NAME);
+        for _ in 0..70 {
+            let client = client.clone();
+            large.push(tokio::spawn(async move { client.acquire(9).await }));
+        }
+        until_queued(&mut control, NAME, 64 * (number + 1)).await;
+    }
+    let client = connect(server.url()).await.semaphore(NAME);
+    let small = waiter(&mut control, &client, 1).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    releasing.release(1).await.unwrap();
+    served(small).await;
+    assert!(large.iter().all(|task| !task.is_finished()));
+    releasing.release(9 * 350).await.unwrap();
+    for task in large {
+        served(task).await;
+    }
+    until_stored(&server, NAME, 0).await;
+}
+
+/// Messages of JVMs' channel are for JVMs: a release that serves the queue sends none there without them.
+#[tokio::test]
+async fn release_to_the_queue_is_announced_to_jvms_only() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (one, two) = (connect(server.url()).await, connect(server.url()).await);
+    let first = waiter(&mut control, &one.semaphore(NAME), 1).await;
+    let second = waiter(&mut control, &two.semaphore(NAME), 1).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let mut heard = Channel::pattern(&server, "redisson_sc:*").await;
+    releasing.release(1).await.unwrap();
+    served(first).await;
+    assert_eq!(heard.until_marker().await, []);
+    let mut jvm = Channel::subscribe(&server, &channel(NAME)).await;
+    releasing.release(2).await.unwrap();
+    served(second).await;
+    assert_eq!(jvm.next().await.payload, "+1");
 }
