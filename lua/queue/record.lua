@@ -4,7 +4,8 @@
 -- ARGV[2] number of this batch: rises within a client, always of the same width
 -- ARGV[3] life of the record in milliseconds
 -- ARGV[4] "0": the first sending; "1": the batch may have been carried out; "2": the first sending under this number, behind one
---   that found the record of somebody else; "3": the batch may have been carried out, and is not to be any more
+--   that found the record of somebody else; "3": the batch may have been carried out, and is not to be any more; "4": the steps take
+--   back what the batch of this number has done, if that is on record
 -- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself. It defines `change`, `read` and `once`
 -- Publishes: nothing
 -- Repeat-safe: yes, that is its purpose
@@ -36,14 +37,19 @@ local function put(answer) redis.call('SET', KEYS[1], NUMBER .. ' ' .. answer, '
 local function once(work)
   local earlier = redis.call('GET', KEYS[1])
   local last = earlier and string.match(earlier, '^(%d+) ')
-  if last and #last == #NUMBER and (last == NUMBER or last > NUMBER and SENDING ~= '2') then
+  if SENDING == '4' and not (last == NUMBER and string.find(earlier, ' done ', 1, true) == #NUMBER + 1) then return 'none' end
+  if SENDING ~= '4' and last and #last == #NUMBER and (last == NUMBER or last > NUMBER and SENDING ~= '2') then
     -- Replicas are asked for the last thing that this connection has written.
     redis.call('SET', KEYS[1], earlier, 'PX', LIFE)
     return last == NUMBER and SENDING ~= '0' and string.sub(earlier, #NUMBER + 2) or 'stale'
   end
   local done, answer = pcall(function()
     local answer = SENDING == '3' and 'none' or work()
-    if #undo > 0 or SENDING == '1' or SENDING == '3' then put(answer) end
+    if SENDING == '4' then
+      put('none')
+    elseif #undo > 0 or SENDING == '1' or SENDING == '3' then
+      put(answer)
+    end
     return answer
   end)
   if done then return #undo > 0 and answer or { answer } end

@@ -18,7 +18,8 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: counter and grants change by exactly what the results say; within 32 bits
 
-local results, announces, reclaimed = {}, false, false
+local results, announces, tells, reclaimed = {}, false, false, false
+local AGAIN = 16
 local OF_ENTRIES = { confirm = true, extend = true }
 
 local function release(permits, count)
@@ -30,7 +31,7 @@ end
 local function add(permits)
   -- A counter that another client has moved out of the range may be moved back.
   if permits > 0 and total + permits > HIGHEST or permits < 0 and total + permits < LOWEST then return '0:' .. total end
-  total, exists = total + permits, true
+  total, exists, tells = total + permits, true, true
   return 1
 end
 
@@ -93,10 +94,12 @@ local function work()
   local watches = choose_watcher()
   local left = close_account()
   -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
-  if total > 0 and (total > before or announces or left > 0) then
+  if total > 0 and (total > before or tells or announces or left > 0) then
     watcher = watcher or read('HGET', NOTES, 'watch')
     local heard, refusal = announce(CHANNEL, total, announces and total or math.max(total - before, left), watcher and '+' or '')
     if refusal then error({ err = refusal }) end
+    -- Each message starts one async caller of a JVM, and the first ones may not be those that fit.
+    for _ = total + 1, announces and heard > 0 and AGAIN or 0 do redis.call(ARGV[1], CHANNEL, (watcher and '+' or '') .. '0') end
     -- Listeners of a pattern are no waiters.
     jvms = heard > 0 and math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0)) or 0
   end

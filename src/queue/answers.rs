@@ -47,13 +47,17 @@ impl<P: Primitive> State<P> {
         for ((ticket, _), held) in batch.extends.drain(..).zip(results.extends) {
             self.held.extended(ticket, held.then_some(lease));
         }
-        for ((ticket, entry), held) in std::mem::take(&mut batch.confirms)
-            .into_iter()
-            .zip(results.confirms)
-        {
-            if held {
+        let confirms = std::mem::take(&mut batch.confirms).into_iter();
+        for ((ticket, entry), held) in confirms.zip(results.confirms) {
+            if self.entries.get(ticket).is_none() {
+                // A notification has come meanwhile, and a guard has taken it at once.
+                self.held.extended(ticket, held.then_some(lease));
+                if !held {
+                    self.entries.insert(ticket, entry);
+                }
+            } else if held {
                 self.entries.remove(ticket);
-                self.served(&batch, ticket, &entry, now, &mut told);
+                self.served(&batch, ticket, &entry, &mut told);
             } else if !batch.check {
                 // Others of this client's may have left the queue with it.
                 self.missed();
@@ -61,17 +65,17 @@ impl<P: Primitive> State<P> {
         }
         let calls = std::mem::take(&mut batch.calls);
         for (queued, result) in calls.into_iter().zip(results.calls) {
-            self.call_answered(&batch, queued, result, now, &mut told);
+            self.call_answered(&batch, queued, result, &mut told);
         }
         for (run, served) in std::mem::take(&mut batch.runs)
             .into_iter()
             .zip(results.runs)
         {
-            self.run_answered(&batch, &run, served, answer.clock, now, &mut told);
+            self.run_answered(&batch, &run, served, answer.clock, &mut told);
         }
         for (ticket, entry) in &answer.served {
             self.entries.remove(*ticket);
-            self.served(&batch, *ticket, entry, now, &mut told);
+            self.served(&batch, *ticket, entry, &mut told);
         }
         for (ticket, clock) in std::mem::take(&mut self.early) {
             self.grant(ticket, clock, now, &mut told);
@@ -89,7 +93,6 @@ impl<P: Primitive> State<P> {
         run: &Run,
         served: usize,
         clock: Option<u64>,
-        now: Instant,
         told: &mut Told,
     ) {
         let waited = u64::try_from(run.waited.as_micros()).unwrap_or(u64::MAX);
@@ -104,7 +107,7 @@ impl<P: Primitive> State<P> {
                 life: run.life,
             };
             if index < served as u64 {
-                self.served(batch, ticket, &entry, now, told);
+                self.served(batch, ticket, &entry, told);
             } else {
                 self.last_arrival = self.last_arrival.max(entry.arrival + 1);
                 self.entries.insert(ticket, entry);
@@ -145,14 +148,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// `entry` has been granted: the earliest waiter that wants the same has it.
-    fn served(
-        &mut self,
-        batch: &Batch<P>,
-        ticket: Ticket,
-        entry: &Entry,
-        now: Instant,
-        told: &mut Told,
-    ) {
+    fn served(&mut self, batch: &Batch<P>, ticket: Ticket, entry: &Entry, told: &mut Told) {
         let lease = self.lease(batch);
         let over = batch.unconfirmed || entry.want.leased && lease.has_come();
         let waiter = if over {
@@ -162,7 +158,7 @@ impl<P: Primitive> State<P> {
         };
         match waiter {
             Some(waiter) => self.hold(ticket, entry, waiter, lease, told),
-            None => self.nobody_has(entry.want, ticket, entry.life, now),
+            None => self.nobody_has(batch, entry.want, ticket, entry.life),
         }
     }
 
@@ -172,12 +168,17 @@ impl<P: Primitive> State<P> {
     }
 
     /// To calls that wait it is as if it had never been taken.
-    fn nobody_has(&mut self, want: Want, ticket: Ticket, life: u64, now: Instant) {
+    fn nobody_has(&mut self, batch: &Batch<P>, want: Want, ticket: Ticket, life: u64) {
         let grant = Grant { want, ticket };
         if want.leased {
             self.held.insert(grant, life);
         }
-        let queued = self.queued(P::give_back(grant), None, now);
+        let call = P::give_back(grant);
+        if batch.unconfirmed {
+            self.returns.push(call);
+            return;
+        }
+        let queued = self.queued(call, None, Instant::now());
         self.calls.push_front(Item::Call(queued));
     }
 
@@ -186,7 +187,6 @@ impl<P: Primitive> State<P> {
         batch: &Batch<P>,
         queued: Queued<P>,
         result: primitive::Result,
-        now: Instant,
         told: &mut Told,
     ) {
         let lease = self.lease(batch);
@@ -195,11 +195,11 @@ impl<P: Primitive> State<P> {
                 let ticket = queued.ticket;
                 if want.leased && lease.has_come() {
                     // It is over before anybody has it.
-                    self.nobody_has(want, ticket, 0, now);
+                    self.nobody_has(batch, want, ticket, 0);
                     return self.call(queued.call, queued.reply, queued.since);
                 }
-                let Some(reply) = queued.reply else {
-                    return self.nobody_has(want, ticket, 0, now);
+                let Some(reply) = queued.reply.filter(|_| !batch.unconfirmed) else {
+                    return self.nobody_has(batch, want, ticket, 0);
                 };
                 let grant = Grant { want, ticket };
                 if want.leased {
@@ -215,6 +215,14 @@ impl<P: Primitive> State<P> {
             }
             (_, result) => queued.answer(result, told),
         }
+    }
+
+    /// The batch that gives back what no replica has confirmed.
+    pub(super) fn returning(&mut self, next: Batch<P>) -> Option<Batch<P>> {
+        let calls = std::mem::take(&mut self.returns).into_iter();
+        let calls = calls.map(|call| self.queued(call, None, Instant::now()));
+        let calls: Vec<_> = calls.collect();
+        (!calls.is_empty()).then_some(Batch { calls, ..next })
     }
 
     /// `batch` was not carried out, because of `error`; or one sending was not, and nobody knows of the others: `doubt`.

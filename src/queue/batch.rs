@@ -121,6 +121,28 @@ impl<P: Primitive> Queued<P> {
 }
 
 impl<P: Primitive> Batch<P> {
+    /// A batch of nothing.
+    pub(super) fn empty() -> Self {
+        Batch {
+            extends: Vec::new(),
+            confirms: Vec::new(),
+            leaves: Vec::new(),
+            calls: Vec::new(),
+            runs: Vec::new(),
+            behind: 0,
+            asked: Vec::new(),
+            look: false,
+            announce: false,
+            check: false,
+            unwatch: false,
+            heard: 0,
+            handed: 0,
+            next: 0,
+            sent: Moment::now(),
+            unconfirmed: false,
+        }
+    }
+
     /// The steps of its calls: each for one or more equal ones.
     pub(super) fn steps(&self) -> impl Iterator<Item = &[Queued<P>]> {
         self.calls.chunk_by(Queued::joins)

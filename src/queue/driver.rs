@@ -35,14 +35,15 @@ const NOT_WANTED: &str = "3";
 const CHECKS_KEPT: u32 = 4;
 
 impl<P: Primitive> Object<P> {
-    fn request(&self, batch: &Batch<P>) -> Request {
+    /// `takes_back`: it takes back what the batch of its number has done.
+    fn request(&self, batch: &Batch<P>, takes_back: bool) -> Request {
         let config = &self.core.config;
         let kept = (config.safety_interval * CHECKS_KEPT).max(std::time::Duration::from_secs(60));
         let mut args = vec![
             Arg::Publish,
             Arg::Sequence(0),
             Arg::millis(config.record_life()),
-            Arg::Number(0),
+            Arg::Number(if takes_back { 4 } else { 0 }),
             Arg::Text(Arc::clone(&self.queue.client)),
             Arg::millis(config.lock_watchdog_timeout),
             Arg::Text(Arc::clone(&self.suffix)),
@@ -64,20 +65,20 @@ impl<P: Primitive> Object<P> {
             keys: keys.into_iter().cloned().collect(),
             args,
             sequence: Some(NUMBER),
-            record_flag: Some(SENDING),
+            record_flag: (!takes_back).then_some(SENDING),
             renumbered: false,
             question: None,
             record: Some(RecordKey {
                 index: 0,
                 always: true,
             }),
-            withdrawn: Some((SENDING, NOT_WANTED)),
+            withdrawn: (!takes_back).then_some((SENDING, NOT_WANTED)),
             only_renews: false,
         })
     }
 
     async fn carry_out(&self, batch: Box<Batch<P>>, departing: UnderWay<'_>) {
-        let mut request = self.request(&batch);
+        let mut request = self.request(&batch, false);
         let mut batch = InHand::new(self, batch);
         let mut departing = Some(departing);
         request.number(self.core.next_sequence());
@@ -104,6 +105,26 @@ impl<P: Primitive> Object<P> {
             self.core.note_round_trip(batch.sent.timer().elapsed());
         }
         self.ended(batch, ending, unanswered).await;
+        let returning = self.lock().state.returning(Batch::empty());
+        if let Some((batch, number)) = returning.zip(request.sequence()) {
+            Box::pin(self.take_back(batch, number)).await;
+        }
+    }
+
+    /// Takes back what the batch with this number was granted, which no replica has confirmed: where that is lost in a failover, it is
+    /// not given back.
+    async fn take_back(&self, batch: Batch<P>, number: u64) {
+        let mut request = self.request(&batch, true);
+        let mut batch = InHand::new(self, Box::new(batch));
+        request.number(number);
+        let callers = |trouble: &Trouble<'_>| {
+            self.impatient(None, trouble);
+            Patience::Forever
+        };
+        if let Ending::Unknown = self.core.carry_out(&mut request, callers).await {
+            log::unknown(self.name(), batch.contents());
+        }
+        drop(batch.take());
     }
 
     async fn ended(&self, mut batch: InHand<'_, Self>, ending: Ending, unanswered: bool) {

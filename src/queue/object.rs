@@ -132,6 +132,7 @@ impl<P: Primitive> Object<P> {
             object: self,
             outcome,
             waiter: None,
+            call: Some(call),
             inline: self.drive(),
         };
         pending.await
@@ -161,6 +162,7 @@ impl<P: Primitive> Object<P> {
             object: self,
             outcome,
             waiter: Some(waiter),
+            call: None,
             inline: self.drive(),
         };
         pending.await

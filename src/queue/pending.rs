@@ -8,11 +8,11 @@ use tokio::sync::oneshot;
 
 use super::object::Object;
 use super::outcome::Outcome;
-use super::primitive::Primitive;
+use super::primitive::{self as call, Call, Primitive};
 use super::waiters::Id;
 use crate::engine::answer::poll_answer;
 use crate::engine::drive::Inline;
-use crate::error::Result;
+use crate::error::{Effect, Result};
 
 /// A call or a wait that was begun. Dropped before its outcome was read, it leaves the waiters, and its grant is given back.
 pub(super) struct Pending<'a, P: Primitive> {
@@ -20,6 +20,7 @@ pub(super) struct Pending<'a, P: Primitive> {
     pub(super) outcome: oneshot::Receiver<Result<Outcome>>,
     /// The place of one that waits.
     pub(super) waiter: Option<Id>,
+    pub(super) call: Option<P::Call>,
     pub(super) inline: Option<Inline<Object<P>>>,
 }
 
@@ -39,10 +40,18 @@ impl<P: Primitive> Drop for Pending<'_, P> {
             return;
         }
         self.outcome.close();
-        if let Ok(Ok(Outcome::Granted(grant))) = self.outcome.try_recv() {
-            self.object.owe(P::give_back(grant));
-        } else if let Some(waiter) = self.waiter {
-            self.object.leave(waiter);
+        match (self.outcome.try_recv(), self.call, self.waiter) {
+            (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.owe(P::give_back(grant)),
+            // What is owed is tried again where nobody has read that it was refused.
+            (Ok(Err(error)), Some(call), _)
+                if call.is_owed()
+                    && call.effect() == call::Effect::None
+                    && error.effect() == Effect::None =>
+            {
+                self.object.owe(call);
+            }
+            (_, _, Some(waiter)) => self.object.leave(waiter),
+            _ => {}
         }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) enum Effect {
 pub(crate) type Result = std::result::Result<Outcome, Error>;
 
 /// A call on an object, but waiting.
-pub(crate) trait Call: Copy + PartialEq + Send + Debug + Display + 'static {
+pub(crate) trait Call: Copy + PartialEq + Send + Unpin + Debug + Display + 'static {
     /// The name for errors.
     fn name(&self) -> &'static str;
 

@@ -87,11 +87,7 @@ impl<P: Primitive> State<P> {
         }
         let mut batch = Batch {
             extends: std::mem::take(&mut self.unconfirmed).into_iter().collect(),
-            confirms: Vec::new(),
-            leaves: Vec::new(),
             calls,
-            runs: Vec::new(),
-            asked: Vec::new(),
             behind: self.last_arrival,
             look: std::mem::take(&mut self.look),
             announce: std::mem::take(&mut self.announce),
@@ -100,8 +96,7 @@ impl<P: Primitive> State<P> {
             heard: std::mem::take(&mut self.heard),
             handed: std::mem::take(&mut self.handed),
             next: self.waiters.next(),
-            sent: Moment::now(),
-            unconfirmed: false,
+            ..Batch::empty()
         };
         let surplus: Vec<_> = self.surplus().collect();
         let mut granted = std::mem::take(&mut self.granted);

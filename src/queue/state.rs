@@ -85,6 +85,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) last_arrival: u64,
     /// When a script was sent, and the server's clock in it.
     pub(super) clock: Option<(Moment, u64)>,
+    /// What gives back what no replica has confirmed.
+    pub(super) returns: Vec<P::Call>,
     /// Calls that are owed and were forbidden; and when they are tried again.
     pub(super) refused: Vec<Queued<P>>,
     pub(super) retry_at: Option<Instant>,
@@ -119,6 +121,7 @@ impl<P: Primitive> State<P> {
             known: None,
             last_arrival: 0,
             clock: None,
+            returns: Vec::new(),
             refused: Vec::new(),
             retry_at: None,
             under_way: (Vec::new(), 0),
