@@ -49,7 +49,14 @@ fn a_runtime_that_ends_takes_its_waiters_along_and_panics_nowhere() {
     // No runtime, nobody to carry it out: it is only logged.
     drop(held);
     let told = outer.block_on(async { timeout(LIMIT, waiter).await.expect("it is told").unwrap() });
-    assert!(matches!(told, Err(Error::ShutDown { .. })), "{told:?}");
+    // Its request may have been under way.
+    assert!(
+        matches!(
+            told,
+            Err(Error::ShutDown { .. } | Error::OutcomeUnknown { .. })
+        ),
+        "{told:?}"
+    );
     let told = outer.block_on(async { timeout(LIMIT, kept.try_acquire(1)).await.expect("told") });
     assert!(told.is_err(), "{told:?}");
     drop((client, kept));
