@@ -348,7 +348,8 @@ fn call(server: &mut Server, connection: ConnectionId, script: &str, rest: &str)
     server.execute(connection, &words).expect("no subscription")
 }
 
-const RELEASE: &str = "3 rec s ch PUBLISH 0000000000000001 60000 0 release 1 2";
+const RELEASE: &str = "6 rec s ch queue grants notes PUBLISH 0000000000000001 60000 0 \
+     11111111-2222-3333-4444-555555555555 30000 :me 60000 0 0 release 1 2";
 
 #[test]
 fn a_restart_loses_the_last_writes_connections_and_scripts() {
@@ -360,7 +361,7 @@ fn a_restart_loses_the_last_writes_connections_and_scripts() {
     // Counter and record are one write.
     assert_eq!(
         call(&mut server, first, SEMAPHORE, RELEASE),
-        Reply::bulk("done 0 2 2")
+        Reply::bulk("done 2 -1 -1 0 0 0 2 | ")
     );
     server.restart(2);
     assert!(!server.is_connected(first));
@@ -471,7 +472,7 @@ fn records_can_be_evicted() {
     // So the same call does the same again.
     assert_eq!(
         call(&mut server, connection, SEMAPHORE, RELEASE),
-        Reply::bulk("done 0 4 2")
+        Reply::bulk("done 4 -1 -1 0 0 0 2 | ")
     );
 }
 

@@ -62,7 +62,8 @@ impl World {
             let says = matches!(&reply, Some(Reply::Error(text))
                 if text.windows(8).any(|word| word == b"READONLY"));
             // What changes nothing may be answered all the same.
-            let says = says || script == Some("SEMAPHORE") && matches!(reply, Some(Reply::Array(_)));
+            let says =
+                says || script == Some("SEMAPHORE") && matches!(reply, Some(Reply::Array(_)));
             if let Some(refused) = refused.filter(|_| !says) {
                 self.judge()
                     .hides_a_replica(script.unwrap_or("a script"), refused);

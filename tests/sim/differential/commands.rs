@@ -2,14 +2,14 @@
 
 use fastrand::Rng;
 
-use super::contents::{ENDS, ENTRIES, NEXT, NOTED};
-use super::script_calls::{HOLDERS, PERMITS, RECORDS};
+use super::contents::{ENDS, NEXT, NOTED, TIMES};
+use super::script_calls::{ENTRIES, PERMITS, RECORDS};
 use super::step::Words;
 
 pub const KEYS: &[&str] = &[
     "s", "s2", "lock", "fence", "token", "turns", "notes", "times", "owners", "counter", "tokens",
     "line", "slot1", "slot2", "slot3", "set", "list", "zset", "hash", "k", "", "peers", "r1", "r2",
-    "once", "held", "alive", "latch", "jobs", "permits", "jobs2", "permits2", "next", "fence2",
+    "once", "queue", "grants", "latch", "jobs", "permits", "jobs2", "permits2", "next", "fence2",
 ];
 
 pub const CHANNELS: &[&str] = &[
@@ -21,6 +21,8 @@ pub const CHANNELS: &[&str] = &[
     "turns",
     "turns:11111111-2222-3333-4444-555555555555",
     "line:client-a",
+    "queue:11111111-2222-3333-4444-555555555555",
+    "queue:aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee",
 ];
 
 const VALUES: &[&str] = &[
@@ -367,8 +369,8 @@ pub fn fill(rng: &mut Rng, form: &str) -> Words {
                 "P" => choose(rng, PATTERNS),
                 "R" => choose(rng, RECORDS),
                 "N" => choose(rng, NOTED),
-                "H" => choose(rng, HOLDERS),
                 "E" => choose(rng, ENTRIES),
+                "A" => choose(rng, TIMES),
                 "D" => choose(rng, PERMITS),
                 "T" => choose(rng, ENDS),
                 "X" => choose(rng, NEXT),

@@ -22,16 +22,19 @@ pub const NOTED: &[&str] = &[
     "",
 ];
 
-/// What may stand there of a holder's permits.
-pub const ENTRIES: &[&str] = &[
-    "3 1800000000123 a client",
-    "2 1800000000123 ",
-    "0 1800000000123 a client",
-    "1 1800000000123 a client\n0000000000000007 3",
-    "2147483647 1800000000123 a client",
+/// When somebody may have come to wait, or a grant may end, in microseconds.
+pub const TIMES: &[&str] = &[
+    "1799999995000000",
+    "1799999999000000",
+    "1800000000123000",
+    "1800000001000000",
+    "1800000030000000",
+    "1800060000000000",
+    "1e3",
+    "inf",
 ];
 
-/// When a permit may end, or a client be believed dead.
+/// When a permit may end.
 pub const ENDS: &[&str] = &[
     "1800000000123",
     "1800000001000",
@@ -65,22 +68,13 @@ const fn tended(subject: Subject) -> &'static [&'static str] {
             "INCRBY s 2",
             "INCRBY s2 I",
             "DEL s",
-            "DEL turns notes",
-            "DEL R*",
-        ],
-        Subject::Watched => &[
-            "SET s 9",
-            "SET s 9",
-            "INCRBY s 2",
-            "DEL s",
-            "HSET held H E",
-            "HSET held H E",
-            "ZADD alive T H",
-            "ZADD alive 1799999999000 H",
-            "ZADD alive 1799999999000 H",
-            "DEL alive",
-            "DEL held alive",
-            "DEL turns notes",
+            "ZADD queue A E",
+            "ZADD queue A E A E",
+            "ZADD grants A E",
+            "ZADD grants 1799999999000000 E",
+            "HSET notes watch 11111111-2222-3333-4444-555555555555",
+            "HSET notes left I credit 3 rate 0.5",
+            "DEL queue grants notes",
             "DEL R*",
         ],
         Subject::Latch => &[
@@ -151,18 +145,12 @@ const fn spoiled(subject: Subject) -> &'static [&'static str] {
             "SET s V",
             "HSET s f 1",
             "SET s2 V",
-            "SET turns x",
+            "SET queue x",
+            "SET grants x",
             "SET notes x",
-            "HSET notes * V",
-        ],
-        Subject::Watched => &[
-            "SET R N",
-            "SET s V",
-            "HSET s f 1",
-            "SET held x",
-            "HSET held H V",
-            "SET alive x",
-            "ZADD alive S H",
+            "ZADD queue S E",
+            "ZADD grants S M",
+            "HSET notes look V credit V",
         ],
         Subject::Latch => &["SET R N", "LPUSH R x", "SET latch V", "HSET latch f 1"],
         Subject::Permits => &[

@@ -12,16 +12,9 @@ use crate::sim::server::Reply;
 const EXPECTED: &[(&str, &[&str])] = &[
     (
         "SEMAPHORE",
-        &["done", "[done]", "none", "stale", "unreadable"],
+        &["done", "[done]", "stale", "[unreadable]", "refused"],
     ),
-    (
-        "WATCHED",
-        &["done", "[done]", "done gone", "none", "refused", "stale"],
-    ),
-    (
-        "RECLAIM",
-        &["[reclaimed]", "[renewed]", "[nothing]", "[failed]"],
-    ),
+    ("RENEW_GRANTS", &["[some]", "[0]"]),
     ("LATCH", &["done", "[done]", "none", "stale"]),
     (
         "PERMITS",
@@ -36,9 +29,6 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ),
     ("PERMITS_KEYS", &["done", "[done]"]),
     ("RENEW_PERMITS", &["[some]", "[0]"]),
-    ("LONE", &["[some]", "[0]"]),
-    ("SETTLE", &["some", "empty", "?"]),
-    ("NUDGE", &["[some]", "[0]"]),
     ("LOCK", &["done", "[done]", "stale", "error WRONGTYPE"]),
     ("TAKE", &["done", "[done]", "[no]"]),
     ("GIVE", &["done", "[no]"]),
@@ -103,35 +93,11 @@ fn kind(reply: &Reply) -> String {
         Reply::Status(text) | Reply::Bulk(text) => of_text(text),
         Reply::Int(number) => if *number > 0 { "some" } else { "0" }.to_owned(),
         Reply::Nil | Reply::NilArray => "0".to_owned(),
-        Reply::Array(items) if items.iter().any(is_array) => {
-            let all: Vec<_> = items.iter().map(of_semaphore).collect();
-            let most = ["reclaimed", "failed", "renewed"]
-                .into_iter()
-                .find(|word| all.contains(word));
-            format!("[{}]", most.unwrap_or("nothing"))
-        }
         Reply::Array(items) => {
             let all: Vec<_> = items.iter().map(kind).collect();
             let text = all.iter().find(|kind| *kind != "0");
             format!("[{}]", text.map_or("0", String::as_str))
         }
-    }
-}
-
-fn is_array(reply: &Reply) -> bool {
-    matches!(reply, Reply::Array(_))
-}
-
-/// What `lua/semaphore/reclaim.lua` says of one semaphore.
-fn of_semaphore(reply: &Reply) -> &'static str {
-    let Reply::Array(words) = reply else {
-        return "nothing";
-    };
-    match &words[..] {
-        [_, _, Reply::Int(0..), _, _, ..] => "reclaimed",
-        [_, _, _, Reply::Bulk(failure), ..] if !failure.is_empty() => "failed",
-        [Reply::Int(0..), ..] => "renewed",
-        _ => "nothing",
     }
 }
 

@@ -8,7 +8,6 @@ mod permits;
 mod recipes;
 mod records;
 mod semaphores;
-mod watched;
 
 use fastrand::Rng;
 
@@ -17,7 +16,7 @@ use super::step::{Mood, Words};
 use crate::sim::scripts::digest;
 
 pub use permits::MEMBERS as PERMITS;
-pub use watched::HOLDERS;
+pub use semaphores::ENTRIES;
 
 /// Records of two clients; the end is the client's id.
 pub const RECORDS: &[&str] = &[
@@ -42,10 +41,8 @@ enum Form {
     Plain,
     /// By the record, as `lua/engine/record.lua` has it.
     Recorded,
-    /// The same, and a question about it names the holder behind what all questions have.
-    RecordedWithHolder,
-    /// It is settled by another script.
-    Lone,
+    /// The same, as `lua/queue/record.lua` has it: nobody asks about it but by sending it again.
+    Queued,
     /// By a fence, with another number for each sending.
     Fenced,
 }
@@ -99,7 +96,6 @@ fn fresh(rng: &mut Rng, mood: &mut Mood) -> Call {
 #[derive(Clone, Copy)]
 pub enum Subject {
     Semaphores,
-    Watched,
     Latch,
     Permits,
     Locks,
@@ -111,8 +107,8 @@ impl Subject {
     const ALL: [Subject; 11] = [
         Subject::Semaphores,
         Subject::Semaphores,
-        Subject::Watched,
-        Subject::Watched,
+        Subject::Semaphores,
+        Subject::Semaphores,
         Subject::Latch,
         Subject::Permits,
         Subject::Permits,
@@ -128,13 +124,8 @@ impl Subject {
 
     fn call(self, rng: &mut Rng, mood: &mut Mood) -> Call {
         match (self, rng.u32(..12)) {
-            (Subject::Semaphores, 0..=2) => semaphores::batch(rng, mood, false),
-            (Subject::Semaphores, 3..=6) => semaphores::batch(rng, mood, true),
-            (Subject::Semaphores, 7..=8) => semaphores::lone(rng, mood),
-            (Subject::Semaphores, 9) => semaphores::settle(rng, mood),
-            (Subject::Semaphores, _) => semaphores::nudge(rng),
-            (Subject::Watched, 0..=8) => watched::batch(rng, mood),
-            (Subject::Watched, _) => watched::reclaim(rng),
+            (Subject::Semaphores, 0..=10) => semaphores::batch(rng, mood),
+            (Subject::Semaphores, _) => semaphores::renew(rng),
             (Subject::Latch, 0..=7) => latch::batch(rng, mood),
             (Subject::Latch, 8..=9) => records::once(rng, mood),
             (Subject::Latch, _) => records::forget(rng, mood),
@@ -157,22 +148,17 @@ fn again(rng: &mut Rng, mood: &mut Mood) -> Call {
     };
     match (call.form, rng.u32(..5)) {
         (Form::Plain, _) | (_, 0) => {}
-        (Form::Lone, _) => return semaphores::question(&call),
         (Form::Fenced, _) => {
             call.arguments[FLAG] =
                 std::mem::replace(&mut call.arguments[SEQUENCE], sequence(rng, mood));
         }
         (_, 1) => "1".clone_into(&mut call.arguments[FLAG]),
+        (Form::Queued, _) => "2".clone_into(&mut call.arguments[FLAG]),
         (_, 2) => "3".clone_into(&mut call.arguments[FLAG]),
-        (form, _) => {
-            let holder = call.arguments.get(call.arguments.len() - 2).cloned();
+        (Form::Recorded, _) => {
             call.arguments.truncate(BEFORE_STEPS);
             "1".clone_into(&mut call.arguments[FLAG]);
-            if form == Form::RecordedWithHolder {
-                call.arguments.extend(holder);
-            } else {
-                call.keys.truncate(1);
-            }
+            call.keys.truncate(1);
         }
     }
     call

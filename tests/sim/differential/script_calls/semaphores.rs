@@ -1,116 +1,136 @@
-//! Calls on semaphores, whose permits nobody has on record.
+//! Calls on semaphores, with what waits in the queue and what is granted; and what renews that.
 
 use fastrand::Rng;
 
-use super::{
-    Call, Form, LIVES, RECORDS, SEQUENCE, channel_of, envelope, number, sequence, stand_in_line,
-    texts,
-};
+use super::{Call, Form, RECORDS, channel_of, envelope, number, texts};
 use crate::sim::differential::commands::choose;
 use crate::sim::differential::step::Mood;
-use crate::sim::scripts::{LONE, NUDGE, SEMAPHORE, SETTLE};
+use crate::sim::scripts::{RENEW_GRANTS, SEMAPHORE};
 
 pub(super) const COUNTERS: &[&str] = &["s", "s2"];
 
-pub(super) fn batch(rng: &mut Rng, mood: &mut Mood, in_turn: bool) -> Call {
-    let counter = choose(rng, COUNTERS);
-    let mut keys = texts(&[choose(rng, RECORDS), counter, channel_of(counter)]);
+/// What two clients have in the queue or the grants: the last two as nobody of ours writes them.
+pub const ENTRIES: &[&str] = &[
+    "11111111-2222-3333-4444-555555555555:a1:1:100",
+    "11111111-2222-3333-4444-555555555555:g2:2:500:me",
+    "11111111-2222-3333-4444-555555555555:g3:1:500:me",
+    "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:a1:2:100",
+    "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:g7:1:500",
+    "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:g8:3:500",
+    "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:g9:2147483647:500",
+    "x",
+];
+const LEASES: &[&str] = &["30000", "700", "5"];
+/// The length of a client's id.
+const ID: usize = 36;
+
+pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
+    let counter = choose(rng, &["s", "s", "s", "s2"]);
+    let record = choose(rng, RECORDS);
+    let client = &record[record.len() - ID..];
+    let mut keys = texts(&[record, counter, channel_of(counter)]);
+    // Beside the second semaphore anything may stand.
+    keys.extend(match counter {
+        "s" => texts(&["queue", "grants", "notes"]),
+        _ => texts(&["zset", "k", "hash"]),
+    });
     let mut arguments = envelope(rng, mood);
-    for _ in 0..rng.u32(1..4) {
-        arguments.extend(step(rng, in_turn));
+    let suffix = if client.starts_with('1') { ":me" } else { "" };
+    arguments.extend(texts(&[client, choose(rng, LEASES), suffix, "60000"]));
+    arguments.extend([number(rng, 3), number(rng, 3)]);
+    if rng.u32(..3) == 0 {
+        for _ in 0..rng.u32(1..3) {
+            let kind = choose(rng, &["confirm", "confirm", "extend"]);
+            arguments.extend(texts(&[kind, own_entry(rng, client), arrival(rng)]));
+        }
     }
-    if in_turn {
-        stand_in_line(rng, &mut keys, &mut arguments);
+    // Mostly what a call alone is.
+    let count = if rng.bool() { 1 } else { rng.u32(0..4) };
+    for _ in 0..count {
+        arguments.extend(step(rng, client));
+    }
+    for flag in ["announce", "check", "unwatch"] {
+        if rng.u32(..6) == 0 {
+            arguments.extend(texts(&[flag, "0", "0"]));
+        }
     }
     Call {
         source: SEMAPHORE,
         keys,
         arguments,
-        form: Form::Recorded,
+        form: Form::Queued,
     }
 }
 
-/// Kind, amount and count.
-pub(super) fn step(rng: &mut Rng, in_turn: bool) -> [String; 3] {
-    let kind = match rng.u32(..11) {
+/// One of the client's entries, without its id.
+fn own_entry(rng: &mut Rng, client: &str) -> &'static str {
+    let own = ENTRIES.iter().filter_map(|entry| {
+        let rest = entry.strip_prefix(client)?;
+        rest.strip_prefix(':')
+    });
+    let own: Vec<_> = own.collect();
+    own[rng.usize(..own.len())]
+}
+
+fn arrival(rng: &mut Rng) -> &'static str {
+    choose(
+        rng,
+        &["1799999999000000", "1800000000123000", "1800000000000000"],
+    )
+}
+
+fn step(rng: &mut Rng, client: &str) -> Vec<String> {
+    let kind = match rng.u32(..14) {
         0..=2 => "release",
         3 => "release_if_exists",
-        4..=5 if in_turn => "acquire_in_turn",
-        4 => "acquire",
-        5 => "acquire_in_line",
-        6 => "add",
-        7 => "drain",
-        8 => "try_set",
-        9 => "available",
-        _ => "acquire",
+        4..=6 => "wait",
+        7 => "leave",
+        8 => choose(rng, &["leave", "forget"]),
+        9 => "take",
+        10 => choose(rng, &["add", "reclaim"]),
+        11 => "drain",
+        12 => "try_set",
+        _ => "try",
     };
     let amount = match kind {
+        "leave" | "forget" => own_entry(rng, client).to_owned(),
         "add" => choose(rng, &["-3", "2", "2147483647", "-2147483648", "0"]).to_owned(),
         "try_set" => number(rng, 9),
         _ => rng.u32(1..4).to_string(),
     };
-    let count = if kind == "try_set" {
-        choose(rng, &["0", "700"]).to_owned()
-    } else {
-        rng.u32(1..5).to_string()
+    let count = match kind {
+        "try_set" => choose(rng, &["0", "700"]).to_owned(),
+        "leave" | "forget" => rng.u32(1..3).to_string(),
+        _ => rng.u32(1..5).to_string(),
     };
-    [kind.to_owned(), amount, count]
+    let mut words = vec![kind.to_owned(), amount, count];
+    match kind {
+        "take" => words.push(number(rng, 12)),
+        "wait" => {
+            words.push(choose(rng, &["a", "g"]).to_owned());
+            words.push(number(rng, 12));
+            words.push(choose(rng, &["0", "0", "300000", "5000000"]).to_owned());
+            words.push(choose(rng, &["0", "0", "1800000000123001"]).to_owned());
+            words.push(choose(rng, &["100", "500"]).to_owned());
+            words.push(number(rng, 5));
+        }
+        _ => {}
+    }
+    words
 }
 
-pub(super) fn lone(rng: &mut Rng, mood: &mut Mood) -> Call {
-    let mut keys = texts(&[choose(rng, RECORDS)]);
-    let mut arguments = texts(&["PUBLISH"]);
-    arguments.extend([sequence(rng, mood), choose(rng, LIVES).to_owned()]);
-    for _ in 0..rng.u32(1..4) {
-        let counter = choose(rng, COUNTERS);
-        keys.extend(texts(&[counter, channel_of(counter)]));
-        arguments.push(choose(rng, &["1", "-1", "2", "-3", "2147483647"]).to_owned());
+pub(super) fn renew(rng: &mut Rng) -> Call {
+    let mut keys = Vec::new();
+    let mut arguments = texts(&[choose(rng, LEASES)]);
+    for _ in 0..rng.u32(1..3) {
+        keys.push(choose(rng, &["grants", "grants", "zset", "s"]).to_owned());
+        let count = rng.usize(1..4);
+        arguments.push(count.to_string());
+        arguments.extend((0..count).map(|_| choose(rng, ENTRIES).to_owned()));
     }
     Call {
-        source: LONE,
+        source: RENEW_GRANTS,
         keys,
-        arguments,
-        form: Form::Lone,
-    }
-}
-
-/// Mostly about a lone call that was sent, where there is one.
-pub(super) fn settle(rng: &mut Rng, mood: &mut Mood) -> Call {
-    let lone = mood.earlier(rng).filter(|call| call.form == Form::Lone);
-    if let Some(lone) = lone {
-        return question(&lone);
-    }
-    Call {
-        source: SETTLE,
-        keys: texts(&[choose(rng, RECORDS)]),
-        arguments: vec![sequence(rng, mood), "60000".to_owned()],
-        form: Form::Plain,
-    }
-}
-
-/// What has become of this lone call?
-pub(super) fn question(lone: &Call) -> Call {
-    Call {
-        source: SETTLE,
-        keys: vec![lone.keys[0].clone()],
-        arguments: vec![lone.arguments[SEQUENCE].clone(), "60000".to_owned()],
-        form: Form::Plain,
-    }
-}
-
-pub(super) fn nudge(rng: &mut Rng) -> Call {
-    let counter = choose(rng, COUNTERS);
-    let before = choose(rng, &["-1", "0", "3", "9"]);
-    let mut arguments = texts(&["PUBLISH", before]);
-    arguments.extend([
-        number(rng, 4),
-        number(rng, 9),
-        number(rng, 2),
-        number(rng, 2),
-    ]);
-    Call {
-        source: NUDGE,
-        keys: texts(&[counter, channel_of(counter)]),
         arguments,
         form: Form::Plain,
     }
