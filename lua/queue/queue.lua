@@ -40,6 +40,8 @@ end
 -- How many entries there are; how many callers this script has served; when the first grant ends; whether the queue is kept; the
 -- notifications of those that were granted something.
 local waiting, granted, first_end, kept, messages = 0, 0, nil, false, {}
+-- The note of the client that looks, where it has been read; whether a note was written.
+local looks, noted
 
 local function open_queue()
   waiting = read('ZCARD', QUEUE)
@@ -49,7 +51,8 @@ end
 -- Notes come back by themselves, and all of them go where that is not allowed.
 local function note(...)
   change({ 'HSET', NOTES, ... }, 'DEL', NOTES)
-  redis.call('PEXPIRE', NOTES, KEPT)
+  if not noted then redis.call('PEXPIRE', NOTES, KEPT) end
+  noted = true
 end
 
 local function drop(entry) waiting = waiting - redis.call('ZREM', QUEUE, entry) end
@@ -220,7 +223,7 @@ local function look_in(ends)
   if not ends then return -1 end
   local left = math.max(0, ends - now())
   if left > SOON then return left end
-  local time, client = string.match(redis.call('HGET', NOTES, 'look') or '', '^(%d+) (.+)$')
+  local time, client = string.match(looks or looks == nil and redis.call('HGET', NOTES, 'look') or '', '^(%d+) (.+)$')
   time = tonumber(time)
   if time and client ~= CLIENT and time >= now() and time <= ends + 50000 then return -1 end
   note('look', score(ends) .. ' ' .. CLIENT)
