@@ -346,6 +346,8 @@ async fn a_crowd_left_alone_holds_nobody_up() {
     let builder = builder(proxy.url()).response_timeout(RESPONSE_TIMEOUT);
     let client = builder.connect().await.expect("the server runs");
     assert_eq!(client.semaphore("other").available_permits().await, Ok(0));
+    // The server knows the script from here on.
+    client.semaphore("warm-up").release(1).await.unwrap();
     let opened = proxy.opened();
     let semaphores: Vec<_> = (0..CROWD)
         .map(|number| client.semaphore(&format!("crowd-{number}")))
