@@ -1,7 +1,7 @@
 -- Purpose: leaves JVMs their share of the permits, as they do not stand in the queue; and one client listens to their channel
 --   In the notes stand "watch" -> that client, and the account of the JVMs: "left" -> the counter as the last script left it,
---   "credit" -> how many permits they are behind, "until" -> until when what is left to them stays, "rate" -> how fast the credit
---   grows
+--   "credit" -> how many permits they are behind, "until" -> until when what is left to them stays, "stay" -> how long that
+--   is, "rate" -> how fast the credit grows
 -- Counterpart: extension; the part behind queue/queue.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[9] how many releases of JVMs this client has heard of
@@ -11,7 +11,7 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the account moves permits to nobody; it only keeps some for a while
 
-local STAY, MOST_CREDIT = 10000, 64
+local STAY, LONGEST_STAY, MOST_CREDIT = 10000, 80000, 64
 
 -- JVMs that listen; -1 where that was not asked.
 local jvms = -1
@@ -19,20 +19,23 @@ local watcher, account
 
 local function open_account()
   if waiting == 0 then return end
-  local notes = read('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'look')
-  watcher, looks = notes[1], notes[6]
+  local notes = read('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'stay', 'look')
+  watcher, looks = notes[1], notes[7]
   jvms = math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0))
   if jvms == 0 then
-    if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'rate') end
+    if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'rate', 'stay') end
     return
   end
-  account = { credit = (tonumber(notes[3]) or 0), ends = tonumber(notes[4]), rate = tonumber(notes[5]) or 1 }
+  account = { credit = (tonumber(notes[3]) or 0), ends = tonumber(notes[4]), rate = tonumber(notes[5]) or 1,
+    stay = tonumber(notes[6]) or STAY }
   -- Each release of a JVM was an acquisition before; the others show in the counter.
   local taken = (tonumber(notes[2]) or before) - before + ARGV[9]
   account.credit = account.credit - taken
   if taken > 0 then account.ends, account.rate = nil, math.min(1, account.rate * 2) end
   if account.ends and account.ends <= now() then
-    account.credit, account.ends, account.rate = 0, nil, account.rate / 2
+    -- Nobody has taken it: the JVMs are far away, or want something else.
+    if account.stay == LONGEST_STAY then account.rate = account.rate / 2 end
+    account.credit, account.ends, account.stay = 0, nil, math.min(LONGEST_STAY, account.stay * 2)
   end
   reserved = math.max(0, math.floor(account.credit))
 end
@@ -52,8 +55,9 @@ local function close_account()
   local credit = account.credit + account.rate * (granted + ARGV[10]) * jvms / clients_queued()
   credit = math.max(-MOST_CREDIT, math.min(MOST_CREDIT, credit))
   local left = math.min(reserved, math.max(0, total))
-  if left > 0 then account.ends = account.ends or now() + STAY end
-  note('left', total, 'credit', string.format('%.3f', credit), 'rate', account.rate, 'until', account.ends and score(account.ends) or '')
+  if left > 0 then account.ends = account.ends or now() + account.stay end
+  note('left', total, 'credit', string.format('%.3f', credit), 'rate', account.rate, 'stay', account.stay, 'until',
+    account.ends and score(account.ends) or '')
   return left
 end
 
