@@ -6,7 +6,7 @@
 -- ARGV[2] number of the batch
 -- ARGV[3] life of its record in milliseconds
 -- ARGV[4] "0": the first sending
--- ARGV[5..] those of queue/queue.lua; steps from ARGV[11] on, of which it knows release, leave and wait
+-- ARGV[5..] those of queue/queue.lua; steps from ARGV[11] on, of which it knows release, leave, try, take and wait
 -- Returns: what steps.lua does; nothing where it has changed nothing. It defines `clock`
 -- Publishes: as steps.lua does for a release; of more than one permit it leaves that to it
 -- Repeat-safe: yes, by the record
@@ -17,7 +17,7 @@ local clock
 
 do
   local pcall, KEYS, ARGV = redis.pcall, KEYS, ARGV
-  local guards = ARGV[11] == 'leave' or ARGV[14] == 'g'
+  local guards = ARGV[11] == 'leave' or ARGV[11] == 'take' or ARGV[14] == 'g'
   local time = guards and pcall('TIME')
   clock = time and time[1] and time[1] * 1000000 + time[2] or nil
   local now = clock or 0
@@ -29,13 +29,17 @@ do
       local kind, amount, count = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
       if kind == 'release' then
         total, results, i = total + amount * count, results .. ' ' .. count, i + 3
-      elseif kind == 'wait' and amount * count <= total and (guards or ARGV[i + 3] == 'a') then
+      elseif kind == 'try' and amount * count <= total then
+        total, results, i = total - amount * count, results .. ' ' .. count, i + 3
+      elseif (kind == 'wait' or kind == 'take') and amount * count <= total and (guards or ARGV[i + 3] == 'a') then
+        local ticket, life, size = ARGV[i + 4], ARGV[i + 7], 9
+        if kind == 'take' then ticket, life, size = ARGV[i + 3], '0', 4 end
         total, results = total - amount * count, results .. ' ' .. count
-        for ticket = ARGV[i + 4], ARGV[i + 3] == 'g' and ARGV[i + 4] + count - 1 or -1 do
+        for at = ticket, ARGV[i + 3] ~= 'a' and ticket + count - 1 or -1 do
           adds[#adds + 1] = string.format('%.0f', now + ARGV[6] * 1000)
-          adds[#adds + 1] = string.format('%s:g%.0f:%s:%s%s', ARGV[5], ticket, amount, ARGV[i + 7], ARGV[7])
+          adds[#adds + 1] = string.format('%s:g%.0f:%s:%s%s', ARGV[5], at, amount, life, ARGV[7])
         end
-        i = i + 9
+        i = i + size
       elseif kind == 'leave' and string.match(amount, '^g%d+:(%d+):') == ARGV[i + 2] and #adds + #rems < 1000
         and type(pcall('ZSCORE', KEYS[5], ARGV[5] .. ':' .. amount)) == 'string' then
         rems[#rems + 1] = ARGV[5] .. ':' .. amount

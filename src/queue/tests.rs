@@ -390,7 +390,7 @@ impl World {
             Event::Arrive if this.callers.len() < 3 => {
                 let (reply, outcome) = oneshot::channel();
                 let want = Want {
-                    amount: 1 + u32::from(index % 4 == 0),
+                    amount: 1 + u32::from(index.is_multiple_of(4)),
                     leased: index.is_multiple_of(2),
                 };
                 let id = this.state.join(want, reply, None, now);
