@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::polls::poll_once;
 use redis::aio::ConnectionLike;
 use redisson_semaphore::{RSemaphore, Result};
 use tokio::task::JoinHandle;
@@ -124,18 +125,25 @@ pub async fn waiter(
     let name = semaphore.name();
     let before = queued(connection, name).await;
     let call = semaphore.clone();
-    let task = tokio::spawn(async move { call.acquire(permits).await });
+    let mut call = Box::pin(async move { call.acquire(permits).await });
+    assert!(poll_once(&mut call.as_mut()).await.is_pending());
+    let task = tokio::spawn(call);
+    // Answered behind the waiter's own request.
+    semaphore.available_permits().await.unwrap();
+    let amount = permits.to_string();
     let mut entry = None;
     until(&format!("it waits for {name:?}"), PATIENCE, async || {
-        let all = queued(connection, name).await;
-        entry = all.into_iter().find(|entry| !before.contains(entry));
+        let mut all = queued(connection, name).await;
+        all.retain(|entry| entry.split(':').nth(2) == Some(&*amount));
+        // Its own, or that of a caller that has just gone.
+        let new = all.iter().find(|entry| !before.contains(entry));
+        entry = new.or(all.last()).cloned();
         entry.is_some()
     })
     .await;
     let (client, _) = entry.as_ref().unwrap().split_once(':').expect("an entry");
     until_notified(connection, name, client).await;
     until_subscribers(connection, &channel(name), 1).await;
-    // Answered behind the waiter's own request.
     semaphore.available_permits().await.unwrap();
     task
 }
