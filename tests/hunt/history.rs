@@ -120,7 +120,10 @@ fn rules(plan: &Plan) -> Rules {
             true => settings.safety_interval + patience,
             false => patience,
         },
-        fair_semaphores: !far && settings.jvms == 0 && round_trip < Duration::from_millis(4),
+        fair_semaphores: !far
+            && !tampered
+            && settings.jvms == 0
+            && round_trip < Duration::from_millis(4),
         fair_locks: !far && round_trip < Duration::from_millis(60),
         orderly: settings.orderly,
         most_passed: MOST_PASSED * hand_overs(settings),
@@ -256,6 +259,9 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     }
     // Once more, as nobody may have been there when the last of them came; or when a server lost what had been given back.
     sleep(LATE).await;
+    world.borrow().look_in();
+    // What that has granted to the dead comes back with the next script.
+    sleep(Duration::from_secs(5)).await;
     world.borrow().look_in();
     // Who hears a dead connection is called some time later, and looked for 2, 10 and 40 s after that.
     sleep(Duration::from_secs(200)).await;

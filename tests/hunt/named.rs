@@ -109,6 +109,22 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "a lock is given back by somebody who may neither publish nor let a key expire",
             gives_back_forbidden(),
         ),
+        (
+            "a grant overtakes the answer that queued its waiter",
+            grant_overtakes_the_answer(),
+        ),
+        (
+            "a dropped caller's permit is confirmed by no replica, and one takes over",
+            dropped_without_replica(),
+        ),
+        (
+            "timed callers come one after the other, and each finds the entry of the last one",
+            timed_one_after_the_other(),
+        ),
+        (
+            "the server is away when a waiter's entry is to leave the queue",
+            leaves_while_the_server_is_away(),
+        ),
     ]
 }
 
@@ -640,6 +656,70 @@ fn passed_by_those_who_never_wait() -> Plan {
     plan(
         Settings::plain(2, 6),
         [small.to_vec(), vec![large]].concat(),
+    )
+}
+
+/// The answer waits for the replica, and the notification does not. Nobody looks by itself.
+fn grant_overtakes_the_answer() -> Plan {
+    let mut settings = with_a_replica();
+    settings.permits = vec![1];
+    settings.safety_interval = Duration::from_secs(600);
+    if let Some(replication) = &mut settings.replication {
+        replication.lag = Duration::from_millis(20);
+    }
+    let again = |hold: u64| Call {
+        rounds: 3,
+        ..keeps(SEMAPHORE, hold)
+    };
+    plan(
+        settings,
+        vec![calls(1000, 0, again(1000)), calls(2030, 1, again(10))],
+    )
+}
+
+/// What was taken, and what gives that back, are both unknown to the replica.
+fn dropped_without_replica() -> Plan {
+    let mut events = away_and_takes_over(900, 3500);
+    let dropped = Call {
+        patience: Some(Duration::from_millis(10)),
+        ..keeps(SEMAPHORE, 0)
+    };
+    events.push(calls(1000, 0, dropped));
+    plan(with_a_replica(), events)
+}
+
+/// No batch departs for a waiter that an entry covers already.
+fn timed_one_after_the_other() -> Plan {
+    let mut settings = Settings::plain(2, 1);
+    settings.safety_interval = Duration::from_secs(600);
+    let timed = Call {
+        ask: Ask::For(Duration::from_millis(13)),
+        rounds: 6,
+        ..keeps(SEMAPHORE, 10)
+    };
+    plan(
+        settings,
+        vec![
+            calls(1000, 1, keeps(SEMAPHORE, 5000)),
+            calls(2000, 0, timed),
+        ],
+    )
+}
+
+/// What nobody waits for is sent again when there is a connection, and not before.
+fn leaves_while_the_server_is_away() -> Plan {
+    let timed = Call {
+        ask: Ask::For(Duration::from_millis(100)),
+        ..keeps(SEMAPHORE, 10)
+    };
+    let away = LinkFault::Refuse(Duration::from_secs(3));
+    plan(
+        Settings::plain(2, 1),
+        vec![
+            calls(1000, 1, keeps(SEMAPHORE, 9000)),
+            calls(1500, 0, timed),
+            at(1598, What::Link(0, away)),
+        ],
     )
 }
 

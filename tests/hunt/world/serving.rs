@@ -232,8 +232,10 @@ impl World {
         granted
     }
 
-    /// Whether a batch has just been carried out: the answer to an earlier one names an earlier time.
+    /// Whether a batch has just been carried out, and not in short: the answer to an earlier one names an earlier time; what is done in
+    /// short never says when to look.
     fn is_done_now(&self, reply: Option<&Reply>) -> bool {
+        const LOOK: usize = 2;
         const CLOCK: usize = 6;
         let text = match reply {
             Some(Reply::Bulk(text)) => text,
@@ -244,8 +246,9 @@ impl World {
             _ => return false,
         };
         let text = String::from_utf8_lossy(text);
-        let clock = text.split(' ').nth(CLOCK);
-        text.starts_with("done ") && clock == Some(&self.nodes.now().to_string())
+        let words: Vec<&str> = text.split(' ').take(CLOCK + 1).collect();
+        let now = self.nodes.now().to_string();
+        words.len() > CLOCK && words[0] == "done" && words[LOOK] != "-1" && words[CLOCK] == now
     }
 
     /// A script has been carried out at a semaphore: what had run out before is free.
