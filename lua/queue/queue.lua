@@ -42,6 +42,8 @@ end
 local waiting, granted, first_end, kept, messages = 0, 0, nil, false, {}
 -- The note of the client that looks, where it has been read; whether a note was written.
 local looks, noted
+-- Until when an entry blocks those behind it.
+local block_end
 
 local function open_queue()
   waiting = read('ZCARD', QUEUE)
@@ -157,12 +159,15 @@ local function reclaim()
   return reclaimed
 end
 
--- Whether an entry that has waited so long and does not fit blocks those behind it: from 1/4 s on for half as long as it has
--- waited by then, from 1 s on again, from 4 s on, and so on; for 20 s at the most.
-local function blocks(waited)
+-- Whether an entry that came at `arrival` and does not fit blocks those behind it: when it has waited for 1/4 s, for half as long as
+-- that; the same at 1 s, at 4 s, and so on; for 20 s at the most. When that ends is looked at again.
+local function blocks(arrival)
   local from = 250000
-  while from * 4 <= waited do from = from * 4 end
-  return waited >= from and waited < from + math.min(from / 2, 20000000)
+  while from * 4 <= now() - arrival do from = from * 4 end
+  local ends = arrival + from + math.min(from / 2, 20000000)
+  if now() < arrival + from or now() >= ends then return false end
+  block_end = ends
+  return true
 end
 
 -- Grants what is free to the first entries that it suffices for. Those of this client, which has them by the answer.
@@ -193,7 +198,7 @@ local function serve()
           granted = granted + 1
         end
         drop(entry)
-      elseif blocks(now() - page[i + 1]) then
+      elseif blocks(page[i + 1] + 0) then
         return own
       else
         passed = passed + 1
@@ -217,12 +222,12 @@ local function first_foreign()
   return -1
 end
 
--- In how many microseconds this client is to look whether grants have run out, the first of them at `ends`; -1: it need not. One client
--- looks after those that end soon.
+-- In how many microseconds this client is to look again, as something ends at `ends`; -1: it need not. One client looks after what ends
+-- soon, and after the entry that blocks.
 local function look_in(ends)
   if not ends then return -1 end
   local left = math.max(0, ends - now())
-  if left > SOON then return left end
+  if left > SOON and ends ~= block_end then return left end
   local time, client = string.match(looks or looks == nil and redis.call('HGET', NOTES, 'look') or '', '^(%d+) (.+)$')
   time = tonumber(time)
   if time and client ~= CLIENT and time >= now() and time <= ends + 50000 then return -1 end

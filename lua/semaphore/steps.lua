@@ -105,8 +105,9 @@ local function work()
   end
   local ends = #undo > 0 and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end
   ends = tonumber(ends)
-  local stays = account and account.ends
-  local look = look_in(stays and ends and math.min(stays, ends) or stays or ends)
+  if account and account.ends then ends = math.min(ends or account.ends, account.ends) end
+  if block_end then ends = math.min(ends or block_end, block_end) end
+  local look = look_in(ends)
   return string.format('done %.0f %.0f %.0f %d %d %s ', total, look, first_foreign(), jvms, watches and 1 or 0,
     clock and score(clock) or '0') .. table.concat(results, ' ') .. ' | ' .. table.concat(own, ' ')
 end

@@ -38,7 +38,6 @@ impl<P: Primitive> State<P> {
         now: Instant,
     ) -> Told {
         let mut told = Told::default();
-        self.under_way.0.clear();
         let lease = self.lease(&batch);
         if let Some(clock) = answer.clock {
             self.clock = Some((batch.sent, clock));
@@ -84,6 +83,7 @@ impl<P: Primitive> State<P> {
         self.waiters.answered(batch.next);
         self.told_to_wait();
         told.append(self.tick(now));
+        told.append(self.landed(now));
         told
     }
 
@@ -233,8 +233,7 @@ impl<P: Primitive> State<P> {
         doubt: Option<&Error>,
         now: Instant,
     ) -> Told {
-        let mut told = Told::default();
-        self.under_way.0.clear();
+        let mut told = self.landed(now);
         let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
         for queued in batch.calls {
             if forbidden && !queued.has_caller() && queued.stays_owed(now) {
@@ -268,8 +267,8 @@ impl<P: Primitive> State<P> {
     }
 
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
-    pub(super) fn not_sent(&mut self, batch: Batch<P>) {
-        self.under_way.0.clear();
+    #[must_use]
+    pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Told {
         for queued in batch.calls.into_iter().rev() {
             self.calls.push_front(Item::Call(queued));
         }
@@ -284,7 +283,9 @@ impl<P: Primitive> State<P> {
         self.heard += batch.heard;
         self.handed += batch.handed;
         self.unwatch |= batch.unwatch;
-        self.note_surplus(Instant::now());
+        let now = Instant::now();
+        self.note_surplus(now);
+        self.landed(now)
     }
 
     /// Nobody will ever know what has become of a batch; its callers have been told. Those that waited may have been granted something.
@@ -296,8 +297,8 @@ impl<P: Primitive> State<P> {
                 Err(trouble.error(name, P::WAIT, waiter.since)),
             );
         }
-        self.under_way.0.clear();
         self.note_surplus(trouble.now);
+        told.append(self.landed(trouble.now));
         told
     }
 
@@ -423,8 +424,8 @@ impl<P: Primitive> State<P> {
     /// All that wait are told that the client has ended: `why`. What they may have been granted meanwhile is given back.
     fn end_waits(&mut self, name: &str, key: &str, why: &'static str, now: Instant) -> Told {
         let trouble = Trouble::unknown(why);
-        let (asked, before) = std::mem::take(&mut self.under_way);
-        let sent = self.core.sent.since(before, Some(key));
+        let (asked, before) = self.under_way.clone().unwrap_or_default();
+        let sent = self.under_way.is_some() && self.core.sent.since(before, Some(key));
         let mut told = Told::default();
         for (id, waiter) in self.waiters.take_all() {
             let error = match sent && asked.binary_search(&id).is_ok() {
@@ -437,20 +438,27 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// The server forbids to listen: those that have been told to wait would wait in vain.
-    pub(super) fn cannot_listen(&mut self, error: &Error, now: Instant) -> Told {
+    /// The server forbids to listen: those that have been told to wait would wait in vain. The batch under way may serve some.
+    pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) -> Told {
         let mut told = Told::default();
-        let asked = std::mem::take(&mut self.under_way.0);
-        for id in self.waiters.ids() {
-            if asked.binary_search(&id).is_err()
-                && let Some(waiter) = self.waiters.remove(id)
-            {
-                told.add(waiter.reply, Err(error.clone()));
-            }
+        if self.under_way.is_some() {
+            self.unheard = Some(error);
+            return told;
         }
-        self.under_way.0 = asked;
+        for waiter in self.waiters.take_all().into_values() {
+            told.add(waiter.reply, Err(error.clone()));
+        }
         self.note_surplus(now);
         told
+    }
+
+    /// The batch under way has ended.
+    fn landed(&mut self, now: Instant) -> Told {
+        self.under_way = None;
+        match self.unheard.take() {
+            Some(error) => self.cannot_listen(error, now),
+            None => Told::default(),
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::answer::Said;
 use super::batch::Batch;
 use super::object::Object;
-use super::outcome::Told;
 use super::primitive::Primitive;
 use super::results::Results;
 use super::sending::Task;
@@ -153,8 +152,8 @@ impl<P: Primitive> Object<P> {
             }
             Ending::NotSent => {
                 let mut inner = self.lock();
-                inner.state.not_sent(*batch.take());
-                return self.finish(inner, Told::default());
+                let told = inner.state.not_sent(*batch.take());
+                return self.finish(inner, told);
             }
             Ending::Unknown => {
                 log::unknown(name, batch.contents());
@@ -203,8 +202,8 @@ impl<P: Primitive> Object<P> {
             })),
             Some(Said::NotDone) => {
                 let mut inner = self.lock();
-                inner.state.not_sent(*batch.take());
-                self.finish(inner, Told::default());
+                let told = inner.state.not_sent(*batch.take());
+                self.finish(inner, told);
                 None
             }
             Some(Said::Stale) | None => Some(Answered::Nonsense),

@@ -10,7 +10,7 @@ use super::held::{self, Held};
 use super::outcome::{Outcome, Ticket, Told, Want};
 use super::pending::Pending;
 use super::primitive::{Call, Primitive};
-use super::state::{Item, State};
+use super::state::State;
 use super::waiters::Id;
 use crate::api::encoded;
 use crate::engine::Core;
@@ -309,7 +309,7 @@ impl<P: Primitive> Object<P> {
                 Wake::Refused(refusal) => {
                     told = inner
                         .state
-                        .cannot_listen(&refused(self.name(), refusal), now);
+                        .cannot_listen(refused(self.name(), refusal), now);
                 }
             }
         } else {
@@ -356,10 +356,7 @@ impl<P: Primitive> Commands for Object<P> {
             if inner.state.closed {
                 return Err(self.shut_down());
             }
-            inner
-                .state
-                .calls
-                .push_back(Item::Command(Box::new(command)));
+            inner.state.command(command);
             self.begin(inner);
         }
         let answer = answer_of(&mut self.drive(), &mut answer).await;

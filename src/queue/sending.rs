@@ -65,7 +65,7 @@ impl<P: Primitive> State<P> {
             return None;
         }
         let batch = self.batch(now);
-        self.under_way = (batch.asked.clone(), self.core.sent.count());
+        self.under_way = Some((batch.asked.clone(), self.core.sent.count()));
         Some(Task::Batch(Box::new(batch)))
     }
 

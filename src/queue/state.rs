@@ -15,6 +15,7 @@ use super::waiters::{Id, Waiter, Waiters};
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::command::Command;
+use crate::error::Error;
 
 /// What a guard has taken at once is confirmed after so long, or with the next batch.
 const CONFIRM_AFTER: Duration = Duration::from_millis(100);
@@ -39,6 +40,21 @@ pub(super) const UNHEARD: usize = 2;
 pub(super) enum Item<P: Primitive> {
     Call(Queued<P>),
     Command(Box<Command>),
+}
+
+impl<P: Primitive> Item<P> {
+    /// Nobody wants it any more.
+    pub(super) fn is_pointless(&self) -> bool {
+        match self {
+            Item::Call(queued) => queued.is_pointless(),
+            Item::Command(command) => command.is_pointless(),
+        }
+    }
+
+    /// It is owed, and nobody waits for it.
+    fn is_abandoned(&self) -> bool {
+        matches!(self, Item::Call(queued) if !queued.has_caller())
+    }
 }
 
 /// What the last answer said of others.
@@ -90,8 +106,10 @@ pub(super) struct State<P: Primitive> {
     /// Calls that are owed and were forbidden; and when they are tried again.
     pub(super) refused: Vec<Queued<P>>,
     pub(super) retry_at: Option<Instant>,
-    /// The waiters that the batch under way asks for, and how many requests the client had sent before it.
-    pub(super) under_way: (Vec<Id>, u64),
+    /// Of the batch under way: the waiters that it asks for, and how many requests the client had sent before it.
+    pub(super) under_way: Option<(Vec<Id>, u64)>,
+    /// The server forbids to listen; those that wait are told so behind the batch under way.
+    pub(super) unheard: Option<Error>,
     pub(super) closed: bool,
 }
 
@@ -124,7 +142,8 @@ impl<P: Primitive> State<P> {
             returns: Vec::new(),
             refused: Vec::new(),
             retry_at: None,
-            under_way: (Vec::new(), 0),
+            under_way: None,
+            unheard: None,
             closed,
         }
     }
@@ -160,15 +179,35 @@ impl<P: Primitive> State<P> {
     }
 
     pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply>, now: Instant) {
-        if reply.is_none()
-            && let Some(Item::Call(last)) = self.calls.back_mut()
-            && last.reply.is_none()
-            && last.call.add_up(&call)
-        {
-            return;
-        }
+        self.tidy();
         let queued = self.queued(call, reply, now);
         self.calls.push_back(Item::Call(queued));
+    }
+
+    pub(super) fn command(&mut self, command: Command) {
+        self.tidy();
+        self.calls.push_back(Item::Command(Box::new(command)));
+    }
+
+    /// Calls whose callers have gone do not pile up: the last one goes, or is added to the one before it.
+    fn tidy(&mut self) {
+        while self.calls.back().is_some_and(Item::is_pointless) {
+            self.calls.pop_back();
+        }
+        if !self.calls.back().is_some_and(Item::is_abandoned) {
+            return;
+        }
+        let Some(Item::Call(last)) = self.calls.pop_back() else {
+            return;
+        };
+        if let Some(Item::Call(before)) = self.calls.back_mut()
+            && !before.has_caller()
+            && before.call.add_up(&last.call)
+        {
+            before.since = before.since.max(last.since);
+        } else {
+            self.calls.push_back(Item::Call(last));
+        }
     }
 
     /// A call on its way: what it gives back is not held from now on.
