@@ -37,7 +37,13 @@ local function put(answer) redis.call('SET', KEYS[1], NUMBER .. ' ' .. answer, '
 local function once(work)
   local earlier = redis.call('GET', KEYS[1])
   local last = earlier and string.match(earlier, '^(%d+) ')
-  if SENDING == '4' and not (last == NUMBER and string.find(earlier, ' done ', 1, true) == #NUMBER + 1) then return 'none' end
+  local word = last == NUMBER and string.match(earlier, ' (%l+)', #NUMBER + 1)
+  if SENDING == '4' and word == 'back' then
+    redis.call('SET', KEYS[1], earlier, 'PX', LIFE)
+    return string.sub(earlier, #NUMBER + 7)
+  elseif SENDING == '4' and word ~= 'done' then
+    return 'none'
+  end
   if SENDING ~= '4' and last and #last == #NUMBER and (last == NUMBER or last > NUMBER and SENDING ~= '2') then
     -- Replicas are asked for the last thing that this connection has written.
     redis.call('SET', KEYS[1], earlier, 'PX', LIFE)
@@ -46,7 +52,7 @@ local function once(work)
   local done, answer = pcall(function()
     local answer = SENDING == '3' and 'none' or work()
     if SENDING == '4' then
-      put('none')
+      put('back ' .. answer)
     elseif #undo > 0 or SENDING == '1' or SENDING == '3' then
       put(answer)
     end

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::entries::Entry;
 use super::outcome::{Outcome, Reply, Ticket, Told, Want};
 use super::primitive::{Call, Effect, Primitive};
-use super::waiters::Id;
+use super::waiters::{Id, Waiter};
 use crate::clock::Moment;
 use crate::engine::log;
 use crate::engine::once::Trouble;
@@ -40,6 +40,25 @@ pub(super) struct Run {
     pub(super) life: u64,
     /// So many may queue.
     pub(super) room: usize,
+}
+
+/// A grant that is not confirmed lasts so many milliseconds, and two round trips: of what is confirmed before its caller is told, and
+/// of what a guard takes at once.
+const LIFE: [u64; 2] = [100, 1000];
+
+impl Run {
+    /// Of this waiter; `trip` is how long a round trip takes.
+    pub(super) fn of(waiter: &Waiter, now: Instant, trip: Duration) -> Self {
+        let life = LIFE[usize::from(waiter.want.leased)];
+        Run {
+            want: waiter.want,
+            count: 1,
+            ticket: 0,
+            waited: now.saturating_duration_since(waiter.since),
+            life: life + u64::try_from(2 * trip.as_millis()).unwrap_or(life),
+            room: 0,
+        }
+    }
 }
 
 pub(crate) struct Batch<P: Primitive> {

@@ -120,10 +120,11 @@ impl<P: Primitive> Object<P> {
             self.impatient(None, trouble);
             Patience::Forever
         };
-        if let Ending::Unknown = self.core.carry_out(&mut request, callers).await {
-            log::unknown(self.name(), batch.contents());
+        match self.core.carry_out(&mut request, callers).await {
+            // The script may have served others of this client.
+            Ending::Answer(value) => drop(self.answered(&mut batch, &value)),
+            _ => log::unknown(self.name(), batch.take().contents()),
         }
-        drop(batch.take());
     }
 
     async fn ended(&self, mut batch: InHand<'_, Self>, ending: Ending, unanswered: bool) {

@@ -87,6 +87,10 @@ impl Entries {
         Some(entry)
     }
 
+    pub(super) fn has(&self, want: Want) -> bool {
+        self.by_want.contains_key(&want)
+    }
+
     /// What is wanted by any of them, and by how many.
     pub(super) fn wants(&self) -> impl Iterator<Item = (Want, usize)> {
         self.by_want.iter().map(|(want, count)| (*want, *count))

@@ -10,12 +10,10 @@ use super::entries::MOST;
 use super::outcome::Want;
 use super::primitive::Primitive;
 use super::state::{Item, State};
+use super::waiters::Id;
 use crate::clock::Moment;
 use crate::engine::command::Command;
 
-/// A grant that is not confirmed lasts so many milliseconds, and two round trips: of what is confirmed before its caller is told, and
-/// of what a guard takes at once.
-const LIFE: [u64; 2] = [100, 1000];
 /// A look confirms all entries where that was so long ago.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// A batch carries so many calls or waiters at the most.
@@ -48,6 +46,13 @@ impl<P: Primitive> State<P> {
     /// Whether a batch departs for waiters without an entry.
     pub(super) fn asks(&self) -> bool {
         self.entries.len() <= MOST / 2 && self.without_entry() > 0
+            || self.unheard_of().next().is_some()
+    }
+
+    /// The first waiters of wants that no entry stands for: it may suffice for these.
+    fn unheard_of(&self) -> impl Iterator<Item = (Want, Id)> {
+        let wants = self.waiters.wants().take(MOST);
+        wants.filter(|(want, _)| !self.entries.has(*want))
     }
 
     /// What is carried out next.
@@ -151,23 +156,27 @@ impl<P: Primitive> State<P> {
             batch.asked.push(id);
             match batch.runs.last_mut().filter(|run| run.want == waiter.want) {
                 Some(run) => run.count += 1,
-                None => {
-                    let life = LIFE[usize::from(waiter.want.leased)];
-                    batch.runs.push(Run {
-                        want: waiter.want,
-                        count: 1,
-                        ticket: 0,
-                        waited: now.saturating_duration_since(waiter.since),
-                        life: life + u64::try_from(trip.as_millis() * 2).unwrap_or(life),
-                        room: 0,
-                    });
-                }
+                None => batch.runs.push(Run::of(waiter, now, trip)),
             }
         }
         for run in &mut batch.runs {
-            run.ticket = self.core.next_sequences(run.count as u64);
             run.room = run.count.min(room);
             room -= run.room;
+        }
+        for (want, id) in self.unheard_of() {
+            let queues = |run: &Run| run.want == want && run.room > 0;
+            if batch.runs.iter().any(queues) || batch.asked.contains(&id) {
+                continue;
+            }
+            if let Some(waiter) = self.waiters.get(id) {
+                batch.asked.push(id);
+                let run = Run::of(waiter, now, trip);
+                batch.runs.push(Run { room: 1, ..run });
+            }
+        }
+        batch.asked.sort_unstable();
+        for run in &mut batch.runs {
+            run.ticket = self.core.next_sequences(run.count as u64);
         }
     }
 }

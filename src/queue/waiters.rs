@@ -84,8 +84,14 @@ impl Waiters {
         self.all.iter().map(|(id, waiter)| (*id, waiter))
     }
 
-    pub(super) fn ids(&self) -> Vec<Id> {
-        self.all.keys().copied().collect()
+    /// What is wanted, and the first that wants it; smaller amounts first.
+    pub(super) fn wants(&self) -> impl Iterator<Item = (Want, Id)> {
+        let all = self.by_want.iter();
+        all.filter_map(|(want, alike)| Some((*want, *alike.first()?)))
+    }
+
+    pub(super) fn get(&self, id: Id) -> Option<&Waiter> {
+        self.all.get(&id)
     }
 
     /// Takes the earliest one that wants this.
