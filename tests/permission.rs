@@ -686,6 +686,15 @@ async fn asking_when_refused<O, T: Send + 'static>(
     .await;
     gone.abort();
     assert!(gone.await.is_err_and(|error| error.is_cancelled()));
+    // The next caller would have its place in the queue.
+    until("its entry has left the queue", LIMIT, async || {
+        redis::cmd("EXISTS")
+            .arg("redisson_sc_queue:{asked}")
+            .query_async(&mut control.clone())
+            .await
+            == Ok(0)
+    })
+    .await;
     give.await;
     proxy.at_script(1, Fate::HoldReply);
     let asking = waits(&object);

@@ -109,6 +109,9 @@ impl<P: Primitive> State<P> {
             if index < served as u64 {
                 self.served(batch, ticket, &entry, told);
             } else {
+                if self.entries.is_empty() {
+                    self.checked = Some(Instant::now());
+                }
                 self.last_arrival = self.last_arrival.max(entry.arrival + 1);
                 self.entries.insert(ticket, entry);
             }

@@ -84,7 +84,7 @@ pub(super) struct State<P: Primitive> {
     /// A batch is to be sent, if only to look.
     pub(super) look: bool,
     pub(super) look_at: Option<Instant>,
-    /// When all entries were confirmed.
+    /// When all entries were confirmed, or the first of them was made.
     pub(super) checked: Option<Instant>,
     pub(super) surplus_at: Option<Instant>,
     /// Which announcement comes next, and when.
@@ -395,11 +395,11 @@ impl<P: Primitive> State<P> {
         self.recheck |= !self.entries.is_empty();
     }
 
-    /// The slow check; not where the server has answered lately.
+    /// The slow check; not where all entries are new.
     pub(super) fn slow_check(&mut self, now: Instant) {
         let interval = self.core.config.safety_interval;
-        let recent = |known: &Known| now.saturating_duration_since(known.seen) < interval / 2;
-        if !self.known.as_ref().is_some_and(recent) {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < interval / 2;
+        if !self.checked.is_some_and(is_recent) {
             self.missed();
             self.look();
         }
