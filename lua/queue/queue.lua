@@ -3,7 +3,8 @@
 -- KEYS[4] queue: zset, entry -> arrival in microseconds of the server's clock. An entry is
 --   "<client>:<kind><ticket>:<amount>:<life of its grant in ms>", and what the client adds; the kind is "g" for what is held under a lease
 -- KEYS[5] grants: zset, entry -> until when it is granted, in the same unit
--- KEYS[6] notes: hash, "look" -> "<time> <client>": until then the client looks whether grants have run out
+-- KEYS[6] notes: hash, "look" -> "<time> <client>": until then the client looks whether grants have run out; "block" -> "<from> <until>" an
+--   entry has blocked those behind it
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[5] this client's id
 -- ARGV[6] lease of what is held from now on, in milliseconds
@@ -42,8 +43,8 @@ end
 local waiting, granted, first_end, kept, messages = 0, 0, nil, false, {}
 -- The note of the client that looks, where it has been read; whether a note was written.
 local looks, noted
--- Until when an entry blocks those behind it.
-local block_end
+-- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when.
+local block_end, block
 
 local function open_queue()
   waiting = read('ZCARD', QUEUE)
@@ -160,12 +161,17 @@ local function reclaim()
 end
 
 -- Whether an entry that came at `arrival` and does not fit blocks those behind it: when it has waited for 1/4 s, for half as long as
--- that; the same at 1 s, at 4 s, and so on; for 20 s at the most. When that ends is looked at again.
+-- that; the same at 1 s, at 4 s, and so on; for 20 s at the most. Behind that nobody blocks for twice as long. The end is looked at.
 local function blocks(arrival)
   local from = 250000
   while from * 4 <= now() - arrival do from = from * 4 end
   local ends = arrival + from + math.min(from / 2, 20000000)
   if now() < arrival + from or now() >= ends then return false end
+  local began, ended = string.match(block or '', '^(%d+) (%d+)$')
+  if ended ~= score(ends) then
+    if ended and now() < ended + 2 * (ended - began) then return false end
+    note('block', score(now()) .. ' ' .. score(ends))
+  end
   block_end = ends
   return true
 end
@@ -228,7 +234,7 @@ local function look_in(ends)
   if not ends then return -1 end
   local left = math.max(0, ends - now())
   if left > SOON and ends ~= block_end then return left end
-  local time, client = string.match(looks or looks == nil and redis.call('HGET', NOTES, 'look') or '', '^(%d+) (.+)$')
+  local time, client = string.match(looks or looks == nil and read('HGET', NOTES, 'look') or '', '^(%d+) (.+)$')
   time = tonumber(time)
   if time and client ~= CLIENT and time >= now() and time <= ends + 50000 then return -1 end
   note('look', score(ends) .. ' ' .. CLIENT)

@@ -19,8 +19,8 @@ local watcher, account
 
 local function open_account()
   if waiting == 0 then return end
-  local notes = read('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'stay', 'look')
-  watcher, looks = notes[1], notes[7]
+  local notes = read('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'stay', 'look', 'block')
+  watcher, looks, block = notes[1], notes[7], notes[8]
   jvms = math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0))
   if jvms == 0 then
     if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'rate', 'stay') end

@@ -18,8 +18,12 @@ use crate::error::Error;
 
 /// Grants that have run out are looked for so much later.
 const LATE: Duration = Duration::from_millis(2);
+/// An object is kept for a look until then though its last handle has gone.
+const SOON: Duration = Duration::from_secs(2);
 /// What is owed and was forbidden is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
+
+const UNCONFIRMED: &str = "too few replicas have confirmed it";
 
 fn is_forbidden(error: &Error) -> bool {
     matches!(
@@ -32,6 +36,7 @@ impl<P: Primitive> State<P> {
     /// `batch` has been carried out, by a sending that departed at its time or later.
     pub(super) fn answered(
         &mut self,
+        name: &str,
         mut batch: Batch<P>,
         answer: &Answer<'_>,
         results: Results,
@@ -42,7 +47,7 @@ impl<P: Primitive> State<P> {
         if let Some(clock) = answer.clock {
             self.clock = Some((batch.sent, clock));
         }
-        self.learn(&batch, answer, now);
+        let adds = batch.adds();
         for ((ticket, _), held) in batch.extends.drain(..).zip(results.extends) {
             self.held.extended(ticket, held.then_some(lease));
         }
@@ -64,7 +69,7 @@ impl<P: Primitive> State<P> {
         }
         let calls = std::mem::take(&mut batch.calls);
         for (queued, result) in calls.into_iter().zip(results.calls) {
-            self.call_answered(&batch, queued, result, &mut told);
+            self.call_answered(name, &batch, queued, result, &mut told);
         }
         for (run, served) in std::mem::take(&mut batch.runs)
             .into_iter()
@@ -80,6 +85,7 @@ impl<P: Primitive> State<P> {
             self.grant(ticket, clock, now, &mut told);
         }
         self.early.clear();
+        self.learn(&batch, adds, answer, now);
         self.waiters.answered(batch.next);
         self.told_to_wait();
         told.append(self.tick(now));
@@ -119,7 +125,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// Notes what the answer to `batch` says of others.
-    fn learn(&mut self, batch: &Batch<P>, answer: &Answer<'_>, now: Instant) {
+    fn learn(&mut self, batch: &Batch<P>, adds: bool, answer: &Answer<'_>, now: Instant) {
         let sent = batch.sent.timer();
         let jvms = answer.jvms.or(self.known.as_ref().map(|known| known.jvms));
         let before = self.known.as_ref().map(|known| known.available);
@@ -134,6 +140,7 @@ impl<P: Primitive> State<P> {
         let at = |look: Duration| now + look + LATE;
         // An answer that says nothing does not take a promise back.
         self.look_at = answer.look.map(at).or(self.look_at).or(lease.map(at));
+        self.looks_soon = answer.look.is_some_and(|look| look < SOON);
         if answer.watches {
             self.watches = true;
         }
@@ -141,7 +148,7 @@ impl<P: Primitive> State<P> {
             before.is_some_and(|before| answer.available > before) && answer.jvms != Some(0);
         if answer.available <= 0 {
             self.announce_at = None;
-        } else if batch.adds() || found && self.announce_at.is_none() {
+        } else if adds || found && self.announce_at.is_none() {
             let step = if answer.jvms == Some(0) { UNHEARD } else { 0 };
             self.announce_at = Some((step, now + ANNOUNCEMENTS[step]));
         } else if batch.announce && before.is_some_and(|before| answer.available < before) {
@@ -187,12 +194,16 @@ impl<P: Primitive> State<P> {
 
     fn call_answered(
         &mut self,
+        name: &str,
         batch: &Batch<P>,
-        queued: Queued<P>,
+        mut queued: Queued<P>,
         result: primitive::Result,
         told: &mut Told,
     ) {
         let lease = self.lease(batch);
+        if batch.unconfirmed {
+            queued.give_up(name, &Trouble::unknown(UNCONFIRMED), told);
+        }
         match (queued.call.effect(), result) {
             (Effect::Takes(want), Ok(Outcome::Number(1))) => {
                 let ticket = queued.ticket;
@@ -201,7 +212,7 @@ impl<P: Primitive> State<P> {
                     self.nobody_has(batch, want, ticket, 0);
                     return self.call(queued.call, queued.reply, queued.since);
                 }
-                let Some(reply) = queued.reply.filter(|_| !batch.unconfirmed) else {
+                let Some(reply) = queued.reply else {
                     return self.nobody_has(batch, want, ticket, 0);
                 };
                 let grant = Grant { want, ticket };

@@ -187,9 +187,10 @@ impl<P: Primitive> Object<P> {
                     return Some(Answered::Nonsense);
                 };
                 let mut inner = self.lock();
-                let told = inner
-                    .state
-                    .answered(*batch.take(), &answer, results, Instant::now());
+                let told =
+                    inner
+                        .state
+                        .answered(name, *batch.take(), &answer, results, Instant::now());
                 self.finish(inner, told);
                 None
             }

@@ -84,6 +84,8 @@ pub(super) struct State<P: Primitive> {
     /// A batch is to be sent, if only to look.
     pub(super) look: bool,
     pub(super) look_at: Option<Instant>,
+    /// The look comes soon, and others rely on it.
+    pub(super) looks_soon: bool,
     /// When all entries were confirmed, or the first of them was made.
     pub(super) checked: Option<Instant>,
     pub(super) surplus_at: Option<Instant>,
@@ -128,6 +130,7 @@ impl<P: Primitive> State<P> {
             recheck: false,
             look: false,
             look_at: None,
+            looks_soon: false,
             checked: None,
             surplus_at: None,
             announce_at: None,
@@ -450,6 +453,7 @@ impl<P: Primitive> State<P> {
         !self.entries.is_empty()
             || self.watches
             || self.unwatch
+            || self.looks_soon && self.look_at.is_some()
             || !self.refused.is_empty()
             || jvms && self.announce_at.is_some()
     }

@@ -379,7 +379,7 @@ impl World {
         let results = Results::read("model", &batch, &mut answer).expect("it is complete");
         let told = client
             .state
-            .answered(batch, &answer, results, Instant::now());
+            .answered("model", batch, &answer, results, Instant::now());
         client.tell(told);
     }
 
