@@ -90,7 +90,7 @@ impl<P: Primitive> Object<P> {
             };
             match self.core.carry_out(&mut request, callers).await {
                 Ending::Answer(value)
-                    if is_stale(&value) && !unanswered && disowned < MOST_DISOWNED =>
+                    if is(&value, "stale") && !unanswered && disowned < MOST_DISOWNED =>
                 {
                     let name = self.name();
                     tracing::warn!(name, "somebody else has written to this client's record");
@@ -121,6 +121,7 @@ impl<P: Primitive> Object<P> {
             Patience::Forever
         };
         match self.core.carry_out(&mut request, callers).await {
+            Ending::Answer(value) if is(&value, "none") => drop(batch.take()),
             // The script may have served others of this client.
             Ending::Answer(value) => drop(self.answered(&mut batch, &value)),
             _ => log::unknown(self.name(), batch.take().contents()),
@@ -239,8 +240,8 @@ enum Answered {
     Nonsense,
 }
 
-fn is_stale(value: &Value) -> bool {
-    matches!(value, Value::BulkString(text) if text == b"stale")
+fn is(value: &Value, word: &str) -> bool {
+    matches!(value, Value::BulkString(text) if text == word.as_bytes())
 }
 
 impl<P: Primitive> Rounds for Object<P> {
