@@ -160,20 +160,34 @@ local function reclaim()
   return reclaimed
 end
 
--- Whether an entry that came at `arrival` and does not fit blocks those behind it: when it has waited for 1/4 s, for half as long as
--- that; the same at 1 s, at 4 s, and so on; for 20 s at the most. Behind that nobody blocks for twice as long. The end is looked at.
-local function blocks(arrival)
+-- The last time at which an entry that came at `arrival` begins to block those behind it, and when that ends: when it has waited for
+-- 1/4 s, for half as long as that; the same at 1 s, at 4 s, and so on; for 20 s at the most.
+local function window(arrival)
   local from = 250000
   while from * 4 <= now() - arrival do from = from * 4 end
-  local ends = arrival + from + math.min(from / 2, 20000000)
-  if now() < arrival + from or now() >= ends then return false end
+  return arrival + from, arrival + from + math.min(from / 2, 20000000)
+end
+
+-- Whether it blocks now. When nothing came of that, nobody blocks for twice as long. The end is looked at.
+local function blocks(arrival)
+  local from, ends = window(arrival)
+  if now() < from or now() >= ends then return false end
   local began, ended = string.match(block or '', '^(%d+) (%d+)$')
   if ended ~= score(ends) then
     if ended and now() < ended + 2 * (ended - began) then return false end
-    note('block', score(now()) .. ' ' .. score(ends))
+    block = score(now()) .. ' ' .. score(ends)
+    note('block', block)
   end
   block_end = ends
   return true
+end
+
+-- What came at `arrival` is served: if it has blocked others, something came of that.
+local function blocks_no_more(arrival)
+  local _, ends = window(arrival)
+  if string.match(block or '', '%d+$') ~= score(ends) then return end
+  block = ''
+  note('block', block)
 end
 
 -- Grants what is free to the first entries that it suffices for. Those of this client, which has them by the answer.
@@ -202,6 +216,7 @@ local function serve()
         if not gone[client] then
           take(amount)
           granted = granted + 1
+          if block then blocks_no_more(page[i + 1] + 0) end
         end
         drop(entry)
       elseif blocks(page[i + 1] + 0) then
