@@ -135,11 +135,14 @@ async fn who_listens_later_is_called_at_each_master() {
         .connect()
         .await
         .unwrap();
-    let mut names = vec![];
+    let (mut names, mut handles) = (vec![], vec![]);
     for master in 0..3 {
         let name = cluster.name_at(master, "unheard").await;
-        client.semaphore(&name).try_set_permits(1).await.unwrap();
+        let semaphore = client.semaphore(&name);
+        semaphore.try_set_permits(1).await.unwrap();
         names.push(name);
+        // Announcements to JVMs that come later are a handle's.
+        handles.push(semaphore);
     }
     let listening = cluster
         .servers

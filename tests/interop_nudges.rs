@@ -160,10 +160,13 @@ async fn who_was_not_connected_at_the_release_is_woken_later() {
     }
     distant.proxy.blackhole();
     distant.proxy.cut();
+    // Announcements that come later are a handle's.
+    let mut handles = Vec::new();
     for name in &names {
         until_subscribers(&mut world.redis, &channel(name), 0).await;
-        // The handle is gone when it is time to look again.
-        world.rust.semaphore(name).release(8).await.unwrap();
+        let semaphore = world.rust.semaphore(name);
+        semaphore.release(8).await.unwrap();
+        handles.push(semaphore);
     }
     distant.proxy.clear();
     for name in &names {

@@ -75,8 +75,12 @@ async fn where_nobody_listens_a_release_costs_one_script() {
         let named = |one: &&Command| !one.is_lua() && names.contains(&one.name.as_str());
         commands.iter().filter(named).count()
     };
-    // The first one of all is sent twice: its script is not known yet.
-    assert!(count(&["EVAL", "EVALSHA"]) <= 502);
+    // The first one of all is sent twice: its script is not known yet. The handles have gone, and with them what comes later.
+    assert!(
+        count(&["EVAL", "EVALSHA"]) <= 502,
+        "{}",
+        count(&["EVAL", "EVALSHA"])
+    );
     assert!(count(&["PUBSUB"]) <= 6, "{}", count(&["PUBSUB"]));
     assert_eq!(messages(&commands), 500);
 }

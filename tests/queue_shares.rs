@@ -130,7 +130,8 @@ async fn large_and_small_amounts_are_served() {
     for tally in large {
         let (mean, longest) = (tally.mean(), tally.max());
         assert!(
-            tally.count() > 10,
+            // Each of the two waits for its window, a quarter of a second.
+            tally.count() > 5,
             "callers of 5 were served {} times",
             tally.count()
         );

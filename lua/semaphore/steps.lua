@@ -96,12 +96,18 @@ local function work()
   -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
   if total > 0 and (total > before or tells or announces or left > 0) then
     watcher = watcher or read('HGET', NOTES, 'watch')
-    local heard, refusal = announce(CHANNEL, total, announces and total or math.max(total - before, left), watcher and '+' or '')
+    local function count_jvms() return math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0)) end
+    -- Each message starts one async caller of a JVM, or so many threads as it says: the first ones may not be those that fit.
+    local said, more = total, math.max(total - before, left)
+    if announces then
+      jvms = count_jvms()
+      said, more = math.max(total, AGAIN), math.max(total, AGAIN)
+    end
+    local heard, refusal = 0, nil
+    if not announces or jvms > 0 then heard, refusal = announce(CHANNEL, said, more, watcher and '+' or '') end
     if refusal then error({ err = refusal }) end
-    -- Each message starts one async caller of a JVM, and the first ones may not be those that fit.
-    for _ = total + 1, announces and heard > 0 and AGAIN or 0 do redis.call(ARGV[1], CHANNEL, (watcher and '+' or '') .. '0') end
     -- Listeners of a pattern are no waiters.
-    jvms = heard > 0 and math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0)) or 0
+    jvms = heard > 0 and count_jvms() or 0
   end
   local ends = #undo > 0 and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end
   ends = tonumber(ends)

@@ -53,13 +53,7 @@ impl<P: Primitive> State<P> {
         }
         let confirms = std::mem::take(&mut batch.confirms).into_iter();
         for ((ticket, entry), held) in confirms.zip(results.confirms) {
-            if self.entries.get(ticket).is_none() {
-                // A notification has come meanwhile, and a guard has taken it at once.
-                self.held.extended(ticket, held.then_some(lease));
-                if !held {
-                    self.entries.insert(ticket, entry);
-                }
-            } else if held {
+            if held {
                 self.entries.remove(ticket);
                 self.served(&batch, ticket, &entry, &mut told);
             } else if !batch.check {
@@ -81,6 +75,7 @@ impl<P: Primitive> State<P> {
             self.entries.remove(*ticket);
             self.served(&batch, *ticket, entry, &mut told);
         }
+        self.under_way = None;
         for (ticket, clock) in std::mem::take(&mut self.early) {
             self.grant(ticket, clock, now, &mut told);
         }
@@ -438,11 +433,12 @@ impl<P: Primitive> State<P> {
     /// All that wait are told that the client has ended: `why`. What they may have been granted meanwhile is given back.
     fn end_waits(&mut self, name: &str, key: &str, why: &'static str, now: Instant) -> Told {
         let trouble = Trouble::unknown(why);
-        let (asked, before) = self.under_way.clone().unwrap_or_default();
-        let sent = self.under_way.is_some() && self.core.sent.since(before, Some(key));
+        let under_way = self.under_way.as_ref();
+        let sent = under_way.filter(|batch| self.core.sent.since(batch.sent_before, Some(key)));
+        let asked = sent.map_or(Vec::new(), |batch| batch.asked.clone());
         let mut told = Told::default();
         for (id, waiter) in self.waiters.take_all() {
-            let error = match sent && asked.binary_search(&id).is_ok() {
+            let error = match asked.binary_search(&id).is_ok() {
                 true => trouble.error(name, P::WAIT, waiter.since),
                 false => shut_down(name),
             };
@@ -469,6 +465,9 @@ impl<P: Primitive> State<P> {
     /// The batch under way has ended.
     fn landed(&mut self, now: Instant) -> Told {
         self.under_way = None;
+        if !std::mem::take(&mut self.early).is_empty() {
+            self.missed();
+        }
         match self.unheard.take() {
             Some(error) => self.cannot_listen(error, now),
             None => Told::default(),

@@ -9,7 +9,7 @@ use super::batch::{Batch, Run};
 use super::entries::MOST;
 use super::outcome::Want;
 use super::primitive::Primitive;
-use super::state::{Item, State};
+use super::state::{Item, State, UnderWay};
 use super::waiters::Id;
 use crate::clock::Moment;
 use crate::engine::command::Command;
@@ -70,7 +70,11 @@ impl<P: Primitive> State<P> {
             return None;
         }
         let batch = self.batch(now);
-        self.under_way = Some((batch.asked.clone(), self.core.sent.count()));
+        self.under_way = Some(UnderWay {
+            asked: batch.asked.clone(),
+            confirms: batch.confirms.iter().map(|(ticket, _)| *ticket).collect(),
+            sent_before: self.core.sent.count(),
+        });
         Some(Task::Batch(Box::new(batch)))
     }
 

@@ -57,6 +57,16 @@ impl<P: Primitive> Item<P> {
     }
 }
 
+/// What is known of the batch under way.
+pub(super) struct UnderWay {
+    /// The waiters that it asks for.
+    pub(super) asked: Vec<Id>,
+    /// The entries that it confirms.
+    pub(super) confirms: Vec<Ticket>,
+    /// How many requests the client had sent before it.
+    pub(super) sent_before: u64,
+}
+
 /// What the last answer said of others.
 pub(super) struct Known {
     pub(super) seen: Instant,
@@ -74,7 +84,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) held: Held,
     /// Grants of which this client has been notified, and that are to be confirmed.
     pub(super) granted: Vec<Ticket>,
-    /// Notifications of what is not known yet: they may overtake the answer.
+    /// Notifications of what the batch under way may be about.
     pub(super) early: Vec<(Ticket, u64)>,
     /// What guards have taken at once, and how it reads in Redis; and when it is confirmed at the latest.
     pub(super) unconfirmed: BTreeMap<Ticket, String>,
@@ -108,8 +118,7 @@ pub(super) struct State<P: Primitive> {
     /// Calls that are owed and were forbidden; and when they are tried again.
     pub(super) refused: Vec<Queued<P>>,
     pub(super) retry_at: Option<Instant>,
-    /// Of the batch under way: the waiters that it asks for, and how many requests the client had sent before it.
-    pub(super) under_way: Option<(Vec<Id>, u64)>,
+    pub(super) under_way: Option<UnderWay>,
     /// The server forbids to listen; those that wait are told so behind the batch under way.
     pub(super) unheard: Option<Error>,
     pub(super) closed: bool,
@@ -312,10 +321,12 @@ impl<P: Primitive> State<P> {
     }
 
     pub(super) fn grant(&mut self, ticket: Ticket, clock: u64, now: Instant, told: &mut Told) {
-        let Some(entry) = self.entries.get(ticket).copied() else {
-            // It may be of the batch under way.
+        let under_way = self.under_way.as_ref();
+        let asked_for = under_way.is_some_and(|batch| batch.confirms.contains(&ticket));
+        let Some(entry) = self.entries.get(ticket).copied().filter(|_| !asked_for) else {
+            // The batch under way is about it, or may be: its answer comes first.
             self.early.push((ticket, clock));
-            self.early.truncate(MOST);
+            self.early.truncate(2 * MOST);
             return;
         };
         let until = self.fresh_until(clock, &entry);
