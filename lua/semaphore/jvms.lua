@@ -15,10 +15,11 @@ local STAY, LONGEST_STAY, MOST_CREDIT = 10000, 80000, 64
 
 -- JVMs that listen; -1 where that was not asked.
 local jvms = -1
-local watcher, account
+local watcher, account, has_notes
 
 local function open_account()
-  if waiting == 0 then return end
+  if waiting == 0 and redis.call('EXISTS', NOTES) == 0 then return end
+  has_notes = true
   local notes = read('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'stay', 'look', 'block')
   watcher, looks, block = notes[1], notes[7], notes[8]
   jvms = math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0))

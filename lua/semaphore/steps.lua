@@ -108,7 +108,9 @@ local function work()
     if refusal then error({ err = refusal }) end
     -- Listeners of a pattern are no waiters.
     jvms = heard > 0 and count_jvms() or 0
+    if jvms > 0 and not account then note('left', total) end
   end
+  if has_notes and waiting == 0 and jvms == 0 and not watcher and not noted then redis.call('DEL', NOTES) end
   local ends = #undo > 0 and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end
   ends = tonumber(ends)
   if account and account.ends then ends = math.min(ends or account.ends, account.ends) end
