@@ -389,6 +389,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn close(&mut self, name: &str, key: &str, why: &'static str, now: Instant) -> Told {
         self.closed = true;
         (self.announce_at, self.look_at) = (None, None);
+        (self.announce, self.look, self.recheck) = (false, false, false);
         self.unwatch |= std::mem::take(&mut self.watches);
         self.retry();
         self.surplus_at = None;
