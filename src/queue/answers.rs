@@ -284,9 +284,7 @@ impl<P: Primitive> State<P> {
         self.unconfirmed.extend(batch.extends);
         self.granted
             .extend(batch.confirms.iter().map(|(ticket, _)| *ticket));
-        for (ticket, entry) in batch.leaves {
-            self.entries.insert(ticket, entry);
-        }
+        self.leaving.extend(batch.leaves);
         self.recheck |= batch.check && !self.entries.is_empty();
         self.look |= batch.look;
         self.heard += batch.heard;

@@ -100,6 +100,12 @@ impl Entries {
         self.all.keys().copied()
     }
 
+    /// The one for this that has so many others before it.
+    pub(super) fn nth(&self, want: Want, before: usize) -> Option<Ticket> {
+        let mut alike = self.all.iter().filter(|(_, entry)| entry.want == want);
+        alike.nth(before).map(|(ticket, _)| *ticket)
+    }
+
     /// The latest one for this.
     pub(super) fn last(&self, want: Want) -> Option<Ticket> {
         let mut alike = self

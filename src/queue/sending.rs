@@ -96,6 +96,7 @@ impl<P: Primitive> State<P> {
         }
         let mut batch = Batch {
             extends: std::mem::take(&mut self.unconfirmed).into_iter().collect(),
+            leaves: std::mem::take(&mut self.leaving),
             calls,
             behind: self.last_arrival,
             look: std::mem::take(&mut self.look),

@@ -82,6 +82,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) entries: Entries,
     pub(super) calls: VecDeque<Item<P>>,
     pub(super) held: Held,
+    /// Entries of waiters that have gone.
+    pub(super) leaving: Vec<(Ticket, Entry)>,
     /// Grants of which this client has been notified, and that are to be confirmed.
     pub(super) granted: Vec<Ticket>,
     /// Notifications of what the batch under way may be about.
@@ -132,6 +134,7 @@ impl<P: Primitive> State<P> {
             entries: Entries::default(),
             calls: VecDeque::new(),
             held,
+            leaving: Vec::new(),
             granted: Vec::new(),
             early: Vec::new(),
             unconfirmed: BTreeMap::new(),
@@ -184,10 +187,17 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// A waiter has gone.
-    pub(super) fn leave(&mut self, id: Id, now: Instant) {
-        self.waiters.remove(id);
+    /// A waiter has gone, and its entry with it: a later one must not have its place.
+    pub(super) fn leave(&mut self, id: Id, now: Instant) -> Option<Waiter> {
+        let rank = self.waiters.rank(id, MOST);
+        let waiter = self.waiters.remove(id)?;
+        let ticket = rank.and_then(|rank| self.entries.nth(waiter.want, rank));
+        if let Some(ticket) = ticket {
+            let entry = self.entries.remove(ticket);
+            self.leaving.extend(entry.map(|entry| (ticket, entry)));
+        }
         self.note_surplus(now);
+        Some(waiter)
     }
 
     pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply>, now: Instant) {
@@ -321,6 +331,11 @@ impl<P: Primitive> State<P> {
     }
 
     pub(super) fn grant(&mut self, ticket: Ticket, clock: u64, now: Instant, told: &mut Told) {
+        if self.leaving.iter().any(|(other, _)| *other == ticket) {
+            // Others wait for it.
+            self.look = true;
+            return;
+        }
         let under_way = self.under_way.as_ref();
         let asked_for = under_way.is_some_and(|batch| batch.confirms.contains(&ticket));
         let Some(entry) = self.entries.get(ticket).copied().filter(|_| !asked_for) else {
@@ -428,8 +443,10 @@ impl<P: Primitive> State<P> {
     /// Time has passed: tells those whose deadline it was.
     pub(super) fn tick(&mut self, now: Instant) -> Told {
         let mut told = Told::default();
-        for waiter in self.waiters.take_overdue(now) {
-            told.add(waiter.reply, Ok(Outcome::InVain));
+        for id in self.waiters.overdue(now) {
+            if let Some(waiter) = self.leave(id, now) {
+                told.add(waiter.reply, Ok(Outcome::InVain));
+            }
         }
         self.note_surplus(now);
         if self.retry_at.is_some_and(|at| at <= now) {
@@ -462,6 +479,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn stays(&self) -> bool {
         let jvms = self.known.as_ref().is_some_and(|known| known.jvms > 0);
         !self.entries.is_empty()
+            || !self.leaving.is_empty()
             || self.watches
             || self.unwatch
             || self.looks_soon && self.look_at.is_some()
@@ -470,7 +488,7 @@ impl<P: Primitive> State<P> {
     }
 
     pub(super) fn note_surplus(&mut self, now: Instant) {
-        if self.surplus().next().is_none() {
+        if self.surplus().next().is_none() && self.leaving.is_empty() {
             self.surplus_at = None;
         } else if self.surplus_at.is_none() {
             self.surplus_at = Some(if self.closed {

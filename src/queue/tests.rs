@@ -403,7 +403,7 @@ impl World {
                     Ok(Ok(Outcome::Granted(grant))) => {
                         this.state.call(Model::give_back(grant), None, now);
                     }
-                    _ => this.state.leave(id, now),
+                    _ => drop(this.state.leave(id, now)),
                 }
             }
             Event::Release => this.release(index),

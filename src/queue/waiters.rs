@@ -84,6 +84,13 @@ impl Waiters {
         self.all.iter().map(|(id, waiter)| (*id, waiter))
     }
 
+    /// How many that want the same are before this one, where that is fewer than `most`.
+    pub(super) fn rank(&self, id: Id, most: usize) -> Option<usize> {
+        let want = self.all.get(&id)?.want;
+        let mut alike = self.by_want.get(&want)?.iter().take(most);
+        alike.position(|other| *other == id)
+    }
+
     /// What is wanted, and the first that wants it; smaller amounts first.
     pub(super) fn wants(&self) -> impl Iterator<Item = (Want, Id)> {
         let all = self.by_want.iter();
@@ -114,15 +121,13 @@ impl Waiters {
         id < self.answered
     }
 
-    /// Takes those whose deadline has passed. One that has had no answer yet waits for the first.
-    pub(super) fn take_overdue(&mut self, now: Instant) -> Vec<Waiter> {
-        let due = self
-            .deadlines
-            .iter()
-            .take_while(|(deadline, _)| *deadline <= now);
-        let due = due.map(|(_, id)| *id).filter(|id| self.is_answered(*id));
-        let due: Vec<_> = due.collect();
-        due.into_iter().filter_map(|id| self.remove(id)).collect()
+    /// Those whose deadline has passed. One that has had no answer yet waits for the first.
+    pub(super) fn overdue(&self, now: Instant) -> Vec<Id> {
+        let due = self.deadlines.iter();
+        let due = due.take_while(|(deadline, _)| *deadline <= now);
+        due.map(|(_, id)| *id)
+            .filter(|id| self.is_answered(*id))
+            .collect()
     }
 
     /// The first deadline of those that have been answered.
