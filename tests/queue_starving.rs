@@ -86,7 +86,7 @@ async fn large_beside_small(hold: Duration) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_request_is_not_passed_for_ever_by_small_ones_of_another_process() {
     let holds = [4, 20, 50].map(Duration::from_millis);
-    let waits = join_all(holds.map(|hold| large_beside_small(hold))).await;
+    let waits = join_all(holds.map(large_beside_small)).await;
     for waited in waits {
         assert!(waited < Duration::from_secs(10), "{waited:?}");
     }

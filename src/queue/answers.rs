@@ -276,7 +276,6 @@ impl<P: Primitive> State<P> {
     }
 
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
-    #[must_use]
     pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Told {
         for queued in batch.calls.into_iter().rev() {
             self.calls.push_front(Item::Call(queued));
