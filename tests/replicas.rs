@@ -5,7 +5,7 @@ mod support;
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
-use futures::future::{join, join_all};
+use futures::future::join_all;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSemaphore};
 use support::clients::{LIMIT, NEVER, builder, scripts, served, stored, until_stored};
 use support::cluster::{Cluster, ask};
