@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use interop::parked::{Attempts, PATIENCE, finished, park, returned, served, served_within};
 use interop::waiting::{TRIES, all_served};
-use interop::world::{Mode, NEWEST, World, channel};
+use interop::world::{Mode, NEWEST, World};
 use serde_json::json;
 use support::waiters::{until, until_notified, until_queued};
 
