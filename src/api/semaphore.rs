@@ -280,7 +280,8 @@ impl Permit {
     }
 
     /// Splits so many of the permits off, into a guard of their own; `None` if it does not hold that many. None may be
-    /// left behind, or split off.
+    /// left behind, or split off. Where the release of one part is refused, the permits of the other part are lost, too: they come back
+    /// when their lease ends.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -182,7 +182,8 @@ impl ClientBuilder {
     /// replicas confirm, the call is asked about again and again, as one that was not answered: through the retry window, or
     /// the call timeout, then its caller is told [`Error::OutcomeUnknown`], which says how many there were. What was granted to
     /// it is given back, unless a master that has taken over never made that grant; a release has been carried out, and may be lost
-    /// with the master. Who waits in line goes on waiting.
+    /// with the master. Who waits in line goes on waiting. A permit of a semaphore that one script has released and granted stays taken
+    /// until a replica confirms that, though its caller has gone.
     ///
     /// A replica is waited for 150 ms at a time (less where the response time-out is below 300 ms, or the watchdog time-out below 900 ms),
     /// as others wait behind it on that connection: one that always takes longer, as another continent away, never confirms anything.
