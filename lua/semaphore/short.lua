@@ -1,4 +1,4 @@
--- Purpose: the usual case in short: nobody waits, no JVM either, and there is enough. The first part of the script; what it does not carry out, the others
+-- Purpose: the usual case in short: nobody waits, no JVM either, there is enough, and for guards nothing has run out. The first part of the script; what it does not carry out, the others
 --   do. It defines no function, as that takes longer than all it does
 -- Counterpart: RSemaphore.acquire, release
 -- KEYS[1..] keys: those of steps.lua
@@ -21,7 +21,9 @@ do
   local time = guards and pcall('TIME')
   clock = time and time[1] and time[1] * 1000000 + time[2] or nil
   local now = clock or 0
-  local text = (clock or not guards) and ARGV[4] == '0' and pcall('EXISTS', KEYS[4], KEYS[6]) == 0 and pcall('GET', KEYS[2])
+  local first = clock and pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
+  local ends = first and tonumber(first[2])
+  local text = (clock or not guards) and not (ends and ends <= now) and ARGV[4] == '0' and pcall('EXISTS', KEYS[4], KEYS[6]) == 0 and pcall('GET', KEYS[2])
   local before = type(text) == 'string' and tonumber(text)
   if before and before .. '' == text and before >= 0 and before < 2147483647 then
     local total, results, adds, rems, i, fits = before, '', {}, {}, 11, true
@@ -59,7 +61,8 @@ do
           pcall('PEXPIRE', KEYS[6], ARGV[8])
         end
       end
-      local answer = string.format('done %.0f -1 -1 %d 0 %.0f%s | ', total, tonumber(heard) or 0, now, results)
+      local answer = string.format('done %.0f %.0f -1 %d 0 %.0f%s | ', total, ends and ends - now or -1, tonumber(heard) or 0,
+        now, results)
       local old = type(heard) == 'number' and pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
       local is_new = type(heard) == 'number' and (not old or type(old) == 'string' and old < ARGV[2])
       local done = is_new and (total == before or pcall('INCRBY', KEYS[2], total - before))

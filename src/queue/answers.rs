@@ -154,6 +154,8 @@ impl<P: Primitive> State<P> {
 
     /// `entry` has been granted: the earliest waiter that wants the same has it.
     fn served(&mut self, batch: &Batch<P>, ticket: Ticket, entry: &Entry, told: &mut Told) {
+        // The waiter that it was made for has gone, and another one has it now.
+        self.leaving.retain(|(leaving, _)| *leaving != ticket);
         let lease = self.lease(batch);
         let over = batch.unconfirmed || entry.want.leased && lease.has_come();
         let waiter = if over {

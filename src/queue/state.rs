@@ -390,20 +390,6 @@ impl<P: Primitive> State<P> {
         told.add(waiter.reply, Ok(Outcome::Granted(grant)));
     }
 
-    /// What guards have taken at once, and is not confirmed.
-    #[cfg(test)]
-    pub(super) fn held_at_once(&self) -> Vec<Grant> {
-        let want = Want {
-            amount: 0,
-            leased: true,
-        };
-        let grant = |ticket: &Ticket| Grant {
-            want,
-            ticket: *ticket,
-        };
-        self.unconfirmed.keys().map(grant).collect()
-    }
-
     /// A JVM has released.
     pub(super) fn jvm_released(&mut self) {
         self.heard = self.heard.saturating_add(1);

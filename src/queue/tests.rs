@@ -24,6 +24,8 @@ use crate::engine::Core;
 use crate::engine::request::{Arg, Script};
 
 const TOTAL: i64 = 3;
+/// The server's clock in the beginning, in microseconds.
+const CLOCK: u64 = 1_000_000_000;
 
 struct Model;
 
@@ -114,11 +116,12 @@ fn text(ticket: Ticket, want: Want) -> String {
 }
 
 /// The script, and what it keeps.
-#[derive(Default)]
 struct Server {
+    began: Instant,
     counter: i64,
     queue: Vec<(u64, Place, Want)>,
-    grants: BTreeMap<Place, Want>,
+    /// What has been granted; and until when, while it is not confirmed.
+    grants: BTreeMap<Place, (Want, Option<Instant>)>,
     clock: u64,
 }
 
@@ -134,7 +137,7 @@ impl Server {
     /// What the callers of `place` have from now on.
     fn hold(&mut self, place: Place, want: Want) {
         if want.leased {
-            self.grants.insert(place, want);
+            self.grants.insert(place, (want, None));
         } else {
             self.grants.remove(&place);
         }
@@ -143,13 +146,13 @@ impl Server {
     /// Gives back; 0 where it is not granted.
     fn leave(&mut self, place: Place, amount: u32) -> u32 {
         self.queue.retain(|(_, known, _)| *known != place);
-        let Some(want) = self.grants.remove(&place) else {
+        let Some((want, until)) = self.grants.remove(&place) else {
             return 0;
         };
         self.counter += i64::from(amount);
         if amount < want.amount {
             let amount = want.amount - amount;
-            self.grants.insert(place, Want { amount, ..want });
+            self.grants.insert(place, (Want { amount, ..want }, until));
         }
         1
     }
@@ -161,7 +164,7 @@ impl Server {
         batch: &Batch<Model>,
         hears: [bool; 2],
     ) -> (String, Vec<Place>) {
-        self.clock += 1000;
+        self.clock = CLOCK + self.began.elapsed().as_micros() as u64;
         let mut words = Vec::new();
         for (ticket, _) in &batch.extends {
             words.push(usize::from(self.grants.contains_key(&(client, *ticket))));
@@ -247,7 +250,9 @@ impl Server {
                 own.push((place.1, want));
                 self.hold(place, want);
             } else {
-                self.grants.insert(place, want);
+                let life = Duration::from_millis(if want.leased { 1000 } else { 100 });
+                self.grants
+                    .insert(place, (want, Some(Instant::now() + life)));
                 notified.push(place);
             }
         }
@@ -255,19 +260,17 @@ impl Server {
     }
 
     /// A grant runs out.
-    fn reclaim(&mut self, client: usize, index: usize, held: &[Grant]) {
-        let held = |ticket: Ticket| {
-            held.iter()
-                .any(|grant| grant.want.leased && grant.ticket == ticket)
-        };
-        let all = self
-            .grants
-            .keys()
-            .filter(|place| place.0 == client && !held(place.1));
-        let Some(place) = all.copied().nth(index) else {
+    fn reclaim(&mut self, client: usize, index: usize) {
+        let now = Instant::now();
+        let all = self.grants.iter();
+        let mut over = all.filter(|(place, (_, until))| {
+            place.0 == client && until.is_some_and(|until| until <= now)
+        });
+        let Some((place, (want, _))) = over.nth(index) else {
             return;
         };
-        let want = self.grants.remove(&place).expect("it is there");
+        let (place, want) = (*place, *want);
+        self.grants.remove(&place);
         self.counter += i64::from(want.amount);
         self.queue.retain(|(_, (other, _), _)| *other != client);
     }
@@ -284,6 +287,12 @@ struct Client {
 }
 
 impl Client {
+    /// Whether its caller has not been told that it is lost.
+    fn has(&self, grant: &Grant) -> bool {
+        let lease = self.state.held.lease(grant.ticket);
+        !grant.want.leased || lease.is_some_and(|lease| !lease.is_lost())
+    }
+
     fn tell(&mut self, told: Told) {
         let now = Instant::now();
         for grant in told.tell() {
@@ -345,9 +354,11 @@ impl World {
         };
         World {
             server: Server {
+                began: Instant::now(),
                 counter: TOTAL,
-                clock: 1_000_000_000,
-                ..Server::default()
+                queue: Vec::new(),
+                grants: BTreeMap::new(),
+                clock: CLOCK,
             },
             clients: (0..2).map(client).collect(),
         }
@@ -417,11 +428,7 @@ impl World {
                     .notified(&format!("grant x{ticket} {clock}"), now);
                 this.tell(told);
             }
-            Event::RunOut => {
-                let mut held = this.held.clone();
-                held.extend(this.state.held_at_once());
-                self.server.reclaim(client, index, &held);
-            }
+            Event::RunOut => self.server.reclaim(client, index % 2),
             Event::Deaf => {
                 this.hears = false;
                 this.notifications.clear();
@@ -437,15 +444,14 @@ impl World {
     /// What callers and their clients have, and what is free, is never more than there is.
     fn judge(&self) {
         let mut sum = self.server.counter;
-        sum += self
-            .server
-            .grants
-            .values()
-            .map(|want| i64::from(want.amount))
-            .sum::<i64>();
+        for ((client, ticket), (want, _)) in &self.server.grants {
+            let mut held = self.clients[*client].held.iter();
+            let is_held = held.any(|grant| grant.want.leased && grant.ticket == *ticket);
+            sum += if is_held { 0 } else { i64::from(want.amount) };
+        }
         for client in &self.clients {
-            let bare = client.held.iter().filter(|grant| !grant.want.leased);
-            sum += bare.map(|grant| i64::from(grant.want.amount)).sum::<i64>();
+            let held = client.held.iter().filter(|grant| client.has(grant));
+            sum += held.map(|grant| i64::from(grant.want.amount)).sum::<i64>();
         }
         assert!(sum <= TOTAL, "doubled: {sum}");
     }
@@ -499,7 +505,9 @@ fn event() -> impl Strategy<Value = (Event, usize, usize, u64)> {
         1 => Just(Event::Deaf),
         2 => Just(Event::HearAgain),
     ];
-    (event, 0..2_usize, 0..8_usize, 0..30_u64)
+    // Now and then a grant runs out.
+    let pause = prop_oneof![9 => 0..20_u64, 1 => 0..1500_u64];
+    (event, 0..2_usize, 0..8_usize, pause)
 }
 
 proptest! {

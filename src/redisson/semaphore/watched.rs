@@ -22,8 +22,8 @@ impl RSemaphore {
     /// the counter.
     ///
     /// A watched guard has a lease of the [watchdog time-out](crate::ClientBuilder::lock_watchdog_timeout). The client renews the leases of
-    /// all its guards every third of that time. A lease that ends gives the permits back: the next script of any client on the
-    /// semaphore releases them, serves the waiters, and announces the rest. A client that waits, or that has held a guard, sends one in time.
+    /// all its guards every third of that time. A lease that ends gives the permits back: the next script that waits, or that takes or
+    /// gives back for a guard, releases them, serves the waiters, and announces the rest. A client that waits, or that has held a guard, sends one in time.
     /// [`reclaim`](Self::reclaim) does so, too.
     ///
     /// A process that was stopped, suspended or cut off for that long has lost its permits. Its guards are
