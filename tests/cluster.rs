@@ -157,7 +157,7 @@ async fn who_listens_later_is_called_at_each_master() {
         messages
             .unwrap()
             .iter()
-            .all(|message| message.payload == "1")
+            .all(|message| message.payload == "16")
     );
 }
 

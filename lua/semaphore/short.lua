@@ -25,7 +25,7 @@ do
   local ends = first and tonumber(first[2])
   local text = (clock or not guards) and not (ends and ends <= now) and ARGV[4] == '0' and pcall('EXISTS', KEYS[4], KEYS[6]) == 0 and pcall('GET', KEYS[2])
   local before = type(text) == 'string' and tonumber(text)
-  if before and before .. '' == text and before >= 0 and before < 2147483647 then
+  if before and before % 1 == 0 and before .. '' == text and before >= 0 and before < 2147483647 then
     local total, results, adds, rems, i, fits = before, '', {}, {}, 11, true
     while fits and ARGV[i] do
       local kind, amount, count = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
@@ -56,10 +56,7 @@ do
       if type(heard) == 'number' and heard > 0 then
         heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
         -- From now on they have an account, which is the business of the other parts.
-        if heard > 0 then
-          pcall('HSET', KEYS[6], 'left', total)
-          pcall('PEXPIRE', KEYS[6], ARGV[8])
-        end
+        if heard > 0 and type(pcall('HSET', KEYS[6], 'left', total)) == 'number' then pcall('PEXPIRE', KEYS[6], ARGV[8]) end
       end
       local answer = string.format('done %.0f %.0f -1 %d 0 %.0f%s | ', total, ends and ends - now or -1, tonumber(heard) or 0,
         now, results)
