@@ -1,5 +1,5 @@
--- Purpose: the usual case in short: nobody waits, no JVM either, there is enough, and for guards nothing has run out. The first part of the script; what it does not carry out, the others
---   do. It defines no function, as that takes longer than all it does
+-- Purpose: the usual case in short: nobody waits, no JVM either, there is enough, and for guards nothing has run out. The first part of
+--   the script; what it does not carry out, the others do. It defines no function, as that takes longer than all it does
 -- Counterpart: RSemaphore.acquire, release
 -- KEYS[1..] keys: those of steps.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
@@ -25,7 +25,7 @@ do
   local ends = first and tonumber(first[2])
   local text = (clock or not guards) and not (ends and ends <= now) and ARGV[4] == '0' and pcall('EXISTS', KEYS[4], KEYS[6]) == 0 and pcall('GET', KEYS[2])
   local before = type(text) == 'string' and tonumber(text)
-  if before and before % 1 == 0 and before .. '' == text and before >= 0 and before < 2147483647 then
+  if before and string.find(text, '^%d+$') and before .. '' == text and before < 2147483647 then
     local total, results, adds, rems, i, fits = before, '', {}, {}, 11, true
     while fits and ARGV[i] do
       local kind, amount, count = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])

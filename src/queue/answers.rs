@@ -81,8 +81,10 @@ impl<P: Primitive> State<P> {
         }
         self.early.clear();
         self.learn(&batch, adds, answer, now);
-        self.waiters.answered(batch.next);
-        self.told_to_wait();
+        if !batch.unconfirmed {
+            self.waiters.answered(batch.next);
+            self.told_to_wait();
+        }
         told.append(self.tick(now));
         told.append(self.landed(now));
         told
@@ -131,10 +133,10 @@ impl<P: Primitive> State<P> {
             jvms: jvms.unwrap_or(0),
         });
         // Guards may be held by clients that are killed when nobody else calls anything.
-        let lease = self.held.is_used().then(|| self.held.lease_time());
+        let leases = self.held.is_used().then(|| 2 * self.held.lease_time());
         let at = |look: Duration| now + look + LATE;
         // An answer that says nothing does not take a promise back.
-        self.look_at = answer.look.map(at).or(self.look_at).or(lease.map(at));
+        self.look_at = answer.look.map(at).or(self.look_at).or(leases.map(at));
         self.looks_soon = answer.look.is_some_and(|look| look < SOON);
         if answer.watches {
             self.watches = true;

@@ -23,8 +23,9 @@ impl RSemaphore {
     ///
     /// A watched guard has a lease of the [watchdog time-out](crate::ClientBuilder::lock_watchdog_timeout). The client renews the leases of
     /// all its guards every third of that time. A lease that ends gives the permits back: the next script that waits, or that takes or
-    /// gives back for a guard, releases them, serves the waiters, and announces the rest. A client that waits, or that has held a guard, sends one in time.
-    /// [`reclaim`](Self::reclaim) does so, too.
+    /// gives back for a guard, releases them, serves the waiters, and announces the rest. A client that waits sends one in
+    /// time. One that has a handle and has held a guard sends one at the latest after twice the time-out. [`reclaim`](Self::reclaim) does
+    /// so, too.
     ///
     /// A process that was stopped, suspended or cut off for that long has lost its permits. Its guards are
     /// [lost](crate::Permit::lost) by its own clock, before another caller can have them, and give nothing back.
