@@ -19,7 +19,7 @@ const FOR_GOOD: Duration = Duration::from_secs(45);
 /// Until all clients have asked.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
-/// What clients do: each has one caller, which takes one permit again and again.
+/// The load by clients: each has one caller, which takes one permit again and again.
 pub(crate) struct Load<'a> {
     pub(crate) contestant: Contestant,
     pub(crate) name: &'a str,
@@ -30,7 +30,7 @@ pub(crate) struct Load<'a> {
     pub(crate) busy: bool,
 }
 
-/// What the server did in a while.
+/// The work of the server in a while.
 pub(crate) struct Use {
     pub(crate) seconds: f64,
     pub(crate) grants: f64,

@@ -182,7 +182,7 @@ local function blocks(arrival)
   return true
 end
 
--- What came at `arrival` is served: if it has blocked others, something came of that.
+-- The entry that came at `arrival` is served: if it has blocked others, it is noted that something came of that.
 local function blocks_no_more(arrival)
   local _, ends = window(arrival)
   if string.match(block or '', '%d+$') ~= score(ends) then return end

@@ -4,7 +4,7 @@
 -- Returns: nothing by itself; it defines `announce` and `count_listeners`
 -- Publishes: the total, 2^31-1 at the most, as a JVM would take a larger number for a negative one; then "0" for each further permit
 --   added, 63 at the most, as long as somebody hears it, so that each async waiter of a JVM is started
--- Repeat-safe: yes, whoever is told only looks
+-- Repeat-safe: yes, the waiters that are told only look
 -- Invariant: nothing is changed
 
 -- Says that there are `total` permits, `added` of them new, with a sign before each message. How many have heard it; or nothing,

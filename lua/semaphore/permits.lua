@@ -14,7 +14,7 @@ local text, before, total, exists, ttl = false, 0, 0, false, '0'
 -- So many are left to JVMs.
 local reserved = 0
 
--- Reads the counter. What is to be answered where that can't be used.
+-- Reads the counter. Returns the answer to the batch where the counter cannot be used.
 local function open_counter()
   text = redis.pcall('GET', SEMAPHORE)
   if type(text) == 'table' then return 'refused ' .. text.err end
@@ -31,7 +31,7 @@ local function free() return exists and total - reserved >= 1 end
 local function fits(permits) return exists and total - reserved >= permits end
 local function take(permits) total = total - permits end
 
--- Permits come back; they do not make a semaphore that does not exist any more. What is to be answered where it can take no more.
+-- Adds permits that come back, if the semaphore still exists. Returns the result of the step where the counter can take no more.
 local function take_back(permits)
   if not exists then return end
   if total + permits > HIGHEST then return '0:' .. total end

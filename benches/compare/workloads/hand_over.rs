@@ -1,4 +1,4 @@
-//! What one process releases, a waiter in another one gets: from the release to the end of its call.
+//! A release in one process serves a waiter in another one: from the release to the end of the waiter's call.
 
 use std::time::Duration;
 

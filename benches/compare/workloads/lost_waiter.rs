@@ -28,7 +28,7 @@ enum Fate {
     Vanished,
 }
 
-/// What the others have seen.
+/// The waits of the others.
 #[derive(Default)]
 struct Seen {
     /// Of the waiter behind the lost one, from the release.
