@@ -6,7 +6,7 @@
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[9] how many releases of JVMs this client has heard of
 -- ARGV[10] how many permits this client has handed on to its own callers
--- Returns: nothing by itself. It defines `open_account`, `close_account`, `choose_watcher`, `check_watcher`, `unwatch`
+-- Returns: nothing by itself. It defines `count_jvms`, `open_account`, `close_account`, `choose_watcher`, `check_watcher`, `unwatch`
 -- Publishes: "watch" to the client that is chosen; the permits left to JVMs as announce.lua has it
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the account moves permits to nobody; it only keeps some for a while
@@ -17,12 +17,14 @@ local STAY, LONGEST_STAY, MOST_CREDIT = 10000, 80000, 64
 local jvms = -1
 local watcher, account, has_notes
 
+local function count_jvms() return math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0)) end
+
 local function open_account()
   if waiting == 0 and redis.call('EXISTS', NOTES) == 0 then return end
   has_notes = true
   local notes = read('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'stay', 'look', 'block')
   watcher, looks, block = notes[1], notes[7], notes[8]
-  jvms = math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0))
+  jvms = count_jvms()
   if jvms == 0 then
     if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'rate', 'stay') end
     return
@@ -76,7 +78,7 @@ local function choose_watcher()
   return false
 end
 
--- A client that nobody can notify does not watch any more. What is in use is kept.
+-- A watcher that cannot be notified watches no more. The queue is kept.
 local function check_watcher()
   redis.call('PEXPIRE', QUEUE, KEPT)
   if watcher and watcher ~= CLIENT and count_listeners(QUEUE .. ':' .. watcher) == 0 then

@@ -96,7 +96,6 @@ local function work()
   -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
   if total > 0 and (total > before or tells or announces or left > 0) then
     watcher = watcher or read('HGET', NOTES, 'watch')
-    local function count_jvms() return math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0)) end
     -- Each message starts one async caller of a JVM, or so many threads as it says: the first ones may not be those that fit.
     local said, more = total, math.max(total - before, left)
     if announces then

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::holds::Holds;
 use super::latest::Latest;
-use super::log::Seldom;
+use super::log::{self, Seldom};
 use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
@@ -192,6 +192,21 @@ impl Core {
     /// A request has been given up by the shutdown, or with the runtime; it may have been carried out.
     pub(crate) fn note_unsettled(&self) {
         self.unsettled.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The runtime has ended before `owed` were sent, which are calls on the object called `name`.
+    pub(crate) fn abandoned(&self, name: &str, owed: Vec<String>) {
+        owed.iter().for_each(|_| self.note_unsettled());
+        let calls = owed.into_iter().map(|call| (call, 1));
+        log::abandoned(name, &log::list_of(calls));
+    }
+
+    /// The runtime has ended while `calls` on the object called `name` were under way.
+    pub(crate) fn lost(&self, name: &str, calls: &str) {
+        if !calls.is_empty() {
+            self.note_unsettled();
+            log::lost(name, calls);
+        }
     }
 
     /// An object has calls to answer; whether it is counted already is `busy`.

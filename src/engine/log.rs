@@ -55,11 +55,9 @@ pub(crate) fn abandoned(name: &str, calls: &str) {
 
 /// The runtime has ended while `calls` were under way.
 pub(crate) fn lost(name: &str, calls: &str) {
-    if !calls.is_empty() {
-        tracing::error!(
-            name,
-            calls,
-            "what became of these calls is not known: the runtime has ended"
-        );
-    }
+    tracing::error!(
+        name,
+        calls,
+        "what became of these calls is not known: the runtime has ended"
+    );
 }

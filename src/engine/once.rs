@@ -397,6 +397,13 @@ pub(crate) fn in_part(
     }
 }
 
+/// The error for a call on the object called `name`, as the client has been shut down.
+pub(crate) fn shut_down(name: &str) -> Error {
+    Error::ShutDown {
+        name: name.to_owned(),
+    }
+}
+
 /// The error for a refusal of anything about the object called `name`; see [`Core::explain`] for a wrong type.
 pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
     let name = name.to_owned();

@@ -126,7 +126,7 @@ fn request(renewing: &Renewing, some: &[Renewal]) -> Request {
     for of_one in some.chunk_by(together) {
         keys.push(Arc::clone(&of_one[0].place.0));
         if renewing.several {
-            args.push(Arg::Number(i64::try_from(of_one.len()).unwrap_or(i64::MAX)));
+            args.push(Arg::number(of_one.len()));
         }
         args.extend(
             of_one

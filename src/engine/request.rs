@@ -52,7 +52,12 @@ impl Arg {
 
     /// A duration in microseconds.
     pub(crate) fn micros(duration: Duration) -> Self {
-        Arg::Number(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
+        Arg::number(duration.as_micros())
+    }
+
+    /// A number that is not negative; the largest one stands for those beyond.
+    pub(crate) fn number(number: impl TryInto<i64>) -> Self {
+        Arg::Number(number.try_into().unwrap_or(i64::MAX))
     }
 }
 

@@ -13,7 +13,7 @@ use super::results::Results;
 use super::state::{ANNOUNCEMENTS, Item, Known, State, UNHEARD};
 use super::waiters::Waiter;
 use crate::clock::Moment;
-use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble};
+use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble, shut_down};
 use crate::error::Error;
 
 /// Grants that have run out are looked for so much later.
@@ -474,11 +474,5 @@ impl<P: Primitive> State<P> {
             Some(error) => self.cannot_listen(error, now),
             None => Told::default(),
         }
-    }
-}
-
-fn shut_down(name: &str) -> Error {
-    Error::ShutDown {
-        name: name.to_owned(),
     }
 }

@@ -184,7 +184,7 @@ impl<P: Primitive> Batch<P> {
             args.extend([
                 Arg::Word("confirm"),
                 Arg::Text(text.into()),
-                number(entry.arrival),
+                Arg::number(entry.arrival),
             ]);
         }
         for (ticket, entry) in &self.leaves {
@@ -208,7 +208,7 @@ impl<P: Primitive> Batch<P> {
                     Arg::Word("take"),
                     Arg::Number(want.amount.into()),
                     Arg::Number(1),
-                    number(first.ticket),
+                    Arg::number(first.ticket),
                 ]),
                 _ => first.call.write(step.len(), args),
             }
@@ -217,31 +217,29 @@ impl<P: Primitive> Batch<P> {
             args.extend([
                 Arg::Word("wait"),
                 Arg::Number(run.want.amount.into()),
-                number(run.count as u64),
+                Arg::number(run.count),
                 Arg::Word(run.want.kind()),
-                number(run.ticket),
+                Arg::number(run.ticket),
                 Arg::micros(run.waited),
-                number(self.behind),
-                number(run.life),
-                number(run.room as u64),
+                Arg::number(self.behind),
+                Arg::number(run.life),
+                Arg::number(run.room),
             ]);
         }
-        let flags = [
-            ("announce", self.announce),
-            ("check", self.check),
-            ("unwatch", self.unwatch),
-        ];
-        for (word, _) in flags.into_iter().filter(|(_, set)| *set) {
+        for word in self.flags() {
             args.extend([Arg::Word(word), Arg::Number(0), Arg::Number(0)]);
         }
     }
 
-    /// How many results of flags stand behind the others.
-    pub(super) fn flags(&self) -> usize {
-        [self.announce, self.check, self.unwatch]
-            .iter()
-            .filter(|set| **set)
-            .count()
+    /// The steps behind the others, each of one word.
+    pub(super) fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            ("announce", self.announce),
+            ("check", self.check),
+            ("unwatch", self.unwatch),
+        ];
+        let set = all.into_iter().filter(|(_, set)| *set);
+        set.map(|(word, _)| word)
     }
 
     /// Its calls, for the log.
@@ -260,8 +258,4 @@ impl<P: Primitive> Batch<P> {
     pub(super) fn adds(&self) -> bool {
         self.calls.iter().any(|queued| queued.call.adds())
     }
-}
-
-fn number(number: u64) -> Arg {
-    Arg::Number(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -285,9 +285,7 @@ impl<P: Primitive> Rounds for Object<P> {
                 .state
                 .abandon(self.name(), self.keys.object(), Instant::now())
         };
-        owed.iter().for_each(|_| self.core.note_unsettled());
-        let owed = log::list_of(owed.into_iter().map(|call| (call, 1)));
-        log::abandoned(self.name(), &owed);
+        self.core.abandoned(self.name(), owed);
         // Nobody gives back what nobody takes.
         drop(told.tell());
     }
@@ -305,11 +303,7 @@ impl<P: Primitive> Carries for Object<P> {
     type Batch = Box<Batch<P>>;
 
     fn lose(&self, batch: Box<Batch<P>>) {
-        let contents = batch.contents();
-        if !contents.is_empty() {
-            self.core.note_unsettled();
-        }
-        log::lost(self.name(), &contents);
+        self.core.lost(self.name(), &batch.contents());
         let told = self.lock().state.lose(self.name(), *batch);
         drop(told.tell());
     }

@@ -19,7 +19,7 @@ use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::keys::Keys;
 use crate::engine::listening::Listening;
-use crate::engine::once::{CLIENT_CLOSED, refused};
+use crate::engine::once::{CLIENT_CLOSED, refused, shut_down};
 use crate::engine::registry::Shared;
 use crate::engine::request::Request;
 use crate::engine::timer::{Rings, Timer};
@@ -206,9 +206,7 @@ impl<P: Primitive> Object<P> {
     }
 
     pub(super) fn shut_down(&self) -> Error {
-        Error::ShutDown {
-            name: self.name().to_owned(),
-        }
+        shut_down(self.name())
     }
 
     fn drive(self: &Arc<Self>) -> Option<Inline<Self>> {

@@ -40,7 +40,7 @@ impl Results {
         };
         let runs = batch.runs.iter().map(|run| count(run, answer));
         let runs = runs.collect::<Option<_>>()?;
-        for _ in 0..batch.flags() {
+        for _ in batch.flags() {
             answer.result()?;
         }
         answer.is_read().then_some(Results {

@@ -212,7 +212,7 @@ impl Server {
             }
             words.push(served);
         }
-        words.extend(std::iter::repeat_n(1, batch.flags()));
+        words.extend(std::iter::repeat_n(1, batch.flags().count()));
         let (own, notified) = self.serve(client, hears);
         let foreign = self
             .queue

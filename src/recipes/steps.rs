@@ -43,10 +43,10 @@ impl Steps<'_> {
                 None => Arg::Number(0),
             },
             Arg::millis(line_life(settings)),
-            number(batch.waiting - parts.tries.len()),
+            Arg::number(batch.waiting - parts.tries.len()),
             Arg::Text(self.ids.prefix()),
-            number(parts.releases.len()),
-            number(parts.tries.len()),
+            Arg::number(parts.releases.len()),
+            Arg::number(parts.tries.len()),
             from,
             Arg::micros(self.patience),
         ]);
@@ -62,7 +62,7 @@ impl Steps<'_> {
             let (came, lasts) = of(&run[0]);
             args.extend([
                 Arg::Number(came.unwrap_or_default().cast_signed()),
-                number(run.len()),
+                Arg::number(run.len()),
                 Arg::millis(lasts),
             ]);
         }
@@ -96,10 +96,6 @@ impl<'a> Parts<'a> {
             tends,
         }
     }
-}
-
-fn number(count: usize) -> Arg {
-    Arg::Number(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 /// How long the line is kept when nobody looks: for several looks of whoever looks least.

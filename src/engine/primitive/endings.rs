@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::state::{Item, State};
 use super::{Batch, Done, Got, Outcome, Primitive, Queued, Refused, Ticket, Told, Verdict};
 use crate::engine::few::Few;
-use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble};
+use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble, shut_down};
 use crate::error::{Error, Result};
 use crate::sync::unlocked;
 use crate::transport::Reason;
@@ -572,10 +572,4 @@ fn never_answered(name: &str, operation: &'static str, since: Instant, now: Inst
 /// What somebody needs who repairs by hand, where there is something to repair.
 fn details<P: Primitive>(call: &P::Call) -> Option<String> {
     Some(P::details(call)).filter(|details| !details.is_empty())
-}
-
-pub(super) fn shut_down(name: &str) -> Error {
-    Error::ShutDown {
-        name: name.to_owned(),
-    }
 }

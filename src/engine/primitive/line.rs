@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::channels::Channels;
-use super::endings;
 use super::envelope::{self, Answer};
 use super::locked::Locked;
 use super::pending::Pending;
@@ -18,7 +17,7 @@ use crate::engine::answer::{self, answer_of};
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::keys::Keys;
-use crate::engine::once::{refused, unexpected_answer};
+use crate::engine::once::{refused, shut_down, unexpected_answer};
 use crate::engine::registry::Shared;
 use crate::engine::request::{Arg, Request, Script};
 use crate::engine::timer::{Rings, Timer};
@@ -334,7 +333,7 @@ impl<P: Primitive> Line<P> {
     }
 
     pub(super) fn shut_down(&self) -> Error {
-        endings::shut_down(self.name())
+        shut_down(self.name())
     }
 
     pub(super) fn note_busy(&self, inner: &mut Inner<P>) {

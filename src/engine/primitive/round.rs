@@ -459,11 +459,7 @@ impl<P: Primitive> Rounds for Line<P> {
             self.keep_as_needed(&mut inner);
             abandoned
         };
-        owed.iter().for_each(|_| self.core.note_unsettled());
-        log::abandoned(
-            self.name(),
-            &log::list_of(owed.into_iter().map(|call| (call, 1))),
-        );
+        self.core.abandoned(self.name(), owed);
         // Nobody gives back what nobody takes.
         drop(told.tell());
     }
@@ -481,11 +477,7 @@ impl<P: Primitive> Carries for Line<P> {
     type Batch = Box<Batch<P>>;
 
     fn lose(&self, batch: Box<Batch<P>>) {
-        let contents = batch.contents();
-        if !contents.is_empty() {
-            self.core.note_unsettled();
-        }
-        log::lost(self.name(), &contents);
+        self.core.lost(self.name(), &batch.contents());
         let told = self.lock().state.lose(self.keys.name(), *batch);
         drop(told.tell());
     }

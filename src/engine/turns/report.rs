@@ -71,12 +71,11 @@ impl Report {
     pub(crate) fn write(&self, args: &mut Vec<Arg>) {
         let [strict, looks, stood, calls] =
             [self.strict, self.looks, self.stood, self.calls].map(i64::from);
-        let count = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
         args.extend([
             Arg::micros(self.head),
             Arg::micros(self.last),
-            count(self.named),
-            count(self.waiting),
+            Arg::number(self.named),
+            Arg::number(self.waiting),
             Arg::Number(self.ticket.cast_signed()),
             Arg::Number(self.own.cast_signed()),
             Arg::Number(strict + 2 * looks + 4 * stood + 8 * calls),

@@ -81,15 +81,15 @@ pub(super) fn encode(batch: &Batch<PermitExpirable>, args: &mut Vec<Arg>) {
         } else {
             let asked: usize = batch.asks.iter().map(|ask| ask.want.permits()).sum();
             // Those who wait behind these are served when the next one ends.
-            number(asked + usize::from(batch.waiting > batch.asks.len()))
+            Arg::number(asked + usize::from(batch.waiting > batch.asks.len()))
         },
     );
     for step in &batch.steps.steps {
         match step {
             Step::Releases(calls) => {
                 let calls = &batch.calls[calls.clone()];
-                let count = calls.iter().map(|queued| queued.call.ids()).sum();
-                args.extend([Arg::Word("release"), number(count)]);
+                let count: usize = calls.iter().map(|queued| queued.call.ids()).sum();
+                args.extend([Arg::Word("release"), Arg::number(count)]);
                 for queued in calls {
                     push_ids(&queued.call, args);
                 }
@@ -101,8 +101,8 @@ pub(super) fn encode(batch: &Batch<PermitExpirable>, args: &mut Vec<Arg>) {
                 let stops = asks.iter().take_while(|ask| stops(ask, batch.departed));
                 args.push(Arg::Word(if asks[0].last { "try" } else { "acquire" }));
                 args.push(Arg::Number(millis(asks[0].want.lease)));
-                args.push(number(stops.count()));
-                args.push(number(asks.len()));
+                args.push(Arg::number(stops.count()));
+                args.push(Arg::number(asks.len()));
                 args.extend(asks.iter().map(|ask| ask.want.ids.arg()));
             }
         }
@@ -155,10 +155,6 @@ fn stops(ask: &Ask<PermitExpirable>, now: Moment) -> bool {
     !ask.last && ask.want.is_passed(now)
 }
 
-fn number(count: usize) -> Arg {
-    Arg::Number(i64::try_from(count).unwrap_or(i64::MAX))
-}
-
 fn push_ids(call: &Call, args: &mut Vec<Arg>) {
     match call {
         Call::Release(ids) => args.extend(ids.iter().map(Id::arg)),
@@ -169,8 +165,8 @@ fn push_ids(call: &Call, args: &mut Vec<Arg>) {
 
 fn encode_call(call: &Call, args: &mut Vec<Arg>) {
     let (word, what) = match call {
-        Call::Release(ids) => ("release", number(ids.len())),
-        Call::ReleaseTogether(ids) => ("together", number(ids.len())),
+        Call::Release(ids) => ("release", Arg::number(ids.len())),
+        Call::ReleaseTogether(ids) => ("together", Arg::number(ids.len())),
         Call::Prolong(id, _) => ("prolong", id.arg()),
         Call::Remaining(id) => ("remaining", id.arg()),
         Call::Count(Counted::Available) => ("available", Arg::Number(0)),
@@ -179,10 +175,7 @@ fn encode_call(call: &Call, args: &mut Vec<Arg>) {
         Call::TrySet(permits) => ("try_set", Arg::Number((*permits).into())),
         Call::Set(permits) => ("set", Arg::Number((*permits).into())),
         Call::Add(permits) => ("add", Arg::Number((*permits).into())),
-        Call::Clear(most) => (
-            "clear",
-            Arg::Number(i64::try_from(*most).unwrap_or(i64::MAX)),
-        ),
+        Call::Clear(most) => ("clear", Arg::number(*most)),
         Call::List(from) => ("list", Arg::Text(from.clone())),
         Call::Tend => return,
     };

@@ -141,7 +141,7 @@ impl queue::Call for Call {
     }
 
     fn write(&self, count: usize, args: &mut Vec<Arg>) {
-        let count = Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
+        let count = Arg::number(count);
         let (word, third) = match self {
             Call::Try(_) => ("try", count),
             Call::Add(_) => ("add", count),
