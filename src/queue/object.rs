@@ -226,7 +226,7 @@ impl<P: Primitive> Object<P> {
         if work {
             self.core.note_busy(&mut inner.busy);
         }
-        self.unlock(inner);
+        self.unlock_listening(inner);
         let somebody = !told.is_empty();
         let unclaimed = told.tell();
         if let Some(object) = self.itself.upgrade() {
@@ -245,6 +245,10 @@ impl<P: Primitive> Object<P> {
     /// Ends a change: subscriptions, the timer, and leases are as it asks for.
     pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
         self.listen(&mut inner);
+        self.unlock_listening(inner);
+    }
+
+    fn unlock_listening(&self, mut inner: MutexGuard<'_, Inner<P>>) {
         let (alarm, waits) = (inner.state.alarm(), !inner.state.waiters.is_empty());
         inner.kept = if inner.state.stays() {
             self.itself.upgrade()
@@ -268,12 +272,16 @@ impl<P: Primitive> Object<P> {
     /// Notifications are heard as long as somebody waits.
     fn listen(&self, inner: &mut Inner<P>) {
         let waits = !inner.state.entries.is_empty() && !inner.state.waiters.is_empty();
+        if waits || inner.own.is_wanted() {
+            self.subscribe(inner, waits);
+        }
         if inner.state.watches && !waits && !inner.jvms.is_confirmed() && !inner.jvms.is_wanted() {
             inner.state.watch_no_more();
         }
-        if !waits && !inner.own.is_wanted() {
-            return;
-        }
+    }
+
+    /// Subscribes to what is wanted, and to nothing else.
+    fn subscribe(&self, inner: &mut Inner<P>, waits: bool) {
         let wanted = [waits, waits && inner.state.watches];
         let channels = [&self.queue.own_channel, self.keys.channel()];
         let all = [&mut inner.own, &mut inner.jvms].into_iter();
