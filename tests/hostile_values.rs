@@ -22,6 +22,9 @@ use tokio::time::timeout;
 /// All that has panicked in this process, in whatever task.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
+/// The id of a client that there is not.
+const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+
 /// Counts panics from now on; tokio would keep those of its tasks to itself.
 fn count_panics() {
     static HOOK: Once = Once::new();
@@ -189,6 +192,35 @@ async fn records_of_semaphores_that_nobody_of_ours_has_written() {
             client.shutdown().await.unwrap();
             let left: i64 = control.get(&name).await.unwrap();
             assert_eq!(left, 5, "{what}");
+        }
+    }
+}
+
+/// An entry that looks like one of ours, at any time.
+#[tokio::test]
+async fn queues_and_grants_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    for (number, score) in ["-inf", "inf", "-1e300", "1e300", "0"].iter().enumerate() {
+        for (key, left) in [("queue", 5), ("grants", 5)] {
+            let name = format!("{key}-{number}");
+            let client = connect(&server).await;
+            let _: () = control.set(&name, 5).await.unwrap();
+            for kind in ["a", "g"] {
+                let entry = format!("{NOBODY}:{kind}1:7:100");
+                let key = format!("redisson_sc_{key}:{{{name}}}");
+                let added = redis::cmd("ZADD").arg(key).arg(score).arg(entry).to_owned();
+                let _: () = added.query_async(&mut control).await.unwrap();
+            }
+            let what = format!("{score} in {key}");
+            use_semaphore(&client, &name).await;
+            assert_no_panic(&what);
+            client.shutdown().await.unwrap();
+            let found: i64 = control.get(&name).await.unwrap();
+            // Grants that have run out are given back.
+            let given = [0, 14][usize::from(key == "grants" && number % 2 == 0)];
+            assert_eq!(found, left + given, "{what}");
         }
     }
 }

@@ -17,7 +17,7 @@
 
 local QUEUE, GRANTS, NOTES, CLIENT, LEASE, KEPT = KEYS[4], KEYS[5], KEYS[6], ARGV[5], ARGV[6] * 1000, ARGV[8]
 local LEASED = 'g'
-local MOST_PASSED, SOON = 1024, 1000000
+local MOST_PASSED, SOON, DAY = 1024, 1000000, 86400000000
 
 local function now()
   if not clock then
@@ -163,8 +163,9 @@ end
 -- The last time at which an entry that came at `arrival` begins to block those behind it, and when that ends: when it has waited for
 -- 1/4 s, for half as long as that; the same at 1 s, at 4 s, and so on; for 20 s at the most.
 local function window(arrival)
-  local from = 250000
-  while from * 4 <= now() - arrival do from = from * 4 end
+  -- It is endless where somebody else has written the arrival.
+  local waited, from = math.min(now() - arrival, DAY), 250000
+  while from * 4 <= waited do from = from * 4 end
   return arrival + from, arrival + from + math.min(from / 2, 20000000)
 end
 

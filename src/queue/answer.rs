@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::entries::Entry;
 use super::outcome::Ticket;
 
+/// A longer time counts as so many microseconds, a day.
+const LONGEST: f64 = 86_400_000_000.0;
+
 /// The answer to a batch.
 #[derive(Debug)]
 pub(super) enum Said<'a> {
@@ -59,9 +62,10 @@ impl<'a> Answer<'a> {
     fn read(text: &'a str) -> Option<Self> {
         let (words, served) = text.split_once('|')?;
         let mut words = words.split_ascii_whitespace();
-        let micros = |word: Option<&str>| match word?.parse::<i64>().ok()? {
-            -1 => Some(None),
-            time => Some(Some(Duration::from_micros(u64::try_from(time).ok()?))),
+        let micros = |word: Option<&str>| -> Option<Option<Duration>> {
+            // Endless where somebody else has written the time.
+            let time = number::<f64>(word)?.min(LONGEST);
+            Some((time >= 0.0).then(|| Duration::from_micros(time as u64)))
         };
         let served = served.split_ascii_whitespace().map(Entry::read);
         Some(Answer {
