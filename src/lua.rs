@@ -40,7 +40,7 @@ macro_rules! refresh {
 }
 
 pub(crate) const ONCE: &str = lua!(
-    "semaphore/announce",
+    "queue/announce",
     "engine/change",
     "engine/record",
     "engine/once"
@@ -49,17 +49,19 @@ pub(crate) const FORGET: &str = lua!("engine/forget");
 
 pub(crate) const SEMAPHORE: &str = lua!(
     "semaphore/short",
-    "semaphore/announce",
+    "queue/announce",
     "queue/record",
     "semaphore/permits",
+    "queue/entries",
+    "queue/grants",
     "queue/queue",
-    "semaphore/jvms",
+    "queue/jvms",
     "semaphore/steps"
 );
 pub(crate) const RENEW_GRANTS: &str = lua!("queue/renew");
 
 pub(crate) const LOCK: &str = concat!(
-    lua!("semaphore/announce", "engine/change", "lock/state"),
+    lua!("queue/announce", "engine/change", "lock/state"),
     turns!(),
     lua!("lock/batch"),
 );
@@ -70,14 +72,14 @@ pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
 pub(crate) const LATCH: &str = concat!(envelope!(), lua!("latch/steps"));
 
 pub(crate) const PERMITS: &str = concat!(
-    lua!("permit_expirable/lone", "semaphore/announce"),
+    lua!("permit_expirable/lone", "queue/announce"),
     envelope!(),
     lua!("permit_expirable/counter"),
     turns!(),
     lua!("permit_expirable/steps"),
 );
 pub(crate) const PERMITS_KEYS: &str = concat!(
-    lua!("semaphore/announce"),
+    lua!("queue/announce"),
     envelope!(),
     lua!("permit_expirable/keys"),
 );

@@ -197,7 +197,7 @@ fn announces(code: &str) -> bool {
 }
 
 /// A call publishes if its command is called so: a literal, a local, or an argument described so. So does a command in a table, and
-/// `announce`, which `lua/semaphore/announce.lua` gives to the parts behind it.
+/// `announce`, which `lua/queue/announce.lua` gives to the parts behind it.
 fn check_publishes(entries: &[Entry], code: &str) -> Result<(), String> {
     let told = entries
         .iter()

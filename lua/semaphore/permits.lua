@@ -1,8 +1,8 @@
 -- Purpose: the counter of a semaphore, as the queue uses it
--- Counterpart: RSemaphore's counter; the part behind queue/record.lua and announce.lua
+-- Counterpart: RSemaphore's counter; the part behind queue/record.lua and queue/announce.lua
 -- KEYS[2] semaphore: string, the permits available as a decimal integer
 -- KEYS[3] channel: where JVMs wait
--- Returns: nothing by itself. It defines `open_counter`, `free`, `fits`, `take`, `take_back`, `write_counter`
+-- Returns: nothing by itself. It defines `open_counter`, `free`, `fits`, `spend`, `put_back`, `write_counter`
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the counter is written once, in the end; it keeps its time to live, and stays within 32 bits
@@ -29,10 +29,10 @@ end
 
 local function free() return exists and total - reserved >= 1 end
 local function fits(permits) return exists and total - reserved >= permits end
-local function take(permits) total = total - permits end
+local function spend(permits) total = total - permits end
 
 -- Adds permits that come back, if the semaphore still exists. Returns the result of the step where the counter can take no more.
-local function take_back(permits)
+local function put_back(permits)
   if not exists then return end
   if total + permits > HIGHEST then return '0:' .. total end
   total = total + permits

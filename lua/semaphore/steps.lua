@@ -38,7 +38,7 @@ end
 local function try(permits, count, ticket)
   local done = exists and math.max(0, math.min(count, math.floor(total / permits))) or 0
   total = total - done * permits
-  for i = 0, ticket and done - 1 or -1 do hold(entry_for(LEASED, ticket + i, permits, 0)) end
+  for i = 0, ticket and done - 1 or -1 do hold(held_for(LEASED, ticket + i, permits, 0)) end
   return done
 end
 
@@ -57,7 +57,7 @@ local function step(i)
   if kind == 'add' then return add(number), i + 3 end
   if kind == 'wait' then
     return wait(ARGV[i + 3], number, count, ARGV[i + 4] + 0, ARGV[i + 5] + 0, ARGV[i + 6] + 0, ARGV[i + 7] + 0,
-      ARGV[i + 8] + 0), i + 9
+      ARGV[i + 8] + 0, ARGV[i + 3] == LEASED and ARGV[7] or ''), i + 9
   end
   local result = 1
   if kind == 'drain' then
@@ -81,6 +81,7 @@ local function work()
   local refusal = open_counter()
   if refusal then return refusal end
   open_queue()
+  open_grants()
   open_account()
   local i = 11
   while ARGV[i] do

@@ -4,15 +4,15 @@ use std::str::{FromStr, SplitAsciiWhitespace};
 use std::time::Duration;
 
 use super::entries::Entry;
-use super::outcome::Ticket;
+use super::outcome::{Taken, Ticket, Want};
 
 /// A longer time counts as so many microseconds, a day.
 const LONGEST: f64 = 86_400_000_000.0;
 
 /// The answer to a batch.
 #[derive(Debug)]
-pub(super) enum Said<'a> {
-    Done(Answer<'a>),
+pub(super) enum Said<'a, W> {
+    Done(Answer<'a, W>),
     /// Nothing has changed, because of this error.
     Refused(&'a str),
     /// The object's key holds this, which is no number.
@@ -25,7 +25,7 @@ pub(super) enum Said<'a> {
 
 /// What a script has found and done.
 #[derive(Debug)]
-pub(super) struct Answer<'a> {
+pub(super) struct Answer<'a, W> {
     /// How much is free behind it.
     pub(super) available: i64,
     /// When to look whether grants have run out, if this client is to do so.
@@ -40,10 +40,10 @@ pub(super) struct Answer<'a> {
     pub(super) clock: Option<u64>,
     results: SplitAsciiWhitespace<'a>,
     /// The entries of this client that have been served.
-    pub(super) served: Vec<(Ticket, Entry)>,
+    pub(super) served: Vec<(Ticket, Entry<W>, Taken)>,
 }
 
-impl<'a> Said<'a> {
+impl<'a, W: Want> Said<'a, W> {
     /// `None` for what the script never says.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -58,7 +58,7 @@ impl<'a> Said<'a> {
     }
 }
 
-impl<'a> Answer<'a> {
+impl<'a, W: Want> Answer<'a, W> {
     fn read(text: &'a str) -> Option<Self> {
         let (words, served) = text.split_once('|')?;
         let mut words = words.split_ascii_whitespace();
@@ -67,7 +67,7 @@ impl<'a> Answer<'a> {
             let time = number::<f64>(word)?.min(LONGEST);
             Some((time >= 0.0).then(|| Duration::from_micros(time as u64)))
         };
-        let served = served.split_ascii_whitespace().map(Entry::read);
+        let served = served.split_ascii_whitespace().map(own);
         Some(Answer {
             available: number(words.next())?,
             look: micros(words.next())?,
@@ -88,8 +88,10 @@ impl<'a> Answer<'a> {
         self.results.next()
     }
 
-    pub(super) fn count(&mut self) -> Option<usize> {
-        number(self.results.next())
+    /// How many were carried out, and what was added to that of the last one.
+    pub(super) fn count(&mut self) -> Option<(usize, Taken)> {
+        let (count, taken) = counted(self.results.next()?)?;
+        Some((usize::try_from(count).ok()?, taken))
     }
 
     pub(super) fn flag(&mut self) -> Option<bool> {
@@ -103,6 +105,28 @@ impl<'a> Answer<'a> {
     pub(super) fn is_read(&mut self) -> bool {
         self.results.next().is_none()
     }
+}
+
+/// An entry that was served, and its token where it has one.
+fn own<W: Want>(word: &str) -> Option<(Ticket, Entry<W>, Taken)> {
+    let (text, token) = word.split_once('=').unwrap_or((word, "0"));
+    let (ticket, entry) = Entry::read(text)?;
+    let token = token.parse().ok()?;
+    Some((ticket, entry, Taken { token, count: 1 }))
+}
+
+/// Of a step: how many were carried out, and behind that the token and the count of the last one, where the primitive has these.
+pub(crate) fn counted(word: &str) -> Option<(u64, Taken)> {
+    let mut words = word.splitn(3, ':');
+    let done = number(words.next())?;
+    let taken = match words.next() {
+        None => Taken::default(),
+        token => Taken {
+            token: number(token)?,
+            count: number(words.next())?,
+        },
+    };
+    Some((done, taken))
 }
 
 fn number<T: FromStr>(word: Option<&str>) -> Option<T> {

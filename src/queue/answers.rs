@@ -7,12 +7,11 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::batch::{Batch, Queued, Run};
 use super::entries::Entry;
-use super::outcome::{Grant, Outcome, Ticket, Told, Want};
-use super::primitive::{self, Call, Effect, Primitive};
+use super::outcome::{Grant, Outcome, Taken, Ticket, Told, Want};
+use super::primitive::{self, Call, Held, Primitive};
 use super::results::Results;
 use super::state::{ANNOUNCEMENTS, Item, Known, State, UNHEARD};
 use super::waiters::Waiter;
-use crate::clock::Moment;
 use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble, shut_down};
 use crate::error::Error;
 
@@ -32,32 +31,43 @@ fn is_forbidden(error: &Error) -> bool {
     )
 }
 
+/// What a call has taken, if it has.
+fn taken<W>(result: &primitive::Result<W>) -> Option<Taken> {
+    match result {
+        Ok(Outcome::Taken(taken)) => Some(*taken),
+        _ => None,
+    }
+}
+
 impl<P: Primitive> State<P> {
     /// `batch` has been carried out, by a sending that departed at its time or later.
     pub(super) fn answered(
         &mut self,
         name: &str,
         mut batch: Batch<P>,
-        answer: &Answer<'_>,
-        results: Results,
+        answer: &Answer<'_, P::Want>,
+        results: Results<P::Want>,
         now: Instant,
-    ) -> Told {
+    ) -> Told<P::Want> {
         let mut told = Told::default();
-        let lease = self.lease(&batch);
         if let Some(clock) = answer.clock {
             self.clock = Some((batch.sent, clock));
         }
         let adds = batch.adds();
         for ((ticket, _), held) in batch.extends.drain(..).zip(results.extends) {
-            self.held.extended(ticket, held.then_some(lease));
+            self.held.extended(ticket, held.then_some(batch.sent));
+            if !held {
+                // Others of this client's may have left the queue with it.
+                self.missed();
+            }
         }
         let confirms = std::mem::take(&mut batch.confirms).into_iter();
-        for ((ticket, entry), held) in confirms.zip(results.confirms) {
-            if held {
+        for ((ticket, entry), taken) in confirms.zip(results.confirms) {
+            if let Some(taken) = taken {
                 self.entries.remove(ticket);
-                self.served(&batch, ticket, &entry, &mut told);
+                let lease = self.held.lease_time(entry.want);
+                self.served(&batch, ticket, &entry, taken, lease, &mut told);
             } else if !batch.check {
-                // Others of this client's may have left the queue with it.
                 self.missed();
             }
         }
@@ -71,13 +81,14 @@ impl<P: Primitive> State<P> {
         {
             self.run_answered(&batch, &run, served, answer.clock, &mut told);
         }
-        for (ticket, entry) in &answer.served {
+        for (ticket, entry, taken) in &answer.served {
             self.entries.remove(*ticket);
-            self.served(&batch, *ticket, entry, &mut told);
+            let lease = self.held.lease_time(entry.want);
+            self.served(&batch, *ticket, entry, *taken, lease, &mut told);
         }
         self.under_way = None;
-        for (ticket, clock) in std::mem::take(&mut self.early) {
-            self.grant(ticket, clock, now, &mut told);
+        for notice in std::mem::take(&mut self.early) {
+            self.grant(notice, now, &mut told);
         }
         self.early.clear();
         self.learn(&batch, adds, answer, now);
@@ -93,11 +104,14 @@ impl<P: Primitive> State<P> {
     fn run_answered(
         &mut self,
         batch: &Batch<P>,
-        run: &Run,
-        served: usize,
+        run: &Run<P::Want>,
+        (served, last): (usize, Taken),
         clock: Option<u64>,
-        told: &mut Told,
+        told: &mut Told<P::Want>,
     ) {
+        if served < run.count {
+            self.held.waits(run.want);
+        }
         let waited = u64::try_from(run.waited.as_micros()).unwrap_or(u64::MAX);
         let arrival = clock.map_or(0, |clock| clock.saturating_sub(waited).max(batch.behind));
         for (index, ticket) in (0..)
@@ -110,7 +124,13 @@ impl<P: Primitive> State<P> {
                 life: run.life,
             };
             if index < served as u64 {
-                self.served(batch, ticket, &entry, told);
+                let before = served as u64 - 1 - index;
+                let taken = Taken {
+                    token: last.token.saturating_sub(before),
+                    count: u32::try_from(before)
+                        .map_or(0, |before| last.count.saturating_sub(before)),
+                };
+                self.served(batch, ticket, &entry, taken, run.lease, told);
             } else {
                 if self.entries.is_empty() {
                     self.checked = Some(Instant::now());
@@ -122,7 +142,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// Notes what the answer to `batch` says of others.
-    fn learn(&mut self, batch: &Batch<P>, adds: bool, answer: &Answer<'_>, now: Instant) {
+    fn learn(&mut self, batch: &Batch<P>, adds: bool, answer: &Answer<'_, P::Want>, now: Instant) {
         let sent = batch.sent.timer();
         let jvms = answer.jvms.or(self.known.as_ref().map(|known| known.jvms));
         let before = self.known.as_ref().map(|known| known.available);
@@ -132,11 +152,12 @@ impl<P: Primitive> State<P> {
             foreign: (answer.foreign).map(|waited| sent.checked_sub(waited).unwrap_or(sent)),
             jvms: jvms.unwrap_or(0),
         });
-        // Guards may be held by clients that are killed when nobody else calls anything.
-        let leases = self.held.is_used().then(|| 2 * self.held.lease_time());
+        let leases = self.held.looks_after();
         let at = |look: Duration| now + look + LATE;
         // An answer that says nothing does not take a promise back.
-        self.look_at = answer.look.map(at).or(self.look_at).or(leases.map(at));
+        let needs = |look: &Duration| *look < SOON || leases.is_some() || !self.waiters.is_empty();
+        let look = answer.look.filter(needs).map(at);
+        self.look_at = look.or(self.look_at).or(leases.map(at));
         self.looks_soon = answer.look.is_some_and(|look| look < SOON);
         if answer.watches {
             self.watches = true;
@@ -155,33 +176,35 @@ impl<P: Primitive> State<P> {
     }
 
     /// `entry` has been granted: the earliest waiter that wants the same has it.
-    fn served(&mut self, batch: &Batch<P>, ticket: Ticket, entry: &Entry, told: &mut Told) {
+    fn served(
+        &mut self,
+        batch: &Batch<P>,
+        ticket: Ticket,
+        entry: &Entry<P::Want>,
+        taken: Taken,
+        lease: Duration,
+        told: &mut Told<P::Want>,
+    ) {
         // The waiter that it was made for has gone, and another one has it now.
         self.leaving.retain(|(leaving, _)| *leaving != ticket);
-        let lease = self.lease(batch);
-        let over = batch.unconfirmed || entry.want.leased && lease.has_come();
+        let until = batch.sent + lease;
+        let over = batch.unconfirmed || entry.want.is_leased() && until.has_come();
         let waiter = if over {
             None
         } else {
             self.waiters.take(entry.want)
         };
         match waiter {
-            Some(waiter) => self.hold(ticket, entry, waiter, lease, told),
-            None => self.nobody_has(batch, entry.want, ticket, entry.life),
+            Some(waiter) => self.hold(ticket, entry, taken, waiter, until, told),
+            None => {
+                let grant = self.granted(entry.want, ticket, taken, entry.life, until);
+                self.nobody_has(batch, grant);
+            }
         }
-    }
-
-    /// Until when what `batch` was granted lasts at the least.
-    fn lease(&self, batch: &Batch<P>) -> Moment {
-        batch.sent + self.core.config.lock_watchdog_timeout
     }
 
     /// To calls that wait it is as if it had never been taken.
-    fn nobody_has(&mut self, batch: &Batch<P>, want: Want, ticket: Ticket, life: u64) {
-        let grant = Grant { want, ticket };
-        if want.leased {
-            self.held.insert(grant, life);
-        }
+    fn nobody_has(&mut self, batch: &Batch<P>, grant: Grant<P::Want>) {
         let call = P::give_back(grant);
         if batch.unconfirmed {
             self.returns.push(call);
@@ -196,46 +219,44 @@ impl<P: Primitive> State<P> {
         name: &str,
         batch: &Batch<P>,
         mut queued: Queued<P>,
-        result: primitive::Result,
-        told: &mut Told,
+        result: primitive::Result<P::Want>,
+        told: &mut Told<P::Want>,
     ) {
-        let lease = self.lease(batch);
+        let result = (self.held).answered(&queued.call, &queued.note, result, batch.sent);
         if batch.unconfirmed {
             queued.give_up(name, &Trouble::unknown(UNCONFIRMED), told);
         }
-        match (queued.call.effect(), result) {
-            (Effect::Takes(want), Ok(Outcome::Number(1))) => {
-                let ticket = queued.ticket;
-                if want.leased && lease.has_come() {
-                    // It is over before anybody has it.
-                    self.nobody_has(batch, want, ticket, 0);
-                    return self.call(queued.call, queued.reply, queued.since);
-                }
-                let Some(reply) = queued.reply else {
-                    return self.nobody_has(batch, want, ticket, 0);
-                };
-                let grant = Grant { want, ticket };
-                if want.leased {
-                    self.held.insert(grant, 0);
-                    self.held.keep(ticket, lease);
-                }
-                told.add(reply, Ok(Outcome::Granted(grant)));
+        let Some((want, taken)) = queued.call.takes().zip(taken(&result)) else {
+            return queued.answer(result, told);
+        };
+        let until = batch.sent + queued.lease;
+        let grant = self.granted(want, queued.ticket, taken, 0, until);
+        match queued.reply {
+            // It is over before anybody has it.
+            Some(_) if want.is_leased() && until.has_come() => {
+                self.nobody_has(batch, grant);
+                self.call(queued.call, queued.reply, queued.since);
             }
-            (Effect::Gives(grant, _), result) => {
-                // What is left of it is renewed again.
-                self.held.keep(grant.ticket, lease);
-                queued.answer(result, told);
-            }
-            (_, result) => queued.answer(result, told),
+            Some(reply) => told.add(reply, Ok(Outcome::Granted(grant))),
+            None => self.nobody_has(batch, grant),
         }
     }
 
     /// The batch that gives back what no replica has confirmed.
-    pub(super) fn returning(&mut self, next: Batch<P>) -> Option<Batch<P>> {
-        let calls = std::mem::take(&mut self.returns).into_iter();
-        let calls = calls.map(|call| self.queued(call, None, Instant::now()));
+    pub(super) fn returning(&mut self) -> Option<Batch<P>> {
+        let returns = std::mem::take(&mut self.returns);
+        let calls = returns.into_iter().map(|call| {
+            let mut queued = self.queued(call, None, Instant::now());
+            self.held.departs(&queued.call, &mut queued.note);
+            queued
+        });
         let calls: Vec<_> = calls.collect();
-        (!calls.is_empty()).then_some(Batch { calls, ..next })
+        let header = self.held.header();
+        (!calls.is_empty()).then_some(Batch {
+            header,
+            calls,
+            ..Batch::empty()
+        })
     }
 
     /// `batch` was not carried out, because of `error`; or one sending was not, and nobody knows of the others: `doubt`.
@@ -245,15 +266,18 @@ impl<P: Primitive> State<P> {
         error: &Error,
         doubt: Option<&Error>,
         now: Instant,
-    ) -> Told {
+    ) -> Told<P::Want> {
         let mut told = self.landed(now);
         let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
         for queued in batch.calls {
             if forbidden && !queued.has_caller() && queued.stays_owed(now) {
-                self.take_again(&queued);
+                self.held.failed(&queued.call, &queued.note, false);
+                self.held.is_forbidden(&queued.call, &queued.note);
                 self.refused.push(queued);
                 self.retry_at.get_or_insert(now + RETRY);
             } else {
+                self.held
+                    .failed(&queued.call, &queued.note, doubt.is_some());
                 queued.answer(Err(doubt.unwrap_or(error).clone()), &mut told);
             }
         }
@@ -270,18 +294,10 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// What was not allowed to be forgotten is held and renewed until it is.
-    fn take_again(&mut self, queued: &Queued<P>) {
-        if let Effect::Gives(grant, true) = queued.call.effect()
-            && let Some((_, entry)) = queued.entry.as_deref().and_then(Entry::read)
-        {
-            self.held.take_again(grant, entry.life);
-        }
-    }
-
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
-    pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Told {
+    pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Told<P::Want> {
         for queued in batch.calls.into_iter().rev() {
+            self.held.failed(&queued.call, &queued.note, false);
             self.calls.push_front(Item::Call(queued));
         }
         self.unconfirmed.extend(batch.extends);
@@ -299,8 +315,16 @@ impl<P: Primitive> State<P> {
     }
 
     /// Nobody will ever know what has become of a batch; its callers have been told. Those that waited may have been granted something.
-    pub(super) fn never_answered(&mut self, name: &str, trouble: &Trouble<'_>) -> Told {
+    pub(super) fn never_answered(
+        &mut self,
+        name: &str,
+        batch: Batch<P>,
+        trouble: &Trouble<'_>,
+    ) -> Told<P::Want> {
         let mut told = Told::default();
+        for queued in &batch.calls {
+            self.held.failed(&queued.call, &queued.note, true);
+        }
         for waiter in self.waiters.take_all().into_values() {
             told.add(
                 waiter.reply,
@@ -318,7 +342,7 @@ impl<P: Primitive> State<P> {
         name: &str,
         mut batch: Option<&mut Batch<P>>,
         trouble: &Trouble<'_>,
-    ) -> (Told, Patience) {
+    ) -> (Told<P::Want>, Patience) {
         let window = self.core.config.retry_window;
         let mut told = Told::default();
         let (mut owed, mut gone, mut next) = (false, false, None::<Instant>);
@@ -387,7 +411,13 @@ impl<P: Primitive> State<P> {
     }
 
     /// Nobody waits from now on; what was asked for is carried out.
-    pub(super) fn close(&mut self, name: &str, key: &str, why: &'static str, now: Instant) -> Told {
+    pub(super) fn close(
+        &mut self,
+        name: &str,
+        key: &str,
+        why: &'static str,
+        now: Instant,
+    ) -> Told<P::Want> {
         self.closed = true;
         (self.announce_at, self.look_at) = (None, None);
         (self.announce, self.look, self.recheck) = (false, false, false);
@@ -400,7 +430,12 @@ impl<P: Primitive> State<P> {
     }
 
     /// Nobody carries anything out any more. Also says which calls are owed.
-    pub(super) fn abandon(&mut self, name: &str, key: &str, now: Instant) -> (Told, Vec<String>) {
+    pub(super) fn abandon(
+        &mut self,
+        name: &str,
+        key: &str,
+        now: Instant,
+    ) -> (Told<P::Want>, Vec<String>) {
         let mut told = self.close(name, key, RUNTIME_ENDED, now);
         let mut owed = Vec::new();
         for item in std::mem::take(&mut self.calls) {
@@ -417,10 +452,11 @@ impl<P: Primitive> State<P> {
     }
 
     /// The runtime has ended while `batch` was under way.
-    pub(super) fn lose(&mut self, name: &str, batch: Batch<P>) -> Told {
+    pub(super) fn lose(&mut self, name: &str, batch: Batch<P>) -> Told<P::Want> {
         let trouble = Trouble::unknown(RUNTIME_ENDED);
         let mut told = Told::default();
         for mut queued in batch.calls {
+            self.held.failed(&queued.call, &queued.note, true);
             queued.give_up(name, &trouble, &mut told);
         }
         for id in batch.asked {
@@ -433,7 +469,13 @@ impl<P: Primitive> State<P> {
     }
 
     /// All that wait are told that the client has ended: `why`. What they may have been granted meanwhile is given back.
-    fn end_waits(&mut self, name: &str, key: &str, why: &'static str, now: Instant) -> Told {
+    fn end_waits(
+        &mut self,
+        name: &str,
+        key: &str,
+        why: &'static str,
+        now: Instant,
+    ) -> Told<P::Want> {
         let trouble = Trouble::unknown(why);
         let under_way = self.under_way.as_ref();
         let sent = under_way.filter(|batch| self.core.sent.since(batch.sent_before, Some(key)));
@@ -451,7 +493,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// The server forbids to listen: those that have been told to wait would wait in vain. The batch under way may serve some.
-    pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) -> Told {
+    pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) -> Told<P::Want> {
         let mut told = Told::default();
         if self.under_way.is_some() {
             self.unheard = Some(error);
@@ -465,7 +507,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// The batch under way has ended.
-    fn landed(&mut self, now: Instant) -> Told {
+    fn landed(&mut self, now: Instant) -> Told<P::Want> {
         self.under_way = None;
         if !std::mem::take(&mut self.early).is_empty() {
             self.missed();

@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use super::entries::Entry;
 use super::outcome::{Outcome, Reply, Ticket, Told, Want};
-use super::primitive::{Call, Effect, Primitive};
+use super::primitive::{Call, NoteOf, Primitive};
+use super::state::Unconfirmed;
 use super::waiters::{Id, Waiter};
 use crate::clock::Moment;
 use crate::engine::log;
@@ -21,23 +22,25 @@ const LONGEST_OWED: Duration = Duration::from_secs(300);
 /// A call on its way.
 pub(super) struct Queued<P: Primitive> {
     pub(super) call: P::Call,
-    pub(super) reply: Option<Reply>,
+    pub(super) reply: Option<Reply<P::Want>>,
     pub(super) since: Instant,
-    /// Where it gives back: how the entry reads until then.
-    pub(super) entry: Option<String>,
-    /// Where it takes: under which ticket.
+    pub(super) note: NoteOf<P>,
+    /// Where it takes: under which ticket, and for how long at first.
     pub(super) ticket: Ticket,
+    pub(super) lease: Duration,
 }
 
 /// Waiters that came one after the other and want the same.
-pub(super) struct Run {
-    pub(super) want: Want,
+pub(super) struct Run<W> {
+    pub(super) want: W,
     pub(super) count: usize,
     /// The ticket of the first one; those of the others follow.
     pub(super) ticket: Ticket,
     /// How long the first one had waited when the batch departed.
     pub(super) waited: Duration,
     pub(super) life: u64,
+    /// How long the lease of those that are served at once lasts at first.
+    pub(super) lease: Duration,
     /// So many may queue.
     pub(super) room: usize,
 }
@@ -46,28 +49,31 @@ pub(super) struct Run {
 /// of what a guard takes at once.
 const LIFE: [u64; 2] = [100, 1000];
 
-impl Run {
+impl<W: Want> Run<W> {
     /// Of this waiter; `trip` is how long a round trip takes.
-    pub(super) fn of(waiter: &Waiter, now: Instant, trip: Duration) -> Self {
-        let life = LIFE[usize::from(waiter.want.leased)];
+    pub(super) fn of(waiter: &Waiter<W>, lease: Duration, now: Instant, trip: Duration) -> Self {
+        let life = LIFE[usize::from(waiter.want.is_leased())];
         Run {
             want: waiter.want,
             count: 1,
             ticket: 0,
             waited: now.saturating_duration_since(waiter.since),
             life: life + u64::try_from(2 * trip.as_millis()).unwrap_or(life),
+            lease,
             room: 0,
         }
     }
 }
 
 pub(crate) struct Batch<P: Primitive> {
-    /// What guards have taken at once, and how it reads in Redis.
-    pub(super) extends: Vec<(Ticket, String)>,
-    pub(super) confirms: Vec<(Ticket, Entry)>,
-    pub(super) leaves: Vec<(Ticket, Entry)>,
+    /// What the script is to know of what is held.
+    pub(super) header: Arg,
+    /// What callers have taken at once, how it reads in Redis, and until when it was granted.
+    pub(super) extends: Vec<(Ticket, Unconfirmed)>,
+    pub(super) confirms: Vec<(Ticket, Entry<P::Want>)>,
+    pub(super) leaves: Vec<(Ticket, Entry<P::Want>)>,
     pub(super) calls: Vec<Queued<P>>,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<Run<P::Want>>,
     /// The arrival of the client's last entry by the server's clock.
     pub(super) behind: u64,
     /// The waiters in the runs.
@@ -104,7 +110,7 @@ impl<P: Primitive> Queued<P> {
     }
 
     /// Tells the caller that its time is over. What is owed is carried out all the same.
-    pub(super) fn give_up(&mut self, name: &str, trouble: &Trouble<'_>, told: &mut Told) {
+    pub(super) fn give_up(&mut self, name: &str, trouble: &Trouble<'_>, told: &mut Told<P::Want>) {
         if let Some(reply) = self.reply.take() {
             let trouble = Trouble {
                 doubtful: trouble.doubtful || self.call.is_owed(),
@@ -118,7 +124,7 @@ impl<P: Primitive> Queued<P> {
     }
 
     /// Tells the caller, or the log.
-    pub(super) fn answer(self, outcome: Result<Outcome, Error>, told: &mut Told) {
+    pub(super) fn answer(self, outcome: Result<Outcome<P::Want>, Error>, told: &mut Told<P::Want>) {
         match (self.reply, outcome) {
             (Some(reply), outcome) => told.add(reply, outcome),
             (None, Err(error)) => {
@@ -143,6 +149,7 @@ impl<P: Primitive> Batch<P> {
     /// A batch of nothing.
     pub(super) fn empty() -> Self {
         Batch {
+            header: Arg::Word(""),
             extends: Vec::new(),
             confirms: Vec::new(),
             leaves: Vec::new(),
@@ -172,11 +179,11 @@ impl<P: Primitive> Batch<P> {
             Arg::Number(self.heard.into()),
             Arg::Number(self.handed.into()),
         ]);
-        for (_, text) in &self.extends {
+        for (_, (text, ends)) in &self.extends {
             args.extend([
                 Arg::Word("extend"),
                 Arg::Text(text.as_str().into()),
-                Arg::Number(0),
+                Arg::number(*ends),
             ]);
         }
         for (ticket, entry) in &self.confirms {
@@ -188,7 +195,7 @@ impl<P: Primitive> Batch<P> {
             ]);
         }
         for (ticket, entry) in &self.leaves {
-            let amount = Arg::Number(entry.want.amount.into());
+            let amount = Arg::number(entry.want.amount());
             args.extend([
                 Arg::Word("leave"),
                 Arg::Text(entry.text(*ticket, suffix).into()),
@@ -197,32 +204,20 @@ impl<P: Primitive> Batch<P> {
         }
         for step in self.steps() {
             let first = &step[0];
-            match (first.call.effect(), &first.entry) {
-                (Effect::Gives(grant, stays_taken), entry) => {
-                    let word = if stays_taken { "forget" } else { "leave" };
-                    let text = entry.as_deref().unwrap_or("nothing");
-                    let amount = Arg::Number(grant.want.amount.into());
-                    args.extend([Arg::Word(word), Arg::Text(text.into()), amount]);
-                }
-                (Effect::Takes(want), _) if want.leased => args.extend([
-                    Arg::Word("take"),
-                    Arg::Number(want.amount.into()),
-                    Arg::Number(1),
-                    Arg::number(first.ticket),
-                ]),
-                _ => first.call.write(step.len(), args),
-            }
+            first
+                .call
+                .write(step.len(), first.ticket, &first.note, args);
         }
         for run in &self.runs {
             args.extend([
                 Arg::Word("wait"),
-                Arg::Number(run.want.amount.into()),
+                Arg::number(run.want.amount()),
                 Arg::number(run.count),
                 Arg::Word(run.want.kind()),
                 Arg::number(run.ticket),
                 Arg::micros(run.waited),
                 Arg::number(self.behind),
-                Arg::number(run.life),
+                run.want.life(run.life),
                 Arg::number(run.room),
             ]);
         }
@@ -250,7 +245,7 @@ impl<P: Primitive> Batch<P> {
         let runs = self
             .runs
             .iter()
-            .map(|run| (format!("{}({})", P::WAIT, run.want.amount), run.count));
+            .map(|run| (format!("{}({})", P::WAIT, run.want.amount()), run.count));
         log::list_of(calls.chain(runs))
     }
 

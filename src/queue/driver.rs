@@ -45,7 +45,7 @@ impl<P: Primitive> Object<P> {
             Arg::Number(if takes_back { 4 } else { 0 }),
             Arg::Text(Arc::clone(&self.queue.client)),
             Arg::millis(config.lock_watchdog_timeout),
-            Arg::Text(Arc::clone(&self.suffix)),
+            batch.header.clone(),
             Arg::millis(kept),
         ];
         batch.encode(&self.suffix, &mut args);
@@ -56,7 +56,7 @@ impl<P: Primitive> Object<P> {
             object,
             channel,
             &queue.queue,
-            &queue.grants,
+            &queue.beside,
             &queue.notes,
         ];
         Request::Script(ScriptCall {
@@ -104,7 +104,7 @@ impl<P: Primitive> Object<P> {
             self.core.note_round_trip(batch.sent.timer().elapsed());
         }
         self.ended(batch, ending, unanswered).await;
-        let returning = self.lock().state.returning(Batch::empty());
+        let returning = self.lock().state.returning();
         if let Some((batch, number)) = returning.zip(request.sequence()) {
             Box::pin(self.take_back(batch, number)).await;
         }
@@ -160,9 +160,8 @@ impl<P: Primitive> Object<P> {
             Ending::Unknown => {
                 log::unknown(name, batch.contents());
                 let mut inner = self.lock();
-                drop(batch.take());
                 let trouble = Trouble::unknown("its batch was never answered");
-                let told = inner.state.never_answered(name, &trouble);
+                let told = inner.state.never_answered(name, *batch.take(), &trouble);
                 return self.finish(inner, told);
             }
             Ending::ShutDown => (self.shut_down(), None),

@@ -9,35 +9,29 @@ use super::outcome::{Ticket, Want};
 pub(super) const MOST: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) want: Want,
+pub(super) struct Entry<W> {
+    pub(super) want: W,
     /// Its score: when the waiter came that it was made for, in microseconds by the server's clock.
     pub(super) arrival: u64,
     /// How long a grant lasts that is not confirmed; in milliseconds.
     pub(super) life: u64,
 }
 
-impl Entry {
+impl<W: Want> Entry<W> {
     /// As it stands in Redis, behind the client's id; `suffix` is added to what is held under a lease.
     pub(super) fn text(&self, ticket: Ticket, suffix: &str) -> String {
-        let Want { amount, leased } = self.want;
-        let suffix = if leased { suffix } else { "" };
-        format!(
-            "{}{ticket}:{amount}:{}{suffix}",
-            self.want.kind(),
-            self.life
-        )
+        let want = self.want;
+        let (kind, amount, tail) = (want.kind(), want.amount(), want.tail(suffix));
+        format!("{kind}{ticket}:{amount}:{}{tail}", self.life)
     }
 
     /// From how it stands in Redis behind the client's id; its arrival is not known by that.
     pub(super) fn read(text: &str) -> Option<(Ticket, Self)> {
-        let mut words = text.get(1..)?.splitn(4, ':');
+        let (kind, words) = text.split_at_checked(1)?;
+        let mut words = words.splitn(4, ':');
         let mut number = || words.next()?.parse::<u64>().ok();
         let (ticket, amount, life) = (number()?, number()?, number()?);
-        let want = Want {
-            amount: u32::try_from(amount).ok()?,
-            leased: text.starts_with('g'),
-        };
+        let want = W::read(kind, amount, words.next().unwrap_or(""))?;
         let entry = Entry {
             want,
             arrival: 0,
@@ -51,13 +45,21 @@ impl Entry {
     }
 }
 
-#[derive(Default)]
-pub(super) struct Entries {
-    all: BTreeMap<Ticket, Entry>,
-    by_want: BTreeMap<Want, usize>,
+pub(super) struct Entries<W> {
+    all: BTreeMap<Ticket, Entry<W>>,
+    by_want: BTreeMap<W, usize>,
 }
 
-impl Entries {
+impl<W> Default for Entries<W> {
+    fn default() -> Self {
+        Entries {
+            all: BTreeMap::new(),
+            by_want: BTreeMap::new(),
+        }
+    }
+}
+
+impl<W: Want> Entries<W> {
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -66,17 +68,17 @@ impl Entries {
         self.all.is_empty()
     }
 
-    pub(super) fn get(&self, ticket: Ticket) -> Option<&Entry> {
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&Entry<W>> {
         self.all.get(&ticket)
     }
 
-    pub(super) fn insert(&mut self, ticket: Ticket, entry: Entry) {
+    pub(super) fn insert(&mut self, ticket: Ticket, entry: Entry<W>) {
         if self.all.insert(ticket, entry).is_none() {
             *self.by_want.entry(entry.want).or_default() += 1;
         }
     }
 
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Entry> {
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Entry<W>> {
         let entry = self.all.remove(&ticket)?;
         if let Some(count) = self.by_want.get_mut(&entry.want) {
             *count -= 1;
@@ -87,12 +89,12 @@ impl Entries {
         Some(entry)
     }
 
-    pub(super) fn has(&self, want: Want) -> bool {
+    pub(super) fn has(&self, want: W) -> bool {
         self.by_want.contains_key(&want)
     }
 
     /// What is wanted by any of them, and by how many.
-    pub(super) fn wants(&self) -> impl Iterator<Item = (Want, usize)> {
+    pub(super) fn wants(&self) -> impl Iterator<Item = (W, usize)> {
         self.by_want.iter().map(|(want, count)| (*want, *count))
     }
 
@@ -101,13 +103,20 @@ impl Entries {
     }
 
     /// The one for this that has so many others before it.
-    pub(super) fn nth(&self, want: Want, before: usize) -> Option<Ticket> {
+    pub(super) fn nth(&self, want: W, before: usize) -> Option<Ticket> {
         let mut alike = self.all.iter().filter(|(_, entry)| entry.want == want);
         alike.nth(before).map(|(ticket, _)| *ticket)
     }
 
+    /// Those whose waiters need not wait any more when this has been granted.
+    pub(super) fn let_in_by(&self, want: W) -> Vec<Ticket> {
+        let all = self.all.iter();
+        let let_in = all.filter(|(_, entry)| want.lets_in(entry.want));
+        let_in.map(|(ticket, _)| *ticket).collect()
+    }
+
     /// The latest one for this.
-    pub(super) fn last(&self, want: Want) -> Option<Ticket> {
+    pub(super) fn last(&self, want: W) -> Option<Ticket> {
         let mut alike = self
             .all
             .iter()

@@ -1,14 +1,19 @@
-//! What the guards of this client hold of one object, under leases that the table of [`engine::holds`](crate::engine::holds) renews.
+//! What the guards of this client hold of one object: entries of the grants under a lease of their own.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::entries::Entry;
-use super::outcome::{Grant, Ticket, Want};
+use super::object::QueueKeys;
+use super::outcome::{Amount, Grant, Ticket, Want};
+use super::primitive::{Call, Held, Primitive, Result};
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::holds::{Renewing, Term};
+use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::lease::Lease;
 use crate::lua;
@@ -18,7 +23,13 @@ static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_GRANT
 /// One script call renews so many at the most, which takes half a millisecond.
 const MOST_RENEWED: usize = 250;
 
-pub(super) struct Held {
+/// What a call gives back.
+pub(crate) trait Gives {
+    /// So much of what a ticket holds; `true`: that only ends to be held, and stays taken.
+    fn gives(&self) -> Option<(Grant<Amount>, bool)>;
+}
+
+pub(crate) struct Leases<P> {
     core: Arc<Core>,
     /// The key of the grants.
     grants: Arc<str>,
@@ -30,51 +41,30 @@ pub(super) struct Held {
     changed: bool,
     /// Something has been held.
     used: bool,
+    primitive: PhantomData<fn() -> P>,
 }
 
-impl Held {
-    pub(super) fn new(core: &Arc<Core>, grants: &Arc<str>, suffix: Arc<str>) -> Self {
-        Held {
-            core: Arc::clone(core),
-            grants: Arc::clone(grants),
-            suffix,
-            all: BTreeMap::new(),
-            changed: false,
-            used: false,
-        }
+impl<P> Leases<P> {
+    fn id(&self, text: &str) -> Arc<str> {
+        format!("{}:{text}", self.core.id()).into()
     }
 
-    pub(super) fn has(&self, ticket: Ticket) -> bool {
-        self.all.contains_key(&ticket)
-    }
-
-    /// How the entry of `ticket` reads in Redis, behind the client's id.
-    pub(super) fn text(&self, ticket: Ticket) -> Option<String> {
+    fn text_of(&self, ticket: Ticket) -> Option<String> {
         let (amount, life) = *self.all.get(&ticket)?;
-        let want = Want {
-            amount,
-            leased: true,
-        };
         let entry = Entry {
-            want,
+            want: Amount {
+                amount,
+                leased: true,
+            },
             arrival: 0,
             life,
         };
         Some(entry.text(ticket, &self.suffix))
     }
 
-    fn id(&self, text: &str) -> Arc<str> {
-        format!("{}:{text}", self.core.id()).into()
-    }
-
-    pub(super) fn insert(&mut self, grant: Grant, life: u64) {
-        self.all.insert(grant.ticket, (grant.want.amount, life));
-        self.used = true;
-    }
-
     /// What `ticket` holds is renewed from now on; it ends at `until` for the time being.
-    pub(super) fn keep(&mut self, ticket: Ticket, until: Moment) {
-        if let Some(text) = self.text(ticket) {
+    fn keep(&mut self, ticket: Ticket, until: Moment) {
+        if let Some(text) = self.text_of(ticket) {
             let (id, renewing) = (self.id(&text), self.renewing());
             self.core
                 .holds
@@ -83,26 +73,10 @@ impl Held {
         }
     }
 
-    /// The server says that what `ticket` holds ends at `until`, or that it is not held any more.
-    pub(super) fn extended(&mut self, ticket: Ticket, until: Option<Moment>) {
-        let Some(text) = self.text(ticket) else {
-            return;
-        };
-        let (id, renewing) = (self.id(&text), self.renewing());
-        match until {
-            Some(until) => self
-                .core
-                .holds
-                .ends(&self.grants, &id, None, until, renewing),
-            None => self.core.holds.lost(&self.grants, &id),
-        }
-        self.changed = true;
-    }
-
     /// So much of what a ticket holds is being given back: how the entry reads in Redis until then; `None` where it does not hold so much.
     /// What is left is not renewed until that is answered.
-    pub(super) fn take(&mut self, given: Grant) -> Option<String> {
-        let before = self.text(given.ticket)?;
+    fn take(&mut self, given: Grant<Amount>) -> Option<String> {
+        let before = self.text_of(given.ticket)?;
         let (amount, _) = self.all.get_mut(&given.ticket)?;
         *amount = amount.checked_sub(given.want.amount)?;
         if *amount == 0 {
@@ -110,30 +84,12 @@ impl Held {
             self.core
                 .holds
                 .released(&self.grants, &self.id(&before), None, None);
-        } else if let Some(text) = self.text(given.ticket) {
+        } else if let Some(text) = self.text_of(given.ticket) {
             let holds = &self.core.holds;
             holds.rename(&self.grants, &self.id(&before), &self.id(&text));
         }
         self.changed = true;
         Some(before)
-    }
-
-    /// It has not been given back, after all.
-    pub(super) fn take_again(&mut self, given: Grant, life: u64) {
-        let before = self.text(given.ticket);
-        let (amount, _) = self.all.entry(given.ticket).or_insert((0, life));
-        *amount += given.want.amount;
-        if let Some((before, text)) = before.zip(self.text(given.ticket)) {
-            self.core
-                .holds
-                .rename(&self.grants, &self.id(&before), &self.id(&text));
-        }
-        self.keep(given.ticket, Moment::now() + self.lease_time());
-    }
-
-    pub(super) fn lease(&self, ticket: Ticket) -> Option<Lease> {
-        let text = self.text(ticket)?;
-        self.core.holds.lease(&self.grants, &self.id(&text))
     }
 
     fn renewing(&self) -> Renewing {
@@ -142,21 +98,126 @@ impl Held {
             several: true,
             most: MOST_RENEWED,
             owner: |id| Arg::Text(Arc::clone(id)),
-            lease: self.lease_time(),
+            lease: self.watchdog(),
         }
     }
 
-    /// Whether anything has been held here.
-    pub(super) fn is_used(&self) -> bool {
-        self.used
-    }
-
-    pub(super) fn lease_time(&self) -> Duration {
+    fn watchdog(&self) -> Duration {
         self.core.config.lock_watchdog_timeout
     }
+}
 
-    /// Whether [`tell`] is to be called when nothing is locked.
-    pub(super) fn take_changed(&mut self) -> bool {
+impl<P> Held<P> for Leases<P>
+where
+    P: Primitive<Want = Amount, Held = Self>,
+    P::Call: Call<Want = Amount, Note = Option<String>> + Gives,
+{
+    fn new(core: &Arc<Core>, _: &Keys, queue: &QueueKeys, suffix: &Arc<str>) -> Self {
+        Leases {
+            core: Arc::clone(core),
+            grants: Arc::clone(&queue.beside),
+            suffix: Arc::clone(suffix),
+            all: BTreeMap::new(),
+            changed: false,
+            used: false,
+            primitive: PhantomData,
+        }
+    }
+
+    fn header(&self) -> Arg {
+        Arg::Text(Arc::clone(&self.suffix))
+    }
+
+    fn queued(&mut self, call: &P::Call) -> Option<String> {
+        self.take(call.gives()?.0)
+    }
+
+    fn answered(
+        &mut self,
+        call: &P::Call,
+        _: &Option<String>,
+        result: Result<Amount>,
+        sent: Moment,
+    ) -> Result<Amount> {
+        if let Some((grant, _)) = call.gives() {
+            // What is left of it is renewed again.
+            self.keep(grant.ticket, sent + self.watchdog());
+        }
+        result
+    }
+
+    /// What was not allowed to be forgotten is held and renewed until it is.
+    fn is_forbidden(&mut self, call: &P::Call, note: &Option<String>) {
+        let entry = note.as_deref().and_then(Entry::<Amount>::read);
+        if let (Some((given, true)), Some((_, entry))) = (call.gives(), entry) {
+            let before = self.text_of(given.ticket);
+            let (amount, _) = self.all.entry(given.ticket).or_insert((0, entry.life));
+            *amount += given.want.amount;
+            if let Some((before, text)) = before.zip(self.text_of(given.ticket)) {
+                self.core
+                    .holds
+                    .rename(&self.grants, &self.id(&before), &self.id(&text));
+            }
+            self.keep(given.ticket, Moment::now() + self.watchdog());
+        }
+    }
+
+    fn retries(&mut self, call: &P::Call, note: &mut Option<String>) {
+        if let Some((grant, true)) = call.gives() {
+            *note = self.take(grant);
+        }
+    }
+
+    fn granted(&mut self, grant: Grant<Amount>, life: u64, until: Moment) {
+        if grant.want.is_leased() {
+            self.all.insert(grant.ticket, (grant.want.amount, life));
+            self.used = true;
+            self.keep(grant.ticket, until);
+        }
+    }
+
+    fn extended(&mut self, ticket: Ticket, sent: Option<Moment>) {
+        let Some(text) = self.text_of(ticket) else {
+            return;
+        };
+        let (id, renewing) = (self.id(&text), self.renewing());
+        let holds = &self.core.holds;
+        match sent {
+            Some(sent) => holds.ends(&self.grants, &id, None, sent + self.watchdog(), renewing),
+            None => holds.lost(&self.grants, &id),
+        }
+        self.changed = true;
+    }
+
+    fn has(&self, ticket: Ticket) -> bool {
+        self.all.contains_key(&ticket)
+    }
+
+    fn text(&self, ticket: Ticket) -> Option<String> {
+        self.text_of(ticket)
+    }
+
+    fn lease(&self, ticket: Ticket) -> Option<Lease> {
+        let text = self.text_of(ticket)?;
+        self.core.holds.lease(&self.grants, &self.id(&text))
+    }
+
+    fn lease_time(&self, _: Amount) -> Duration {
+        self.watchdog()
+    }
+
+    /// A smaller amount may be free.
+    fn passing(&self) -> Option<RangeInclusive<Amount>> {
+        let want = |amount, leased| Amount { amount, leased };
+        Some(want(0, false)..=want(u32::MAX, true))
+    }
+
+    /// Guards may be held by clients that are killed when nobody else calls anything.
+    fn looks_after(&self) -> Option<Duration> {
+        self.used.then(|| 2 * self.watchdog())
+    }
+
+    fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 }

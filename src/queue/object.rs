@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::held::{self, Held};
-use super::outcome::{Outcome, Ticket, Told, Want};
+use super::held;
+use super::outcome::{Outcome, Ticket, Told};
 use super::pending::Pending;
-use super::primitive::{Call, Primitive};
+use super::primitive::{Call, Held, Primitive};
 use super::state::State;
 use super::waiters::Id;
 use crate::api::encoded;
@@ -36,7 +36,8 @@ const OURS: u8 = b'+';
 #[derive(Debug, Clone)]
 pub(crate) struct QueueKeys {
     pub(crate) queue: Arc<str>,
-    pub(crate) grants: Arc<str>,
+    /// What the primitive keeps beside the object: the grants, or the last fencing token.
+    pub(crate) beside: Arc<str>,
     pub(crate) notes: Arc<str>,
     /// Where this client is notified.
     pub(crate) own_channel: Arc<str>,
@@ -74,7 +75,7 @@ impl<P: Primitive> Object<P> {
         let place = Arc::clone(keys.object());
         core.objects.find_or_make(P::KIND, &place, |closed| {
             let suffix = suffix(core.client_name());
-            let held = Held::new(core, &queue.grants, Arc::clone(&suffix));
+            let held = P::Held::new(core, &keys, &queue, &suffix);
             Arc::new_cyclic(|itself| Object {
                 core: Arc::clone(core),
                 keys,
@@ -98,9 +99,9 @@ impl<P: Primitive> Object<P> {
         &self.core
     }
 
-    /// The key of the grants.
-    pub(crate) fn grants(&self) -> &Arc<str> {
-        &self.queue.grants
+    /// The key beside the object.
+    pub(crate) fn beside(&self) -> &Arc<str> {
+        &self.queue.beside
     }
 
     pub(super) fn name(&self) -> &str {
@@ -112,7 +113,7 @@ impl<P: Primitive> Object<P> {
     }
 
     /// Carries `call` out. It is queued at the first poll.
-    pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<Outcome> {
+    pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<Outcome<P::Want>> {
         self.keys.check()?;
         let (reply, outcome) = oneshot::channel();
         {
@@ -141,9 +142,9 @@ impl<P: Primitive> Object<P> {
     /// Waits for `want`, for `wait` at the most; `None`: without limit.
     pub(crate) async fn wait(
         self: &Arc<Self>,
-        want: Want,
+        want: P::Want,
         wait: Option<Duration>,
-    ) -> Result<Outcome> {
+    ) -> Result<Outcome<P::Want>> {
         self.keys.check()?;
         let (reply, outcome) = oneshot::channel();
         let waiter = {
@@ -186,7 +187,12 @@ impl<P: Primitive> Object<P> {
     }
 
     /// Serves waiters of this client by what `call` frees, without Redis.
-    fn hand_over(&self, inner: &mut Inner<P>, call: &P::Call, now: Instant) -> Option<Told> {
+    fn hand_over(
+        &self,
+        inner: &mut Inner<P>,
+        call: &P::Call,
+        now: Instant,
+    ) -> Option<Told<P::Want>> {
         if inner.state.waiters.is_empty() || inner.state.closed {
             return None;
         }
@@ -220,7 +226,7 @@ impl<P: Primitive> Object<P> {
     }
 
     /// Ends a change: sees to the work, and tells callers.
-    pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>, told: Told) {
+    pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>, told: Told<P::Want>) {
         self.listen(&mut inner);
         let work = inner.state.has_work();
         if work {

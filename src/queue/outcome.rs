@@ -1,56 +1,134 @@
 //! What callers want, and what they are told.
 
+use std::fmt::Debug;
+
 use tokio::sync::oneshot;
 
+use crate::engine::request::Arg;
 use crate::error::Result;
 
-/// The number of an entry or of what a guard holds; it rises within a client.
+/// The number of an entry or of what a caller holds; it rises within a client.
 pub(crate) type Ticket = u64;
 
 /// What a waiter wants. A grant suits each waiter that wants the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Want {
-    pub(crate) amount: u32,
+pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
+    /// The kind of its entries in `lua/queue/queue.lua`.
+    fn kind(self) -> &'static str;
+
+    /// The amount in its entries, or what stands in that place.
+    fn amount(self) -> u64;
+
     /// It is held under a lease that the client renews.
+    fn is_leased(self) -> bool;
+
+    /// The life of a grant as its step says it.
+    fn life(self, millis: u64) -> Arg {
+        Arg::number(millis)
+    }
+
+    /// What stands behind the life in its entries; `suffix` is the client's.
+    fn tail(self, suffix: &str) -> String;
+
+    /// From an entry: its kind, its amount, and what stands behind the life.
+    fn read(kind: &str, amount: u64, tail: &str) -> Option<Self>;
+
+    /// Whether a waiter for `other` need not wait any more when this has been granted.
+    fn lets_in(self, other: Self) -> bool;
+}
+
+/// So many permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Amount {
+    pub(crate) amount: u32,
     pub(crate) leased: bool,
 }
 
-impl Want {
-    /// The kind of its entries in `lua/queue/queue.lua`.
-    pub(super) fn kind(self) -> &'static str {
+impl Want for Amount {
+    fn kind(self) -> &'static str {
         if self.leased { "g" } else { "a" }
     }
+
+    fn amount(self) -> u64 {
+        self.amount.into()
+    }
+
+    fn is_leased(self) -> bool {
+        self.leased
+    }
+
+    fn tail(self, suffix: &str) -> String {
+        if self.leased { suffix } else { "" }.to_owned()
+    }
+
+    fn read(kind: &str, amount: u64, _: &str) -> Option<Self> {
+        Some(Amount {
+            amount: u32::try_from(amount).ok()?,
+            leased: kind == "g",
+        })
+    }
+
+    fn lets_in(self, _: Self) -> bool {
+        false
+    }
+}
+
+/// What the script adds to the news that something has been taken; zeros where the primitive knows no such thing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// The fencing token.
+    pub(crate) token: u64,
+    /// How often its owner has it now.
+    pub(crate) count: u32,
 }
 
 /// What a caller has been granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Grant {
-    pub(crate) want: Want,
+pub(crate) struct Grant<W> {
+    pub(crate) want: W,
     /// Under which it is held, where it is leased.
     pub(crate) ticket: Ticket,
+    pub(crate) taken: Taken,
+}
+
+impl<W> Grant<W> {
+    pub(crate) fn new(want: W, ticket: Ticket) -> Self {
+        let taken = Taken::default();
+        Grant {
+            want,
+            ticket,
+            taken,
+        }
+    }
 }
 
 /// What a call or a wait has come to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Outcome<W> {
     /// 1 for done, 0 for not, or what was asked for.
     Number(i64),
     /// What the script has found.
     Text(String),
-    Granted(Grant),
+    /// The call has taken what it wanted.
+    Taken(Taken),
+    Granted(Grant<W>),
     /// The time was over.
     InVain,
 }
 
-pub(super) type Reply = oneshot::Sender<Result<Outcome>>;
+pub(super) type Reply<W> = oneshot::Sender<Result<Outcome<W>>>;
 
 /// What callers are told as soon as nothing is locked: their wakers may do anything.
-#[derive(Default)]
 #[must_use]
-pub(super) struct Told(Vec<(Reply, Result<Outcome>)>);
+pub(super) struct Told<W>(Vec<(Reply<W>, Result<Outcome<W>>)>);
 
-impl Told {
-    pub(super) fn add(&mut self, reply: Reply, outcome: Result<Outcome>) {
+impl<W> Default for Told<W> {
+    fn default() -> Self {
+        Told(Vec::new())
+    }
+}
+
+impl<W> Told<W> {
+    pub(super) fn add(&mut self, reply: Reply<W>, outcome: Result<Outcome<W>>) {
         self.0.push((reply, outcome));
     }
 
@@ -58,12 +136,12 @@ impl Told {
         self.0.is_empty()
     }
 
-    pub(super) fn append(&mut self, mut more: Told) {
+    pub(super) fn append(&mut self, mut more: Told<W>) {
         self.0.append(&mut more.0);
     }
 
     /// Tells them. The grants of callers that have gone.
-    pub(super) fn tell(self) -> Vec<Grant> {
+    pub(super) fn tell(self) -> Vec<Grant<W>> {
         let mut unclaimed = Vec::new();
         for (reply, outcome) in self.0 {
             if let Err(Ok(Outcome::Granted(grant))) = reply.send(outcome) {

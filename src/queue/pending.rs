@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::object::Object;
 use super::outcome::Outcome;
-use super::primitive::{self as call, Call, Primitive};
+use super::primitive::{Call, Primitive};
 use super::waiters::Id;
 use crate::engine::answer::poll_answer;
 use crate::engine::drive::Inline;
@@ -17,7 +17,7 @@ use crate::error::{Effect, Result};
 /// A call or a wait that was begun. Dropped before its outcome was read, it leaves the waiters, and its grant is given back.
 pub(super) struct Pending<'a, P: Primitive> {
     pub(super) object: &'a Arc<Object<P>>,
-    pub(super) outcome: oneshot::Receiver<Result<Outcome>>,
+    pub(super) outcome: oneshot::Receiver<Result<Outcome<P::Want>>>,
     /// The place of one that waits.
     pub(super) waiter: Option<Id>,
     pub(super) call: Option<P::Call>,
@@ -25,7 +25,7 @@ pub(super) struct Pending<'a, P: Primitive> {
 }
 
 impl<P: Primitive> Future for Pending<'_, P> {
-    type Output = Result<Outcome>;
+    type Output = Result<Outcome<P::Want>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -44,9 +44,7 @@ impl<P: Primitive> Drop for Pending<'_, P> {
             (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.owe(P::give_back(grant)),
             // What is owed is tried again where nobody has read that it was refused.
             (Ok(Err(error)), Some(call), _)
-                if call.is_owed()
-                    && call.effect() == call::Effect::None
-                    && error.effect() == Effect::None =>
+                if call.is_owed_anew() && error.effect() == Effect::None =>
             {
                 self.object.owe(call);
             }

@@ -1,11 +1,18 @@
 //! What a primitive has to say to be waited for by the queue.
 
 use std::fmt::{Debug, Display};
-use std::sync::LazyLock;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use super::outcome::{Grant, Outcome, Want};
+use super::object::QueueKeys;
+use super::outcome::{Grant, Outcome, Ticket, Want};
+use crate::clock::Moment;
+use crate::engine::Core;
+use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
+use crate::lease::Lease;
 
 /// How a primitive uses the queue. Its script ends with `lua/queue` and has its own steps.
 pub(crate) trait Primitive: Sized + Send + Sync + 'static {
@@ -13,35 +20,35 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     const KIND: &'static str;
     /// The name of waiting, for errors.
     const WAIT: &'static str;
-    type Call: Call;
+    /// So many waiters are asked for together where the client has no entry.
+    const MOST_ASKED: usize;
+    type Want: Want;
+    type Call: Call<Want = Self::Want>;
+    type Held: Held<Self>;
 
     fn script() -> &'static LazyLock<Script>;
 
     /// The call that gives `grant` back.
-    fn give_back(grant: Grant) -> Self::Call;
-}
-
-/// What a call does with what callers hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// Nothing.
-    None,
-    /// Takes this, without waiting for it.
-    Takes(Want),
-    /// Gives back so much of what this ticket holds under a lease; `true`: that only ends to be held, and stays taken.
-    Gives(Grant, bool),
+    fn give_back(grant: Grant<Self::Want>) -> Self::Call;
 }
 
 /// The answer to one of several equal calls of a step.
-pub(crate) type Result = std::result::Result<Outcome, Error>;
+pub(crate) type Result<W> = std::result::Result<Outcome<W>, Error>;
 
 /// A call on an object, but waiting.
 pub(crate) trait Call: Copy + PartialEq + Send + Unpin + Debug + Display + 'static {
+    type Want;
+    /// What is noted of a call on its way.
+    type Note: Default + Send;
+
     /// The name for errors.
     fn name(&self) -> &'static str;
 
     /// Whether it is carried out, however late, when its caller has gone.
     fn is_owed(&self) -> bool;
+
+    /// Whether it is carried out still when nobody has read that it was refused.
+    fn is_owed_anew(&self) -> bool;
 
     /// Adds a call that nobody waits for to this one, where that is possible.
     fn add_up(&mut self, call: &Self) -> bool;
@@ -49,17 +56,82 @@ pub(crate) trait Call: Copy + PartialEq + Send + Unpin + Debug + Display + 'stat
     /// Whether one step may stand for several such calls.
     fn adds_up(&self) -> bool;
 
-    fn effect(&self) -> Effect;
+    /// What it takes, without waiting for it.
+    fn takes(&self) -> Option<Self::Want>;
 
     /// What it frees, where this may serve a waiter of this client without Redis.
-    fn frees(&self) -> Option<Grant>;
+    fn frees(&self) -> Option<Grant<Self::Want>>;
 
     /// Whether it may leave more permits than there were.
     fn adds(&self) -> bool;
 
-    /// Writes the step for `count` such calls; not for what is held under a lease.
-    fn write(&self, count: usize, args: &mut Vec<Arg>);
+    /// Writes the step for `count` such calls. What it takes is held under `ticket`.
+    fn write(&self, count: usize, ticket: Ticket, note: &Self::Note, args: &mut Vec<Arg>);
 
     /// What `word` of the script means for the call at `index` of the step; `None` for what the script never says.
-    fn read(&self, name: &str, word: &str, index: usize) -> Option<Result>;
+    fn read(&self, name: &str, word: &str, index: usize) -> Option<Result<Self::Want>>;
+}
+
+pub(super) type NoteOf<P> = <<P as Primitive>::Call as Call>::Note;
+
+/// What the callers of this client hold of one object, under leases that the table of
+/// [`engine::holds`](crate::engine::holds) renews.
+pub(crate) trait Held<P: Primitive>: Send + 'static {
+    /// `suffix` is what the client adds to its entries.
+    fn new(core: &Arc<Core>, keys: &Keys, queue: &QueueKeys, suffix: &Arc<str>) -> Self;
+
+    /// What the script is to know of it.
+    fn header(&self) -> Arg;
+
+    /// `call` is on its way.
+    fn queued(&mut self, call: &P::Call) -> NoteOf<P>;
+
+    /// `call` departs.
+    fn departs(&mut self, _: &P::Call, _: &mut NoteOf<P>) {}
+
+    /// `call` has been answered, to a sending at `sent` or later. What its caller is told.
+    fn answered(
+        &mut self,
+        call: &P::Call,
+        note: &NoteOf<P>,
+        result: Result<P::Want>,
+        sent: Moment,
+    ) -> Result<P::Want>;
+
+    /// `call` has departed in vain; or nobody will know whether it has: `unknown`.
+    fn failed(&mut self, _: &P::Call, _: &NoteOf<P>, _unknown: bool) {}
+
+    /// `call` was forbidden. It is tried again, by `retries`.
+    fn is_forbidden(&mut self, _: &P::Call, _: &NoteOf<P>) {}
+
+    fn retries(&mut self, _: &P::Call, _: &mut NoteOf<P>) {}
+
+    /// A caller has been granted this; its lease ends at `until` for the time being. `life`: that of the grant, as its entry says.
+    fn granted(&mut self, grant: Grant<P::Want>, life: u64, until: Moment);
+
+    /// A caller waits for `want`: it is not held by it.
+    fn waits(&mut self, _want: P::Want) {}
+
+    /// The server has said, to a sending at `sent` or later, that `ticket` is held still; or that it is not.
+    fn extended(&mut self, ticket: Ticket, sent: Option<Moment>);
+
+    /// Whether it is held, and has to be confirmed.
+    fn has(&self, ticket: Ticket) -> bool;
+
+    /// How the entry of `ticket` reads in Redis, behind the client's id.
+    fn text(&self, ticket: Ticket) -> Option<String>;
+
+    fn lease(&self, ticket: Ticket) -> Option<Lease>;
+
+    /// How long the lease of what is granted by a script lasts.
+    fn lease_time(&self, want: P::Want) -> Duration;
+
+    /// Which waiters need not wait behind the entries of their client.
+    fn passing(&self) -> Option<RangeInclusive<P::Want>>;
+
+    /// After how long somebody has to look whether something has run out that was held by others.
+    fn looks_after(&self) -> Option<Duration>;
+
+    /// Whether leases have changed since the last call: they are renewed, and whoever waits is told, when nothing is locked.
+    fn take_changed(&mut self) -> bool;
 }

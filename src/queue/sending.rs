@@ -7,8 +7,7 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Run};
 use super::entries::MOST;
-use super::outcome::Want;
-use super::primitive::Primitive;
+use super::primitive::{Call, Held, Primitive};
 use super::state::{Item, State, UnderWay};
 use super::waiters::Id;
 use crate::clock::Moment;
@@ -17,7 +16,7 @@ use crate::engine::command::Command;
 /// A look confirms all entries where that was so long ago.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// A batch carries so many calls or waiters at the most.
-const MOST_TOGETHER: usize = 4096;
+pub(crate) const MOST_TOGETHER: usize = 4096;
 
 /// What is next: calls together, or one that travels alone.
 pub(super) enum Task<P: Primitive> {
@@ -49,9 +48,12 @@ impl<P: Primitive> State<P> {
             || self.unheard_of().next().is_some()
     }
 
-    /// The first waiters of wants that no entry stands for: it may suffice for these.
-    fn unheard_of(&self) -> impl Iterator<Item = (Want, Id)> {
-        let wants = self.waiters.wants().take(MOST);
+    /// The first waiters that may be served past the entries, and that no entry stands for.
+    fn unheard_of(&self) -> impl Iterator<Item = (P::Want, Id)> {
+        let waits = !self.waiters.is_empty();
+        let passing = waits.then(|| self.held.passing()).flatten();
+        let wants = passing.into_iter();
+        let wants = wants.flat_map(|passing| self.waiters.wants(passing).take(MOST));
         wants.filter(|(want, _)| !self.entries.has(*want))
     }
 
@@ -88,14 +90,20 @@ impl<P: Primitive> State<P> {
         while calls.len() < MOST_TOGETHER
             && let Some(Item::Call(_)) = self.calls.front()
         {
-            if let Some(Item::Call(queued)) = self.calls.pop_front()
+            if let Some(Item::Call(mut queued)) = self.calls.pop_front()
                 && !queued.is_pointless()
             {
+                self.held.departs(&queued.call, &mut queued.note);
+                let takes = queued.call.takes();
+                queued.lease = takes.map_or(queued.lease, |want| self.held.lease_time(want));
                 calls.push(queued);
             }
         }
+        let mut extends: Vec<_> = std::mem::take(&mut self.unconfirmed).into_iter().collect();
+        extends.retain(|(ticket, _)| self.held.has(*ticket));
         let mut batch = Batch {
-            extends: std::mem::take(&mut self.unconfirmed).into_iter().collect(),
+            header: self.held.header(),
+            extends,
             leaves: std::mem::take(&mut self.leaving),
             calls,
             behind: self.last_arrival,
@@ -144,11 +152,11 @@ impl<P: Primitive> State<P> {
     fn ask(&mut self, batch: &mut Batch<P>, now: Instant) {
         let mut room = MOST - self.entries.len().min(MOST);
         let most = if self.entries.is_empty() {
-            MOST_TOGETHER
+            P::MOST_ASKED
         } else {
             room
         };
-        let mut covered: BTreeMap<Want, usize> = self.entries.wants().collect();
+        let mut covered: BTreeMap<P::Want, usize> = self.entries.wants().collect();
         let trip = self.core.round_trip();
         for (id, waiter) in self.waiters.iter() {
             if batch.asked.len() >= most {
@@ -161,7 +169,10 @@ impl<P: Primitive> State<P> {
             batch.asked.push(id);
             match batch.runs.last_mut().filter(|run| run.want == waiter.want) {
                 Some(run) => run.count += 1,
-                None => batch.runs.push(Run::of(waiter, now, trip)),
+                None => {
+                    let lease = self.held.lease_time(waiter.want);
+                    batch.runs.push(Run::of(waiter, lease, now, trip));
+                }
             }
         }
         for run in &mut batch.runs {
@@ -169,13 +180,13 @@ impl<P: Primitive> State<P> {
             room -= run.room;
         }
         for (want, id) in self.unheard_of() {
-            let queues = |run: &Run| run.want == want && run.room > 0;
+            let queues = |run: &Run<P::Want>| run.want == want && run.room > 0;
             if batch.runs.iter().any(queues) || batch.asked.contains(&id) {
                 continue;
             }
             if let Some(waiter) = self.waiters.get(id) {
                 batch.asked.push(id);
-                let run = Run::of(waiter, now, trip);
+                let run = Run::of(waiter, self.held.lease_time(want), now, trip);
                 batch.runs.push(Run { room: 1, ..run });
             }
         }

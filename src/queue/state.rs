@@ -8,9 +8,8 @@ use tokio::time::Instant;
 
 use super::batch::Queued;
 use super::entries::{Entries, Entry, MOST};
-use super::held::Held;
-use super::outcome::{Grant, Outcome, Reply, Ticket, Told, Want};
-use super::primitive::{Call, Effect, Primitive};
+use super::outcome::{Grant, Outcome, Reply, Taken, Ticket, Told, Want};
+use super::primitive::{Call, Held, Primitive};
 use super::waiters::{Id, Waiter, Waiters};
 use crate::clock::Moment;
 use crate::engine::Core;
@@ -76,20 +75,31 @@ pub(super) struct Known {
     pub(super) jvms: u32,
 }
 
+/// A notification of a grant: the server's clock when it was made, and its token.
+#[derive(Clone, Copy)]
+pub(super) struct Notice {
+    pub(super) ticket: Ticket,
+    pub(super) clock: u64,
+    pub(super) token: u64,
+}
+
+/// How it reads in Redis, and until when it was granted.
+pub(super) type Unconfirmed = (String, u64);
+
 pub(super) struct State<P: Primitive> {
     pub(super) core: Arc<Core>,
-    pub(super) waiters: Waiters,
-    pub(super) entries: Entries,
+    pub(super) waiters: Waiters<P::Want>,
+    pub(super) entries: Entries<P::Want>,
     pub(super) calls: VecDeque<Item<P>>,
-    pub(super) held: Held,
+    pub(super) held: P::Held,
     /// Entries of waiters that have gone.
-    pub(super) leaving: Vec<(Ticket, Entry)>,
+    pub(super) leaving: Vec<(Ticket, Entry<P::Want>)>,
     /// Grants of which this client has been notified, and that are to be confirmed.
     pub(super) granted: Vec<Ticket>,
     /// Notifications of what the batch under way may be about.
-    pub(super) early: Vec<(Ticket, u64)>,
-    /// What guards have taken at once, and how it reads in Redis; and when it is confirmed at the latest.
-    pub(super) unconfirmed: BTreeMap<Ticket, String>,
+    pub(super) early: Vec<Notice>,
+    /// What callers have taken at once; and when it is confirmed at the latest.
+    pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed>,
     confirm_at: Option<Instant>,
     /// All entries are to be confirmed: something may have been missed.
     pub(super) recheck: bool,
@@ -127,7 +137,7 @@ pub(super) struct State<P: Primitive> {
 }
 
 impl<P: Primitive> State<P> {
-    pub(super) fn new(core: &Arc<Core>, held: Held, closed: bool) -> Self {
+    pub(super) fn new(core: &Arc<Core>, held: P::Held, closed: bool) -> Self {
         State {
             core: Arc::clone(core),
             waiters: Waiters::default(),
@@ -167,8 +177,8 @@ impl<P: Primitive> State<P> {
 
     pub(super) fn join(
         &mut self,
-        want: Want,
-        reply: Reply,
+        want: P::Want,
+        reply: Reply<P::Want>,
         deadline: Option<Instant>,
         now: Instant,
     ) -> Id {
@@ -188,7 +198,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// A waiter has gone, and its entry with it: a later one must not have its place.
-    pub(super) fn leave(&mut self, id: Id, now: Instant) -> Option<Waiter> {
+    pub(super) fn leave(&mut self, id: Id, now: Instant) -> Option<Waiter<P::Want>> {
         let rank = self.waiters.rank(id, MOST);
         let waiter = self.waiters.remove(id)?;
         let ticket = rank.and_then(|rank| self.entries.nth(waiter.want, rank));
@@ -200,7 +210,7 @@ impl<P: Primitive> State<P> {
         Some(waiter)
     }
 
-    pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply>, now: Instant) {
+    pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply<P::Want>>, now: Instant) {
         self.tidy();
         let queued = self.queued(call, reply, now);
         self.calls.push_back(Item::Call(queued));
@@ -232,35 +242,30 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// A call on its way: what it gives back is not held from now on.
+    /// A call on its way.
     pub(super) fn queued(
         &mut self,
         call: P::Call,
-        reply: Option<Reply>,
+        reply: Option<Reply<P::Want>>,
         now: Instant,
     ) -> Queued<P> {
-        let (mut entry, mut ticket) = (None, 0);
-        match call.effect() {
-            Effect::Gives(grant, _) => {
-                entry = self.held.take(grant);
-                if !self.held.has(grant.ticket) {
-                    self.unconfirmed.remove(&grant.ticket);
-                }
-            }
-            Effect::Takes(want) if want.leased => ticket = self.core.next_sequences(1),
-            Effect::Takes(_) | Effect::None => {}
-        }
+        let takes = call.takes().filter(|want| want.is_leased());
         Queued {
             call,
             reply,
             since: now,
-            entry,
-            ticket,
+            note: self.held.queued(&call),
+            ticket: takes.map_or(0, |_| self.core.next_sequences(1)),
+            lease: Duration::ZERO,
         }
     }
 
     /// Serves the first waiters by what `freed` frees, without Redis; nobody where that is not fair or not possible.
-    pub(super) fn hand_over(&mut self, freed: Grant, now: Instant) -> Option<Told> {
+    pub(super) fn hand_over(
+        &mut self,
+        freed: Grant<P::Want>,
+        now: Instant,
+    ) -> Option<Told<P::Want>> {
         let window = self.core.config.local_hand_over;
         let known = self.known.as_ref().filter(|known| known.available >= 0)?;
         let alone = known.foreign.is_none() && known.jvms == 0;
@@ -268,7 +273,7 @@ impl<P: Primitive> State<P> {
         if now.saturating_duration_since(known.seen) >= window {
             return None;
         }
-        if freed.want.leased
+        if freed.want.is_leased()
             && self
                 .held
                 .lease(freed.ticket)
@@ -277,17 +282,18 @@ impl<P: Primitive> State<P> {
             return None;
         }
         let until = known.foreign.map(|foreign| foreign + LEEWAY);
-        let mut left = freed.want.amount;
+        let mut left = freed.want.amount();
         let mut served = Vec::new();
         for (id, waiter) in self.waiters.iter() {
             let late = until.is_some_and(|until| waiter.since > until);
-            let suits = waiter.want.leased == freed.want.leased
-                && (waiter.want.amount == left || !freed.want.leased && waiter.want.amount < left);
+            let (amount, leased) = (waiter.want.amount(), freed.want.is_leased());
+            let suits =
+                waiter.want.is_leased() == leased && (amount == left || !leased && amount < left);
             if late || !suits {
                 return None;
             }
             served.push(id);
-            left -= waiter.want.amount;
+            left -= amount;
             if left == 0 {
                 break;
             }
@@ -300,9 +306,8 @@ impl<P: Primitive> State<P> {
             let Some(waiter) = self.waiters.remove(id) else {
                 continue;
             };
-            let want = waiter.want;
-            let ticket = freed.ticket;
-            told.add(waiter.reply, Ok(Outcome::Granted(Grant { want, ticket })));
+            let grant = Grant::new(waiter.want, freed.ticket);
+            told.add(waiter.reply, Ok(Outcome::Granted(grant)));
             self.handed += 1;
         }
         self.note_surplus(now);
@@ -312,15 +317,21 @@ impl<P: Primitive> State<P> {
     // ---- what is heard ----
 
     /// A notification to this client.
-    pub(super) fn notified(&mut self, message: &str, now: Instant) -> Told {
+    pub(super) fn notified(&mut self, message: &str, now: Instant) -> Told<P::Want> {
         let mut told = Told::default();
         let mut words = message.split_ascii_whitespace();
         match words.next() {
             Some("grant") => {
                 let ticket = words.next().and_then(|word| word.get(1..)?.parse().ok());
-                let clock = words.next().and_then(|word| word.parse().ok());
-                if let Some((ticket, clock)) = ticket.zip(clock) {
-                    self.grant(ticket, clock, now, &mut told);
+                let mut number = || words.next().and_then(|word| word.parse().ok());
+                if let Some((ticket, clock)) = ticket.zip(number()) {
+                    let token = number().unwrap_or(0);
+                    let notice = Notice {
+                        ticket,
+                        clock,
+                        token,
+                    };
+                    self.grant(notice, now, &mut told);
                 }
             }
             Some("watch") if !self.waiters.is_empty() => self.watches = true,
@@ -330,7 +341,12 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    pub(super) fn grant(&mut self, ticket: Ticket, clock: u64, now: Instant, told: &mut Told) {
+    pub(super) fn grant(&mut self, notice: Notice, now: Instant, told: &mut Told<P::Want>) {
+        let Notice {
+            ticket,
+            clock,
+            token,
+        } = notice;
         if self.leaving.iter().any(|(other, _)| *other == ticket) {
             // Others wait for it.
             self.look = true;
@@ -340,18 +356,20 @@ impl<P: Primitive> State<P> {
         let asked_for = under_way.is_some_and(|batch| batch.confirms.contains(&ticket));
         let Some(entry) = self.entries.get(ticket).copied().filter(|_| !asked_for) else {
             // The batch under way is about it, or may be: its answer comes first.
-            self.early.push((ticket, clock));
+            self.early.push(notice);
             self.early.truncate(2 * MOST);
             return;
         };
         let until = self.fresh_until(clock, &entry);
-        if let Some(until) = until.filter(|_| entry.want.leased)
+        if let Some(until) = until.filter(|_| entry.want.is_leased())
             && let Some(waiter) = self.waiters.take(entry.want)
         {
             self.entries.remove(ticket);
-            self.hold(ticket, &entry, waiter, until, told);
+            let taken = Taken { token, count: 1 };
+            self.hold(ticket, &entry, taken, waiter, until, told);
             let text = self.held.text(ticket).unwrap_or_default();
-            self.unconfirmed.insert(ticket, text);
+            let ends = clock + entry.life * 1000;
+            self.unconfirmed.insert(ticket, (text, ends));
             self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
         } else if !self.granted.contains(&ticket) {
             self.granted.push(ticket);
@@ -359,7 +377,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// Until when a grant that was made at `clock` lasts, if at least half of its life is left for certain.
-    fn fresh_until(&self, clock: u64, entry: &Entry) -> Option<Moment> {
+    fn fresh_until(&self, clock: u64, entry: &Entry<P::Want>) -> Option<Moment> {
         if self.core.config.replicas.is_some() {
             return None;
         }
@@ -375,19 +393,37 @@ impl<P: Primitive> State<P> {
     pub(super) fn hold(
         &mut self,
         ticket: Ticket,
-        entry: &Entry,
-        waiter: Waiter,
+        entry: &Entry<P::Want>,
+        taken: Taken,
+        waiter: Waiter<P::Want>,
         until: Moment,
-        told: &mut Told,
+        told: &mut Told<P::Want>,
     ) {
-        let want = entry.want;
-        let mut grant = Grant { want, ticket: 0 };
-        if want.leased {
-            grant.ticket = ticket;
-            self.held.insert(grant, entry.life);
-            self.held.keep(ticket, until);
-        }
+        let grant = self.granted(entry.want, ticket, taken, entry.life, until);
         told.add(waiter.reply, Ok(Outcome::Granted(grant)));
+    }
+
+    /// Somebody has this from now on; who need not wait for it any more asks at once.
+    pub(super) fn granted(
+        &mut self,
+        want: P::Want,
+        ticket: Ticket,
+        taken: Taken,
+        life: u64,
+        until: Moment,
+    ) -> Grant<P::Want> {
+        let ticket = if want.is_leased() { ticket } else { 0 };
+        let grant = Grant {
+            want,
+            ticket,
+            taken,
+        };
+        self.held.granted(grant, life, until);
+        for ticket in self.entries.let_in_by(want) {
+            let entry = self.entries.remove(ticket);
+            self.leaving.extend(entry.map(|entry| (ticket, entry)));
+        }
+        grant
     }
 
     /// A JVM has released.
@@ -427,7 +463,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// Time has passed: tells those whose deadline it was.
-    pub(super) fn tick(&mut self, now: Instant) -> Told {
+    pub(super) fn tick(&mut self, now: Instant) -> Told<P::Want> {
         let mut told = Told::default();
         for id in self.waiters.overdue(now) {
             if let Some(waiter) = self.leave(id, now) {
@@ -454,9 +490,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn retry(&mut self) {
         self.retry_at = None;
         for mut queued in std::mem::take(&mut self.refused) {
-            if let Effect::Gives(grant, true) = queued.call.effect() {
-                queued.entry = self.held.take(grant);
-            }
+            self.held.retries(&queued.call, &mut queued.note);
             self.calls.push_back(Item::Call(queued));
         }
     }
@@ -486,7 +520,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// How many entries of which kind nobody waits for.
-    pub(super) fn surplus(&self) -> impl Iterator<Item = (Want, usize)> {
+    pub(super) fn surplus(&self) -> impl Iterator<Item = (P::Want, usize)> {
         let all = self.entries.wants();
         all.filter_map(|(want, count)| {
             let surplus = count.saturating_sub(self.waiters.count(want));

@@ -12,15 +12,17 @@ use tokio::time::Instant;
 
 use super::answer::Said;
 use super::batch::Batch;
-use super::held::Held;
-use super::outcome::{Grant, Outcome, Ticket, Told, Want};
-use super::primitive::{self, Effect, Primitive};
+use super::held::{Gives, Leases};
+use super::object::QueueKeys;
+use super::outcome::{Amount, Grant, Outcome, Ticket, Told, Want};
+use super::primitive::{self, Held, Primitive};
 use super::results::Results;
 use super::sending::Task;
 use super::state::State;
 use crate::clock::Moment;
 use crate::config::Config;
 use crate::engine::Core;
+use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 
 const TOTAL: i64 = 3;
@@ -32,19 +34,22 @@ struct Model;
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Call {
     Release(u32),
-    GiveBack(Grant),
+    GiveBack(Grant<Amount>),
 }
 
 impl Primitive for Model {
     const KIND: &'static str = "model";
     const WAIT: &'static str = "acquire";
+    const MOST_ASKED: usize = super::MOST_TOGETHER;
+    type Want = Amount;
     type Call = Call;
+    type Held = Leases<Self>;
 
     fn script() -> &'static LazyLock<Script> {
         unreachable!("nothing is sent")
     }
 
-    fn give_back(grant: Grant) -> Call {
+    fn give_back(grant: Grant<Amount>) -> Call {
         if grant.want.leased {
             Call::GiveBack(grant)
         } else {
@@ -53,7 +58,19 @@ impl Primitive for Model {
     }
 }
 
+impl Gives for Call {
+    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
+        match self {
+            Call::Release(_) => None,
+            Call::GiveBack(grant) => Some((*grant, false)),
+        }
+    }
+}
+
 impl primitive::Call for Call {
+    type Want = Amount;
+    type Note = Option<String>;
+
     fn name(&self) -> &'static str {
         "release"
     }
@@ -70,23 +87,21 @@ impl primitive::Call for Call {
         matches!(self, Call::Release(_))
     }
 
-    fn effect(&self) -> Effect {
-        match self {
-            Call::Release(_) => Effect::None,
-            Call::GiveBack(grant) => Effect::Gives(*grant, false),
-        }
+    fn is_owed_anew(&self) -> bool {
+        true
     }
 
-    fn frees(&self) -> Option<Grant> {
-        let want = |amount| Want {
+    fn takes(&self) -> Option<Amount> {
+        None
+    }
+
+    fn frees(&self) -> Option<Grant<Amount>> {
+        let want = |amount| Amount {
             amount,
             leased: false,
         };
         Some(match self {
-            Call::Release(amount) => Grant {
-                want: want(*amount),
-                ticket: 0,
-            },
+            Call::Release(amount) => Grant::new(want(*amount), 0),
             Call::GiveBack(grant) => *grant,
         })
     }
@@ -95,9 +110,9 @@ impl primitive::Call for Call {
         true
     }
 
-    fn write(&self, _: usize, _: &mut Vec<Arg>) {}
+    fn write(&self, _: usize, _: Ticket, _: &Option<String>, _: &mut Vec<Arg>) {}
 
-    fn read(&self, _: &str, word: &str, index: usize) -> Option<primitive::Result> {
+    fn read(&self, _: &str, word: &str, index: usize) -> Option<primitive::Result<Amount>> {
         let done = word.parse::<usize>().ok()?;
         Some(Ok(Outcome::Number(i64::from(index < done))))
     }
@@ -111,7 +126,7 @@ impl fmt::Display for Call {
 
 type Place = (usize, Ticket);
 
-fn text(ticket: Ticket, want: Want) -> String {
+fn text(ticket: Ticket, want: Amount) -> String {
     format!("{}{ticket}:{}:100", want.kind(), want.amount)
 }
 
@@ -119,14 +134,14 @@ fn text(ticket: Ticket, want: Want) -> String {
 struct Server {
     began: Instant,
     counter: i64,
-    queue: Vec<(u64, Place, Want)>,
+    queue: Vec<(u64, Place, Amount)>,
     /// What has been granted; and until when, while it is not confirmed.
-    grants: BTreeMap<Place, (Want, Option<Instant>)>,
+    grants: BTreeMap<Place, (Amount, Option<Instant>)>,
     clock: u64,
 }
 
 impl Server {
-    fn enter(&mut self, arrival: u64, place: Place, want: Want) {
+    fn enter(&mut self, arrival: u64, place: Place, want: Amount) {
         if !self.queue.iter().any(|(_, known, _)| *known == place) {
             self.queue.push((arrival, place, want));
             self.queue
@@ -135,7 +150,7 @@ impl Server {
     }
 
     /// What the callers of `place` have from now on.
-    fn hold(&mut self, place: Place, want: Want) {
+    fn hold(&mut self, place: Place, want: Amount) {
         if want.leased {
             self.grants.insert(place, (want, None));
         } else {
@@ -152,7 +167,8 @@ impl Server {
         self.counter += i64::from(amount);
         if amount < want.amount {
             let amount = want.amount - amount;
-            self.grants.insert(place, (Want { amount, ..want }, until));
+            self.grants
+                .insert(place, (Amount { amount, ..want }, until));
         }
         1
     }
@@ -235,7 +251,7 @@ impl Server {
         (answer, notified)
     }
 
-    fn serve(&mut self, client: usize, hears: [bool; 2]) -> (Vec<(Ticket, Want)>, Vec<Place>) {
+    fn serve(&mut self, client: usize, hears: [bool; 2]) -> (Vec<(Ticket, Amount)>, Vec<Place>) {
         let (mut own, mut notified) = (Vec::new(), Vec::new());
         for (arrival, place, want) in std::mem::take(&mut self.queue) {
             if place.0 != client && !hears[place.0] {
@@ -279,8 +295,11 @@ impl Server {
 /// One client and its callers.
 struct Client {
     state: State<Model>,
-    callers: Vec<(u64, oneshot::Receiver<crate::error::Result<Outcome>>)>,
-    held: Vec<Grant>,
+    callers: Vec<(
+        u64,
+        oneshot::Receiver<crate::error::Result<Outcome<Amount>>>,
+    )>,
+    held: Vec<Grant<Amount>>,
     under_way: Option<(Batch<Model>, Option<String>)>,
     notifications: Vec<(Ticket, u64)>,
     hears: bool,
@@ -288,12 +307,12 @@ struct Client {
 
 impl Client {
     /// Whether its caller has not been told that it is lost.
-    fn has(&self, grant: &Grant) -> bool {
-        let lease = self.state.held.lease(grant.ticket);
+    fn has(&self, grant: &Grant<Amount>) -> bool {
+        let lease = Held::<Model>::lease(&self.state.held, grant.ticket);
         !grant.want.leased || lease.is_some_and(|lease| !lease.is_lost())
     }
 
-    fn tell(&mut self, told: Told) {
+    fn tell(&mut self, told: Told<Amount>) {
         let now = Instant::now();
         for grant in told.tell() {
             self.state.call(Model::give_back(grant), None, now);
@@ -333,6 +352,16 @@ impl Client {
     }
 }
 
+fn queue() -> QueueKeys {
+    QueueKeys {
+        queue: "queue".into(),
+        beside: "grants".into(),
+        notes: "notes".into(),
+        own_channel: "own".into(),
+        client: "client".into(),
+    }
+}
+
 struct World {
     server: Server,
     clients: Vec<Client>,
@@ -342,7 +371,8 @@ impl World {
     fn new() -> Self {
         let client = |_| {
             let core = Core::connect_lazy(Config::new("redis://127.0.0.1:1")).expect("it is lazy");
-            let held = Held::new(&core, &"grants".into(), "".into());
+            let keys = Keys::new("m", "m".into(), "string", "m".into(), "m".into());
+            let held = Leases::new(&core, &keys, &queue(), &"".into());
             Client {
                 state: State::new(&core, held, false),
                 callers: Vec::new(),
@@ -400,7 +430,7 @@ impl World {
         match event {
             Event::Arrive if this.callers.len() < 3 => {
                 let (reply, outcome) = oneshot::channel();
-                let want = Want {
+                let want = Amount {
                     amount: 1 + u32::from(index.is_multiple_of(4)),
                     leased: index.is_multiple_of(2),
                 };

@@ -1,6 +1,7 @@
 //! The callers of this client that wait for one object, in the order of their arrival.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use tokio::time::Instant;
 
@@ -9,24 +10,35 @@ use super::outcome::{Reply, Want};
 /// The place of a waiter: later ones have higher numbers.
 pub(super) type Id = u64;
 
-pub(super) struct Waiter {
-    pub(super) want: Want,
+pub(super) struct Waiter<W> {
+    pub(super) want: W,
     pub(super) since: Instant,
     deadline: Option<Instant>,
-    pub(super) reply: Reply,
+    pub(super) reply: Reply<W>,
 }
 
-#[derive(Default)]
-pub(super) struct Waiters {
-    all: BTreeMap<Id, Waiter>,
-    by_want: BTreeMap<Want, BTreeSet<Id>>,
+pub(super) struct Waiters<W> {
+    all: BTreeMap<Id, Waiter<W>>,
+    by_want: BTreeMap<W, BTreeSet<Id>>,
     deadlines: BTreeSet<(Instant, Id)>,
     next: Id,
     /// The server has answered since all before this one came: they have been told to wait.
     answered: Id,
 }
 
-impl Waiters {
+impl<W> Default for Waiters<W> {
+    fn default() -> Self {
+        Waiters {
+            all: BTreeMap::new(),
+            by_want: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            next: 0,
+            answered: 0,
+        }
+    }
+}
+
+impl<W: Want> Waiters<W> {
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -42,10 +54,10 @@ impl Waiters {
 
     pub(super) fn add(
         &mut self,
-        want: Want,
+        want: W,
         since: Instant,
         deadline: Option<Instant>,
-        reply: Reply,
+        reply: Reply<W>,
     ) -> Id {
         let id = self.next;
         self.next += 1;
@@ -62,7 +74,7 @@ impl Waiters {
         id
     }
 
-    pub(super) fn remove(&mut self, id: Id) -> Option<Waiter> {
+    pub(super) fn remove(&mut self, id: Id) -> Option<Waiter<W>> {
         let waiter = self.all.remove(&id)?;
         if let Some(alike) = self.by_want.get_mut(&waiter.want) {
             alike.remove(&id);
@@ -80,7 +92,7 @@ impl Waiters {
         self.all.contains_key(&id)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Id, &Waiter)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Id, &Waiter<W>)> {
         self.all.iter().map(|(id, waiter)| (*id, waiter))
     }
 
@@ -91,24 +103,24 @@ impl Waiters {
         alike.position(|other| *other == id)
     }
 
-    /// What is wanted, and the first that wants it; smaller amounts first.
-    pub(super) fn wants(&self) -> impl Iterator<Item = (Want, Id)> {
-        let all = self.by_want.iter();
+    /// Which of these are wanted, and the first that wants each; smaller amounts first.
+    pub(super) fn wants(&self, range: RangeInclusive<W>) -> impl Iterator<Item = (W, Id)> {
+        let all = self.by_want.range(range);
         all.filter_map(|(want, alike)| Some((*want, *alike.first()?)))
     }
 
-    pub(super) fn get(&self, id: Id) -> Option<&Waiter> {
+    pub(super) fn get(&self, id: Id) -> Option<&Waiter<W>> {
         self.all.get(&id)
     }
 
     /// Takes the earliest one that wants this.
-    pub(super) fn take(&mut self, want: Want) -> Option<Waiter> {
+    pub(super) fn take(&mut self, want: W) -> Option<Waiter<W>> {
         let id = *self.by_want.get(&want)?.first()?;
         self.remove(id)
     }
 
     /// How many want this.
-    pub(super) fn count(&self, want: Want) -> usize {
+    pub(super) fn count(&self, want: W) -> usize {
         self.by_want.get(&want).map_or(0, BTreeSet::len)
     }
 
@@ -138,14 +150,14 @@ impl Waiters {
     }
 
     /// Those without an answer yet.
-    pub(super) fn unanswered(&self) -> impl Iterator<Item = (Id, &Waiter)> {
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = (Id, &Waiter<W>)> {
         self.all
             .range(self.answered..)
             .map(|(id, waiter)| (*id, waiter))
     }
 
     /// Takes all.
-    pub(super) fn take_all(&mut self) -> BTreeMap<Id, Waiter> {
+    pub(super) fn take_all(&mut self) -> BTreeMap<Id, Waiter<W>> {
         self.by_want.clear();
         self.deadlines.clear();
         std::mem::take(&mut self.all)

@@ -16,7 +16,7 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
     let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
     let queue = beside("redisson_sc_queue", &object);
     let queue = QueueKeys {
-        grants: beside("redisson_sc_grants", &object).into(),
+        beside: beside("redisson_sc_grants", &object).into(),
         notes: beside("redisson_sc_notes", &object).into(),
         own_channel: format!("{queue}:{client_id}").into(),
         queue: queue.into(),
@@ -24,7 +24,7 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
     };
     let keys = Keys::new(name, object, "string", channel, record)
         .with_beside(Arc::clone(&queue.queue), "zset")
-        .with_beside(Arc::clone(&queue.grants), "zset")
+        .with_beside(Arc::clone(&queue.beside), "zset")
         .with_beside(Arc::clone(&queue.notes), "hash");
     (keys, queue)
 }
@@ -112,7 +112,7 @@ mod tests {
             let (_, keys) = of_semaphore(name, &NameMapper::default(), "id");
             assert_eq!(&*keys.queue, format!("redisson_sc_queue{queue}"));
             assert_eq!(&*keys.own_channel, format!("redisson_sc_queue{queue}:id"));
-            assert_eq!(&*keys.grants, format!("redisson_sc_grants{queue}"));
+            assert_eq!(&*keys.beside, format!("redisson_sc_grants{queue}"));
             assert_eq!(&*keys.notes, format!("redisson_sc_notes{queue}"));
         }
         assert_eq!(&**keys("a{b}c").channel(), "redisson_sc:a{b}c");

@@ -98,7 +98,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and our own keys have a second colon
 /// instead: `redisson_sc_leased_once::`. While turns are kept a `+` stands before each number on the first channel, as our clients pass it over
-/// and Java reads the same. Scripts: `lua/permit_expirable/lone.lua`, behind it `lua/semaphore/announce.lua`, `lua/engine/record.lua`,
+/// and Java reads the same. Scripts: `lua/permit_expirable/lone.lua`, behind it `lua/queue/announce.lua`, `lua/engine/record.lua`,
 /// `envelope.lua`, `lua/permit_expirable/counter.lua`, `lua/engine/line.lua`, `lua/semaphore/stops.lua`, `strangers.lua`, `turns.lua` and
 /// `lua/permit_expirable/steps.lua`; `keys.lua` and `renew.lua` there. A script takes out up to a thousand permits whose time is over, or as many as are
 /// asked for; the rest counts as over, and is taken out by the next ones. A caller who is alone and finds a permit leaves them to others.

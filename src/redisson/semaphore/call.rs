@@ -8,7 +8,7 @@ use crate::api::MAX_PERMITS;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
 use crate::lua;
-use crate::queue::{self, Effect, Grant, Outcome, Primitive, Ticket, Want};
+use crate::queue::{self, Amount, Gives, Grant, Leases, Outcome, Primitive, Taken, Ticket};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SEMAPHORE));
 
@@ -20,7 +20,7 @@ pub(super) struct Permits;
 pub(super) enum Call {
     Release(u32),
     ReleaseIfExists(u32),
-    Try(Want),
+    Try(Amount),
     /// Gives back so much of what a guard holds.
     GiveBack(u32, Ticket),
     /// What a guard holds is anybody's from now on.
@@ -35,13 +35,16 @@ pub(super) enum Call {
 impl Primitive for Permits {
     const KIND: &'static str = "semaphore";
     const WAIT: &'static str = "acquire";
+    const MOST_ASKED: usize = queue::MOST_TOGETHER;
+    type Want = Amount;
     type Call = Call;
+    type Held = Leases<Self>;
 
     fn script() -> &'static LazyLock<Script> {
         &SCRIPT
     }
 
-    fn give_back(grant: Grant) -> Call {
+    fn give_back(grant: Grant<Amount>) -> Call {
         match grant.want.leased {
             true => Call::GiveBack(grant.want.amount, grant.ticket),
             false => Call::Release(grant.want.amount),
@@ -49,12 +52,9 @@ impl Primitive for Permits {
     }
 }
 
-fn grant(amount: u32, ticket: Option<Ticket>) -> Grant {
+fn grant(amount: u32, ticket: Option<Ticket>) -> Grant<Amount> {
     let leased = ticket.is_some();
-    Grant {
-        want: Want { amount, leased },
-        ticket: ticket.unwrap_or(0),
-    }
+    Grant::new(Amount { amount, leased }, ticket.unwrap_or(0))
 }
 
 impl Call {
@@ -71,7 +71,21 @@ impl Call {
     }
 }
 
+impl Gives for Call {
+    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
+        match *self {
+            Call::GiveBack(permits, ticket) => Some((grant(permits, Some(ticket)), false)),
+            Call::Forget(permits, ticket) => Some((grant(permits, Some(ticket)), true)),
+            _ => None,
+        }
+    }
+}
+
 impl queue::Call for Call {
+    type Want = Amount;
+    /// Where it gives back: how the entry reads until then.
+    type Note = Option<String>;
+
     fn name(&self) -> &'static str {
         match self {
             Call::Release(_) | Call::GiveBack(..) => "release",
@@ -90,6 +104,10 @@ impl queue::Call for Call {
             self,
             Call::Release(_) | Call::ReleaseIfExists(_) | Call::GiveBack(..) | Call::Forget(..)
         )
+    }
+
+    fn is_owed_anew(&self) -> bool {
+        matches!(self, Call::Release(_) | Call::ReleaseIfExists(_))
     }
 
     fn add_up(&mut self, call: &Self) -> bool {
@@ -111,16 +129,14 @@ impl queue::Call for Call {
         }
     }
 
-    fn effect(&self) -> Effect {
-        match *self {
-            Call::Try(want) => Effect::Takes(want),
-            Call::GiveBack(permits, ticket) => Effect::Gives(grant(permits, Some(ticket)), false),
-            Call::Forget(permits, ticket) => Effect::Gives(grant(permits, Some(ticket)), true),
-            _ => Effect::None,
+    fn takes(&self) -> Option<Amount> {
+        match self {
+            Call::Try(want) => Some(*want),
+            _ => None,
         }
     }
 
-    fn frees(&self) -> Option<Grant> {
+    fn frees(&self) -> Option<Grant<Amount>> {
         match *self {
             Call::Release(permits) => Some(grant(permits, None)),
             Call::GiveBack(permits, ticket) => Some(grant(permits, Some(ticket))),
@@ -140,21 +156,32 @@ impl queue::Call for Call {
         }
     }
 
-    fn write(&self, count: usize, args: &mut Vec<Arg>) {
+    fn write(&self, count: usize, ticket: Ticket, entry: &Option<String>, args: &mut Vec<Arg>) {
+        let text = || Arg::Text(entry.as_deref().unwrap_or("nothing").into());
+        let amount = Arg::Number(self.amount());
         let count = Arg::number(count);
-        let (word, third) = match self {
-            Call::Try(_) => ("try", count),
-            Call::Add(_) => ("add", count),
-            Call::TrySet(_, ttl) => ("try_set", ttl.map_or(Arg::Number(0), Arg::millis)),
-            Call::Drain => ("drain", count),
-            Call::Reclaim => ("reclaim", count),
-            Call::ReleaseIfExists(_) => ("release_if_exists", count),
-            Call::Release(_) | Call::GiveBack(..) | Call::Forget(..) => ("release", count),
+        let (word, second, third) = match self {
+            Call::GiveBack(..) => ("leave", text(), amount),
+            Call::Forget(..) => ("forget", text(), amount),
+            Call::Try(want) if want.leased => ("take", amount, count),
+            Call::Try(_) => ("try", amount, count),
+            Call::Add(_) => ("add", amount, count),
+            Call::TrySet(_, ttl) => {
+                let ttl = ttl.map_or(Arg::Number(0), Arg::millis);
+                ("try_set", amount, ttl)
+            }
+            Call::Drain => ("drain", amount, count),
+            Call::Reclaim => ("reclaim", amount, count),
+            Call::ReleaseIfExists(_) => ("release_if_exists", amount, count),
+            Call::Release(_) => ("release", amount, count),
         };
-        args.extend([Arg::Word(word), Arg::Number(self.amount()), third]);
+        args.extend([Arg::Word(word), second, third]);
+        if word == "take" {
+            args.push(Arg::number(ticket));
+        }
     }
 
-    fn read(&self, name: &str, word: &str, index: usize) -> Option<queue::Result> {
+    fn read(&self, name: &str, word: &str, index: usize) -> Option<queue::Result<Amount>> {
         if *self == Call::Reclaim {
             return Some(Ok(Outcome::Text(word.to_owned())));
         }
@@ -173,6 +200,7 @@ impl queue::Call for Call {
                 available,
                 delta: self.amount(),
             }),
+            (Call::Try(_), _) if is_done => Ok(Outcome::Taken(Taken::default())),
             _ => Ok(Outcome::Number(is_done.into())),
         })
     }

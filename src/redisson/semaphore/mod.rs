@@ -20,7 +20,7 @@ use crate::engine::command::Commands;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use crate::queue::{Call as _, Grant, Object, Outcome, Want};
+use crate::queue::{Amount, Call as _, Grant, Object, Outcome};
 use crate::stats::{Counters, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
@@ -75,8 +75,8 @@ use crate::stats::{Counters, What};
 /// Deleting the queue or the notes costs the order of some waiters. Deleting the grants loses the permits of their entries: the
 /// guards are [lost](crate::Permit::lost), and the counter stays too low.
 ///
-/// Scripts: `lua/semaphore/steps.lua` carries a batch of calls out, behind `short.lua`, `announce.lua`, `permits.lua` and `jvms.lua` and behind
-/// `lua/queue/record.lua` and `queue.lua`; `lua/queue/renew.lua` renews guards.
+/// Scripts: `lua/semaphore/steps.lua` carries a batch of calls out, behind `short.lua`, `permits.lua` and `lua/queue/`;
+/// `lua/queue/renew.lua` renews guards.
 ///
 /// # Errors
 ///
@@ -340,9 +340,9 @@ impl RSemaphore {
         permits: u32,
         leased: bool,
         wait: Option<Duration>,
-    ) -> Result<Option<Grant>> {
+    ) -> Result<Option<Grant<Amount>>> {
         let tries = wait == Some(Duration::ZERO);
-        let want = Want {
+        let want = Amount {
             amount: permits,
             leased,
         };
@@ -353,7 +353,7 @@ impl RSemaphore {
             };
             Ok(match outcome {
                 Outcome::Granted(grant) => Some(grant),
-                Outcome::Number(_) | Outcome::InVain | Outcome::Text(_) => None,
+                _ => None,
             })
         };
         let name = if tries { "try_acquire" } else { "acquire" };
@@ -393,7 +393,7 @@ impl RSemaphore {
         let calling = async {
             Ok(match self.line.call(call).await? {
                 Outcome::Number(number) => number,
-                Outcome::Granted(_) | Outcome::InVain | Outcome::Text(_) => 1,
+                _ => 1,
             })
         };
         let named = self.named(call.name(), Wait::No, dropped);

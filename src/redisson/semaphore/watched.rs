@@ -12,7 +12,7 @@ use crate::api::{OnRecord, PermitHolder};
 use crate::engine::call::{Dropped, Wait};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use crate::queue::{Grant, Outcome};
+use crate::queue::{Amount, Grant, Outcome};
 use crate::transport::Command;
 
 impl RSemaphore {
@@ -78,7 +78,7 @@ impl RSemaphore {
     ///
     /// Those of every operation.
     pub async fn holders(&self) -> Result<Vec<PermitHolder>> {
-        let request = Command::new("ZRANGE").key(self.line.grants());
+        let request = Command::new("ZRANGE").key(self.line.beside());
         let request = request.arg("0").arg("-1");
         let entries = self.object().read_texts("holders", request).await?;
         Ok(PermitHolder::of(entries.iter().map(String::as_str)))
@@ -115,7 +115,7 @@ impl RSemaphore {
             return Ok(Some(None));
         }
         let granted = self.granted(permits, self.watched, wait).await?;
-        let record = |grant: Grant| {
+        let record = |grant: Grant<Amount>| {
             grant.want.leased.then(|| OnRecord {
                 parts: vec![(grant.ticket, permits)],
             })

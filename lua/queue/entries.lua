@@ -1,0 +1,63 @@
+-- Purpose: the entries of waiting callers, and notes beside them; see src/queue/mod.rs
+-- Counterpart: extension; the part behind queue/record.lua
+-- KEYS[4] queue: zset, entry -> arrival in microseconds of the server's clock. An entry is
+--   "<client>:<kind><ticket>:<amount>:<life of its grant in ms>", and more behind that, by the primitive
+-- KEYS[6] notes: hash, "look" -> "<time> <client>": until then the client looks whether something has run out; "block" -> "<from> <until>" an
+--   entry has blocked those behind it; and those of jvms.lua
+-- ARGV[5] this client's id
+-- ARGV[8] for how many milliseconds queue and notes are kept without use
+-- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `enter`
+-- Publishes: nothing
+-- Repeat-safe: yes, by record.lua
+-- Invariant: queue and notes have a time to live
+
+local QUEUE, NOTES, CLIENT, KEPT = KEYS[4], KEYS[6], ARGV[5], ARGV[8]
+
+local function now()
+  if not clock then
+    local time = redis.call('TIME')
+    clock = time[1] * 1000000 + time[2]
+  end
+  return clock
+end
+
+local function score(time) return string.format('%.0f', time) end
+local function client_of(entry) return string.sub(entry, 1, 36) end
+local function entry_of(text) return CLIENT .. ':' .. text end
+local function entry_for(kind, ticket, amount, life)
+  return string.format('%s:%s%.0f:%.0f:%s', CLIENT, kind, ticket, amount, life)
+end
+local function parse(entry)
+  local kind, ticket, amount, life = string.match(entry, '^[^:]+:(%l)(%d+):(%d+):(%d+)')
+  return kind, ticket, tonumber(amount), tonumber(life)
+end
+
+-- How many entries there are; how many callers this script has served; whether the queue is kept; the notifications of those that were
+-- granted something.
+local waiting, granted, kept, messages = 0, 0, false, {}
+-- The note of the client that looks, where it has been read; whether a note was written.
+local looks, noted
+-- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when.
+local block_end, block
+
+local function open_queue() waiting = read('ZCARD', QUEUE) end
+
+-- Notes come back by themselves, and all of them go where that is not allowed.
+local function note(...)
+  change({ 'HSET', NOTES, ... }, 'DEL', NOTES)
+  if not noted then redis.call('PEXPIRE', NOTES, KEPT) end
+  noted = true
+end
+
+local function drop(entry) waiting = waiting - redis.call('ZREM', QUEUE, entry) end
+-- The entries of these clients.
+local function drop_all(gone)
+  for _, entry in ipairs(waiting > 0 and redis.call('ZRANGE', QUEUE, 0, -1) or {}) do
+    if gone[client_of(entry)] then drop(entry) end
+  end
+end
+local function enter(entry, arrival)
+  waiting = waiting + change({ 'ZADD', QUEUE, 'NX', score(arrival), entry }, 'ZREM', QUEUE, entry)
+  if not kept then redis.call('PEXPIRE', QUEUE, KEPT) end
+  kept = true
+end
