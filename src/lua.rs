@@ -56,17 +56,22 @@ pub(crate) const SEMAPHORE: &str = lua!(
     "queue/grants",
     "queue/queue",
     "queue/jvms",
+    "queue/finish",
     "semaphore/steps"
 );
 pub(crate) const RENEW_GRANTS: &str = lua!("queue/renew");
 
-pub(crate) const LOCK: &str = concat!(
-    lua!("queue/announce", "engine/change", "lock/state"),
-    turns!(),
-    lua!("lock/batch"),
+pub(crate) const LOCK: &str = lua!(
+    "lock/short",
+    "queue/announce",
+    "queue/record",
+    "queue/entries",
+    "lock/hold",
+    "queue/queue",
+    "queue/jvms",
+    "queue/finish",
+    "lock/steps"
 );
-pub(crate) const TAKE: &str = lua!("lock/take");
-pub(crate) const GIVE: &str = lua!("lock/give");
 pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
 
 pub(crate) const LATCH: &str = concat!(envelope!(), lua!("latch/steps"));

@@ -3,7 +3,7 @@
 -- KEYS[4] queue: zset, entry -> arrival in microseconds of the server's clock. An entry is
 --   "<client>:<kind><ticket>:<amount>:<life of its grant in ms>", and more behind that, by the primitive
 -- KEYS[6] notes: hash, "look" -> "<time> <client>": until then the client looks whether something has run out; "block" -> "<from> <until>" an
---   entry has blocked those behind it; and those of jvms.lua
+--   entry has blocked those behind it; "lent" -> the client that has been granted a lock and has not been heard since; and those of jvms.lua
 -- ARGV[5] this client's id
 -- ARGV[8] for how many milliseconds queue and notes are kept without use
 -- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `enter`
@@ -25,7 +25,7 @@ local function score(time) return string.format('%.0f', time) end
 local function client_of(entry) return string.sub(entry, 1, 36) end
 local function entry_of(text) return CLIENT .. ':' .. text end
 local function entry_for(kind, ticket, amount, life)
-  return string.format('%s:%s%.0f:%.0f:%s', CLIENT, kind, ticket, amount, life)
+  return string.format('%s:%s%.0f:%s:%s', CLIENT, kind, ticket, amount, life)
 end
 local function parse(entry)
   local kind, ticket, amount, life = string.match(entry, '^[^:]+:(%l)(%d+):(%d+):(%d+)')
@@ -37,6 +37,8 @@ end
 local waiting, granted, kept, messages = 0, 0, false, {}
 -- The note of the client that looks, where it has been read; whether a note was written.
 local looks, noted
+-- The note of the client that had a grant last and has not been heard since.
+local lent
 -- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when.
 local block_end, block
 

@@ -14,8 +14,7 @@ local function wait(kind, amount, count, ticket, waited, behind, life, room, tai
   local head = waiting > 0 and redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2]
   local arrival, served = math.max(now() - waited, behind), 0
   if not head or head + 0 > arrival then
-    while served < count and fits(amount) do
-      take(entry_for(kind, ticket + served, amount, life) .. tail, amount, life, true)
+    while served < count and fits(amount) and take(entry_for(kind, ticket + served, amount, life) .. tail, amount, life, true) do
       served = served + 1
     end
   end
@@ -75,7 +74,7 @@ local function serve()
         local more = not gone[client] and take(entry, amount, life, mine)
         if more then
           if mine then
-            own[#own + 1] = string.format('%s%s:%.0f:%d%s', kind, ticket, amount, life, more)
+            own[#own + 1] = string.match(entry, '^[^:]+:(%l%d+:%d+:%d+)') .. more
           else
             messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, 'grant ' .. kind .. ticket .. ' ' .. score(now()) .. more }
           end

@@ -10,10 +10,9 @@
 --   many may queue
 --   reclaim: whose grants have run out, their entries with commas between, or 0
 --   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
--- Returns: "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a step, "|", and the entries of this client
---   that were served. Times in microseconds, -1 for none. Of a step: how many of count were carried out, followed by ":<counter>"
---   where the range forbade the others; 1 or 0; "missing"; the counter before a drain. Or "unreadable <text>", "refused <error>".
---   In an array where nothing has changed that replicas could confirm
+-- Returns: as finish.lua has it. Of a step: how many of count were carried out, followed by ":<counter>" where the range forbade the others;
+--   1 or 0; "missing"; the counter before a drain. Or "unreadable <text>", "refused <error>". In an array where nothing has changed that
+--   replicas could confirm
 -- Publishes: as announce.lua has it, where permits were added and some are left; with "+" while a client watches
 -- Repeat-safe: yes, by record.lua
 -- Invariant: counter and grants change by exactly what the results say; within 32 bits
@@ -91,33 +90,14 @@ local function work()
   if not reclaimed then reclaim() end
   local own = serve()
   write_counter()
-  for _, message in ipairs(messages) do redis.call(unpack(message)) end
-  local watches = choose_watcher()
-  local left = close_account()
-  -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
-  if total > 0 and (total > before or tells or announces or left > 0) then
-    watcher = watcher or read('HGET', NOTES, 'watch')
+  local function say(left)
+    local sign = watcher and '+' or ''
     -- Each message starts one async caller of a JVM, or so many threads as it says: the first ones may not be those that fit.
-    local said, more = total, math.max(total - before, left)
-    if announces then
-      jvms = count_jvms()
-      said, more = math.max(total, AGAIN), math.max(total, AGAIN)
-    end
-    local heard, refusal = 0, nil
-    if not announces or jvms > 0 then heard, refusal = announce(CHANNEL, said, more, watcher and '+' or '') end
-    if refusal then error({ err = refusal }) end
-    -- Listeners of a pattern are no waiters.
-    jvms = heard > 0 and count_jvms() or 0
-    if jvms > 0 and not account then note('left', total) end
+    if announces then return math.max(total, AGAIN), math.max(total, AGAIN), sign end
+    return total, math.max(total - before, left), sign
   end
-  if has_notes and waiting == 0 and jvms == 0 and not watcher and not noted then redis.call('DEL', NOTES) end
   local ends = #undo > 0 and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end
-  ends = tonumber(ends)
-  if account and account.ends then ends = math.min(ends or account.ends, account.ends) end
-  if block_end then ends = math.min(ends or block_end, block_end) end
-  local look = look_in(ends)
-  return string.format('done %.0f %.0f %.0f %d %d %s ', total, look, first_foreign(), jvms, watches and 1 or 0,
-    clock and score(clock) or '0') .. table.concat(results, ' ') .. ' | ' .. table.concat(own, ' ')
+  return finish(results, own, total > before or tells, announces, say, tonumber(ends))
 end
 
 return once(work)

@@ -54,8 +54,9 @@ impl<P: Primitive> State<P> {
             self.clock = Some((batch.sent, clock));
         }
         let adds = batch.adds();
-        for ((ticket, _), held) in batch.extends.drain(..).zip(results.extends) {
-            self.held.extended(ticket, held.then_some(batch.sent));
+        for ((ticket, (entry, _)), held) in batch.extends.drain(..).zip(results.extends) {
+            let sent = held.then_some(batch.sent);
+            self.held.extended(ticket, entry.want, sent);
             if !held {
                 // Others of this client's may have left the queue with it.
                 self.missed();
@@ -81,10 +82,10 @@ impl<P: Primitive> State<P> {
         {
             self.run_answered(&batch, &run, served, answer.clock, &mut told);
         }
-        for (ticket, entry, taken) in &answer.served {
-            self.entries.remove(*ticket);
+        for (ticket, said, taken) in &answer.served {
+            let entry = self.entries.remove(*ticket).unwrap_or(*said);
             let lease = self.held.lease_time(entry.want);
-            self.served(&batch, *ticket, entry, *taken, lease, &mut told);
+            self.served(&batch, *ticket, &entry, *taken, lease, &mut told);
         }
         self.under_way = None;
         for notice in std::mem::take(&mut self.early) {
@@ -281,6 +282,9 @@ impl<P: Primitive> State<P> {
                 queued.answer(Err(doubt.unwrap_or(error).clone()), &mut told);
             }
         }
+        for run in &batch.runs {
+            self.held.asked_in_vain(run.want, doubt.is_some());
+        }
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
             return told;
         }
@@ -299,6 +303,9 @@ impl<P: Primitive> State<P> {
         for queued in batch.calls.into_iter().rev() {
             self.held.failed(&queued.call, &queued.note, false);
             self.calls.push_front(Item::Call(queued));
+        }
+        for run in &batch.runs {
+            self.held.asked_in_vain(run.want, false);
         }
         self.unconfirmed.extend(batch.extends);
         self.granted
@@ -324,6 +331,9 @@ impl<P: Primitive> State<P> {
         let mut told = Told::default();
         for queued in &batch.calls {
             self.held.failed(&queued.call, &queued.note, true);
+        }
+        for run in &batch.runs {
+            self.held.asked_in_vain(run.want, true);
         }
         for waiter in self.waiters.take_all().into_values() {
             told.add(

@@ -65,11 +65,17 @@ impl<W: Want> Run<W> {
     }
 }
 
+/// A number of any size.
+fn amount<W: Want>(want: W) -> Arg {
+    let text = |amount: u64| Arg::Text(amount.to_string().into());
+    i64::try_from(want.amount()).map_or_else(|_| text(want.amount()), Arg::Number)
+}
+
 pub(crate) struct Batch<P: Primitive> {
     /// What the script is to know of what is held.
     pub(super) header: Arg,
-    /// What callers have taken at once, how it reads in Redis, and until when it was granted.
-    pub(super) extends: Vec<(Ticket, Unconfirmed)>,
+    /// What callers have taken at once.
+    pub(super) extends: Vec<(Ticket, Unconfirmed<P::Want>)>,
     pub(super) confirms: Vec<(Ticket, Entry<P::Want>)>,
     pub(super) leaves: Vec<(Ticket, Entry<P::Want>)>,
     pub(super) calls: Vec<Queued<P>>,
@@ -179,10 +185,10 @@ impl<P: Primitive> Batch<P> {
             Arg::Number(self.heard.into()),
             Arg::Number(self.handed.into()),
         ]);
-        for (_, (text, ends)) in &self.extends {
+        for (ticket, (entry, ends)) in &self.extends {
             args.extend([
                 Arg::Word("extend"),
-                Arg::Text(text.as_str().into()),
+                Arg::Text(entry.text(*ticket, suffix).into()),
                 Arg::number(*ends),
             ]);
         }
@@ -195,7 +201,7 @@ impl<P: Primitive> Batch<P> {
             ]);
         }
         for (ticket, entry) in &self.leaves {
-            let amount = Arg::number(entry.want.amount());
+            let amount = amount(entry.want);
             args.extend([
                 Arg::Word("leave"),
                 Arg::Text(entry.text(*ticket, suffix).into()),
@@ -211,7 +217,7 @@ impl<P: Primitive> Batch<P> {
         for run in &self.runs {
             args.extend([
                 Arg::Word("wait"),
-                Arg::number(run.want.amount()),
+                amount(run.want),
                 Arg::number(run.count),
                 Arg::Word(run.want.kind()),
                 Arg::number(run.ticket),

@@ -49,7 +49,7 @@ impl<P> Leases<P> {
         format!("{}:{text}", self.core.id()).into()
     }
 
-    fn text_of(&self, ticket: Ticket) -> Option<String> {
+    fn text(&self, ticket: Ticket) -> Option<String> {
         let (amount, life) = *self.all.get(&ticket)?;
         let entry = Entry {
             want: Amount {
@@ -64,7 +64,7 @@ impl<P> Leases<P> {
 
     /// What `ticket` holds is renewed from now on; it ends at `until` for the time being.
     fn keep(&mut self, ticket: Ticket, until: Moment) {
-        if let Some(text) = self.text_of(ticket) {
+        if let Some(text) = self.text(ticket) {
             let (id, renewing) = (self.id(&text), self.renewing());
             self.core
                 .holds
@@ -76,7 +76,7 @@ impl<P> Leases<P> {
     /// So much of what a ticket holds is being given back: how the entry reads in Redis until then; `None` where it does not hold so much.
     /// What is left is not renewed until that is answered.
     fn take(&mut self, given: Grant<Amount>) -> Option<String> {
-        let before = self.text_of(given.ticket)?;
+        let before = self.text(given.ticket)?;
         let (amount, _) = self.all.get_mut(&given.ticket)?;
         *amount = amount.checked_sub(given.want.amount)?;
         if *amount == 0 {
@@ -84,7 +84,7 @@ impl<P> Leases<P> {
             self.core
                 .holds
                 .released(&self.grants, &self.id(&before), None, None);
-        } else if let Some(text) = self.text_of(given.ticket) {
+        } else if let Some(text) = self.text(given.ticket) {
             let holds = &self.core.holds;
             holds.rename(&self.grants, &self.id(&before), &self.id(&text));
         }
@@ -150,10 +150,10 @@ where
     fn is_forbidden(&mut self, call: &P::Call, note: &Option<String>) {
         let entry = note.as_deref().and_then(Entry::<Amount>::read);
         if let (Some((given, true)), Some((_, entry))) = (call.gives(), entry) {
-            let before = self.text_of(given.ticket);
+            let before = self.text(given.ticket);
             let (amount, _) = self.all.entry(given.ticket).or_insert((0, entry.life));
             *amount += given.want.amount;
-            if let Some((before, text)) = before.zip(self.text_of(given.ticket)) {
+            if let Some((before, text)) = before.zip(self.text(given.ticket)) {
                 self.core
                     .holds
                     .rename(&self.grants, &self.id(&before), &self.id(&text));
@@ -176,8 +176,8 @@ where
         }
     }
 
-    fn extended(&mut self, ticket: Ticket, sent: Option<Moment>) {
-        let Some(text) = self.text_of(ticket) else {
+    fn extended(&mut self, ticket: Ticket, _: Amount, sent: Option<Moment>) {
+        let Some(text) = self.text(ticket) else {
             return;
         };
         let (id, renewing) = (self.id(&text), self.renewing());
@@ -189,16 +189,12 @@ where
         self.changed = true;
     }
 
-    fn has(&self, ticket: Ticket) -> bool {
+    fn has(&self, ticket: Ticket, _: Amount) -> bool {
         self.all.contains_key(&ticket)
     }
 
-    fn text(&self, ticket: Ticket) -> Option<String> {
-        self.text_of(ticket)
-    }
-
     fn lease(&self, ticket: Ticket) -> Option<Lease> {
-        let text = self.text_of(ticket)?;
+        let text = self.text(ticket)?;
         self.core.holds.lease(&self.grants, &self.id(&text))
     }
 

@@ -109,18 +109,22 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     /// A caller has been granted this; its lease ends at `until` for the time being. `life`: that of the grant, as its entry says.
     fn granted(&mut self, grant: Grant<P::Want>, life: u64, until: Moment);
 
-    /// A caller waits for `want`: it is not held by it.
+    /// A batch departs that takes `want` where it is free, under this lease.
+    fn asks(&mut self, _want: P::Want, _lease: Duration) {}
+
+    /// It has departed in vain; or nobody will know whether it has taken effect: `unknown`.
+    fn asked_in_vain(&mut self, _want: P::Want, _unknown: bool) {}
+
+    /// It has not taken `want`, which was not free.
     fn waits(&mut self, _want: P::Want) {}
 
     /// The server has said, to a sending at `sent` or later, that `ticket` is held still; or that it is not.
-    fn extended(&mut self, ticket: Ticket, sent: Option<Moment>);
+    fn extended(&mut self, ticket: Ticket, want: P::Want, sent: Option<Moment>);
 
-    /// Whether it is held, and has to be confirmed.
-    fn has(&self, ticket: Ticket) -> bool;
+    /// Whether it is held still, and has to be confirmed.
+    fn has(&self, ticket: Ticket, want: P::Want) -> bool;
 
-    /// How the entry of `ticket` reads in Redis, behind the client's id.
-    fn text(&self, ticket: Ticket) -> Option<String>;
-
+    /// The lease of what may be handed on to another caller of this client.
     fn lease(&self, ticket: Ticket) -> Option<Lease>;
 
     /// How long the lease of what is granted by a script lasts.

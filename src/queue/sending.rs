@@ -100,7 +100,7 @@ impl<P: Primitive> State<P> {
             }
         }
         let mut extends: Vec<_> = std::mem::take(&mut self.unconfirmed).into_iter().collect();
-        extends.retain(|(ticket, _)| self.held.has(*ticket));
+        extends.retain(|(ticket, (entry, _))| self.held.has(*ticket, entry.want));
         let mut batch = Batch {
             header: self.held.header(),
             extends,
@@ -192,6 +192,7 @@ impl<P: Primitive> State<P> {
         }
         batch.asked.sort_unstable();
         for run in &mut batch.runs {
+            self.held.asks(run.want, run.lease);
             run.ticket = self.core.next_sequences(run.count as u64);
         }
     }

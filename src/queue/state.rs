@@ -83,8 +83,8 @@ pub(super) struct Notice {
     pub(super) token: u64,
 }
 
-/// How it reads in Redis, and until when it was granted.
-pub(super) type Unconfirmed = (String, u64);
+/// What was granted, and until when, by the server's clock.
+pub(super) type Unconfirmed<W> = (Entry<W>, u64);
 
 pub(super) struct State<P: Primitive> {
     pub(super) core: Arc<Core>,
@@ -99,7 +99,7 @@ pub(super) struct State<P: Primitive> {
     /// Notifications of what the batch under way may be about.
     pub(super) early: Vec<Notice>,
     /// What callers have taken at once; and when it is confirmed at the latest.
-    pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed>,
+    pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed<P::Want>>,
     confirm_at: Option<Instant>,
     /// All entries are to be confirmed: something may have been missed.
     pub(super) recheck: bool,
@@ -367,9 +367,8 @@ impl<P: Primitive> State<P> {
             self.entries.remove(ticket);
             let taken = Taken { token, count: 1 };
             self.hold(ticket, &entry, taken, waiter, until, told);
-            let text = self.held.text(ticket).unwrap_or_default();
             let ends = clock + entry.life * 1000;
-            self.unconfirmed.insert(ticket, (text, ends));
+            self.unconfirmed.insert(ticket, (entry, ends));
             self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
         } else if !self.granted.contains(&ticket) {
             self.granted.push(ticket);

@@ -29,17 +29,24 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
     (keys, queue)
 }
 
-/// The names of a lock. Beside it stands the counter of fencing tokens.
-pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
+/// The names of a lock, and of its queue. Beside it stands the counter of fencing tokens.
+pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys, QueueKeys) {
     let object = mapper.map(name);
     let channel = prefixed("redisson_lock__channel", &object);
-    let fence = format!("{}:{client_id}", beside("redisson_lock_fence", &object));
-    let token = of_lock_token(&object);
-    let line = beside("redisson_lock_turns", &object);
-    let notes = beside("redisson_lock_turns_notes", &object);
-    Keys::new(name, object, "hash", channel, fence)
-        .with_beside(token, "string")
-        .with_turns(line, notes, client_id)
+    let record = format!("{}:{client_id}", beside("redisson_lock_once", &object));
+    let queue = beside("redisson_lock_waiters", &object);
+    let queue = QueueKeys {
+        beside: of_lock_token(&object).into(),
+        notes: beside("redisson_lock_notes", &object).into(),
+        own_channel: format!("{queue}:{client_id}").into(),
+        queue: queue.into(),
+        client: client_id.into(),
+    };
+    let keys = Keys::new(name, object, "hash", channel, record)
+        .with_beside(Arc::clone(&queue.beside), "string")
+        .with_beside(Arc::clone(&queue.queue), "zset")
+        .with_beside(Arc::clone(&queue.notes), "hash");
+    (keys, queue)
 }
 
 /// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name.
@@ -122,15 +129,15 @@ mod tests {
         assert_eq!(&**mapped.object(), "app:seats");
         assert_eq!(&**mapped.channel(), "redisson_sc:{app:seats}");
         assert_eq!(mapped.name(), "seats");
-        let lock = of_lock("door", &NameMapper::default(), "id");
+        let (lock, _) = of_lock("door", &NameMapper::default(), "id");
         assert_eq!(&**lock.channel(), "redisson_lock__channel:{door}");
-        assert_eq!(&**lock.record(), "redisson_lock_fence:{door}:id");
+        assert_eq!(&**lock.record(), "redisson_lock_once:{door}:id");
         assert_eq!(of_lock_token("door"), "redisson_lock_token:{door}");
         assert_eq!(of_lock_token("a{b}"), "redisson_lock_token:a{b}");
-        for (name, line) in [("door", ":{door}"), ("{door}", "::{door}")] {
-            let lock = of_lock(name, &NameMapper::default(), "id");
-            let line = format!("redisson_lock_turns{line}");
-            assert_eq!(lock.turns().map(|keys| &*keys.line), Some(&*line));
+        for (name, queue) in [("door", ":{door}"), ("{door}", "::{door}")] {
+            let (_, keys) = of_lock(name, &NameMapper::default(), "id");
+            assert_eq!(&*keys.queue, format!("redisson_lock_waiters{queue}"));
+            assert_eq!(&*keys.notes, format!("redisson_lock_notes{queue}"));
         }
         for (name, permits, record) in [
             ("jobs", "{jobs}:timeout", ":{jobs}:id"),

@@ -88,7 +88,8 @@ struct Pending {
 struct Held {
     number: u64,
     /// Whether somebody has its id, and will give this one back.
-    claim: Weak<u64>,
+    /// `None`: it is on its way to its caller.
+    claim: Option<Weak<u64>>,
     term: Term,
     /// Its release has been sent.
     leaving: bool,
@@ -97,10 +98,10 @@ struct Held {
 }
 
 impl Held {
-    fn new(id: &HoldId, term: Term) -> Self {
+    fn new(number: u64, term: Term) -> Self {
         Held {
-            number: id.number(),
-            claim: id.watch(),
+            number,
+            claim: None,
             term,
             leaving: false,
             spent: false,
@@ -109,7 +110,8 @@ impl Held {
 
     /// Whether nobody has its id.
     fn is_free(&self) -> bool {
-        self.claim.strong_count() == 0
+        let claim = self.claim.as_ref();
+        claim.is_some_and(|claim| claim.strong_count() == 0)
     }
 
     /// It could not be given back.
@@ -122,15 +124,15 @@ impl Holding {
     /// `owner` has taken the lock for `term`, which ends at `until` for the time being.
     pub(super) fn new(
         owner: &Arc<str>,
-        id: &HoldId,
+        number: u64,
         term: Term,
         until: Moment,
         renewing: Renewing,
     ) -> Self {
         Holding {
             owner: Arc::clone(owner),
-            holds: vec![Held::new(id, term)],
-            since: id.number(),
+            holds: vec![Held::new(number, term)],
+            since: number,
             steps: 0,
             lease: Lease::granted(until),
             until,
@@ -141,10 +143,18 @@ impl Holding {
     }
 
     /// It has taken the lock once more.
-    pub(super) fn add(&mut self, id: &HoldId, term: Term, until: Moment) {
+    pub(super) fn add(&mut self, number: u64, term: Term, until: Moment) {
         self.forget_spent();
-        self.holds.push(Held::new(id, term));
+        self.holds.push(Held::new(number, term));
         self.ends(until);
+    }
+
+    /// The caller of the hold with this number has it, and will give it back, as long as somebody has its id.
+    pub(super) fn claim(&mut self, id: &HoldId) -> Option<Lease> {
+        let mut holds = self.holds.iter_mut();
+        let held = holds.find(|held| held.number == id.number())?;
+        held.claim = Some(id.watch());
+        Some(self.lease.clone())
     }
 
     /// Takes the hold with this number out; whether any are left.
@@ -205,7 +215,7 @@ impl Holding {
 
     /// The term that counts when the hold with this number has gone; `None` where none is left.
     pub(super) fn term_without(&self, number: Option<u64>) -> Option<Term> {
-        let stays = |held: &&Held| !held.spent && Some(held.number) != number;
+        let stays = |held: &&Held| !held.leaving && Some(held.number) != number;
         let rest = self.holds.iter().filter(stays);
         // A hold that is renewed stays so, whatever was taken on top of it.
         rest.map(|held| held.term)
@@ -233,6 +243,8 @@ impl Holding {
     pub(super) fn leaves(&mut self, number: Option<u64>, leaving: bool) {
         let mut holds = self.holds.iter_mut();
         if let Some(held) = holds.find(|held| Some(held.number) == number) {
+            // One that is given back after all counts until then.
+            held.spent &= !leaving;
             held.leaving = leaving || held.spent;
         }
     }

@@ -154,35 +154,41 @@ impl Holds {
         self.lock().of(lock, owner)?.term_without(number)
     }
 
-    /// `owner` has taken the lock for `term`, and all that it holds ends at `until` for the time being. Returns the lease
-    /// and what tells the new hold from others.
+    /// `owner` has taken the lock for `term`, as its hold with this number, and all that it holds ends at `until` for the time being.
     pub(crate) fn taken(
         &self,
         lock: &Arc<str>,
         owner: &Arc<str>,
+        number: u64,
         term: Term,
         until: Moment,
         renewing: Renewing,
-    ) -> (Lease, HoldId) {
+    ) {
         let mut state = self.lock();
-        state.last_number += 1;
-        let id = HoldId::new(state.last_number);
+        state.last_number = state.last_number.max(number);
         if let Some(holding) = state.of(lock, owner)
             && !holding.lease.is_lost()
         {
-            holding.add(&id, term, until);
+            holding.add(number, term, until);
             let lease = holding.lease.clone();
-            state.changed.push(lease.clone());
-            return (lease, id);
+            state.changed.push(lease);
+            return;
         }
-        let holding = Holding::new(owner, &id, term, until, renewing);
-        let lease = holding.lease.clone();
+        let holding = Holding::new(owner, number, term, until, renewing);
         // Whoever held it before has lost it.
         let all = Kept(state.last_number);
         state.lose_all(lock, all);
         self.noted.store(true, Ordering::Release);
         state.insert(lock, holding);
-        (lease, id)
+    }
+
+    /// The caller that has taken the hold with this number has it: its lease, and what tells it from others.
+    pub(crate) fn claim(&self, lock: &str, owner: &str, number: u64) -> (Lease, HoldId) {
+        let id = HoldId::new(number);
+        let mut state = self.lock();
+        let holding = state.of(lock, owner);
+        let lease = holding.and_then(|holding| holding.claim(&id));
+        (lease.unwrap_or_else(|| Lease::granted(Moment::now())), id)
     }
 
     /// `owner` holds something of `object` beside others, for `term`, and until `until` for the time being. What is known of
@@ -205,8 +211,8 @@ impl Holds {
             return holding.lease.clone();
         }
         state.last_number += 1;
-        let id = HoldId::new(state.last_number);
-        let holding = Holding::new(owner, &id, term, until, renewing);
+        let number = state.last_number;
+        let holding = Holding::new(owner, number, term, until, renewing);
         let lease = holding.lease.clone();
         if !lease.is_lost() {
             self.noted.store(true, Ordering::Release);

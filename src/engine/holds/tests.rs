@@ -29,8 +29,14 @@ fn after(seconds: u32) -> Moment {
 
 /// `a` takes the lock `x` for `term`.
 fn take(holds: &Holds, term: Term, until: Moment) -> (Lease, u64) {
-    let (lease, id) = holds.taken(&"x".into(), &"a".into(), term, until, RENEWING);
+    let (lease, id) = taken(holds, "a", term, until);
     (lease, id.number())
+}
+
+fn taken(holds: &Holds, owner: &str, term: Term, until: Moment) -> (Lease, HoldId) {
+    let number = holds.lock().last_number + 1;
+    holds.taken(&"x".into(), &owner.into(), number, term, until, RENEWING);
+    holds.claim("x", owner, number)
 }
 
 fn release(holds: &Holds, number: Option<u64>, left: bool) {
@@ -67,7 +73,7 @@ async fn holds_are_counted_and_end_together() {
 async fn without_a_number_the_latest_that_is_nobodys_is_meant() {
     let holds = Holds::default();
     let take = |term| {
-        let (lease, id) = holds.taken(&"x".into(), &"a".into(), term, after(60), RENEWING);
+        let (lease, id) = taken(&holds, "a", term, after(60));
         (lease, id)
     };
     assert_eq!(holds.latest("x", "a"), None);
@@ -95,7 +101,7 @@ async fn without_a_number_the_latest_that_is_nobodys_is_meant() {
 async fn each_of_several_that_could_not_be_given_back_is_spent() {
     let holds = Holds::default();
     let take = || {
-        let (_, id) = holds.taken(&"x".into(), &"a".into(), Term::Watched, after(60), RENEWING);
+        let (_, id) = taken(&holds, "a", Term::Watched, after(60));
         id
     };
     let guarded = take();
@@ -122,7 +128,7 @@ async fn what_was_lost_is_not_what_is_held() {
     assert!(holds.is_gone("x", "a", number) && !holds.is_gone("x", "a", later));
     assert_eq!(holds.count("x", "a"), Count::Held(1));
     // Another owner has it.
-    holds.taken(&"x".into(), &"b".into(), LONG, after(60), RENEWING);
+    taken(&holds, "b", LONG, after(60));
     assert!(new.is_lost() && holds.is_gone("x", "a", later));
     assert_eq!(holds.count("x", "a"), Count::Held(0));
     let lease = holds.lease("x", "b").unwrap();
@@ -320,7 +326,7 @@ async fn renewals_are_those_of_the_moment() {
         let script = if number < 20 { &SCRIPT } else { &OTHER };
         let renewing = Renewing { script, ..RENEWING };
         let lock = format!("lock-{number}").into();
-        holds.taken(&lock, &"a".into(), Term::Watched, after(60), renewing);
+        holds.taken(&lock, &"a".into(), 1, Term::Watched, after(60), renewing);
     }
     let mut places = holds.to_renew(WATCHDOG);
     places.sort();
@@ -395,7 +401,7 @@ async fn what_has_run_out_makes_room() {
     let holds = Holds::default();
     for number in 0..10 * FEW {
         let lock = format!("lock-{number}").into();
-        holds.taken(&lock, &"a".into(), SHORT, after(1), RENEWING);
+        holds.taken(&lock, &"a".into(), 1, SHORT, after(1), RENEWING);
         if number % FEW == 0 {
             tokio::time::sleep(SECOND).await;
         }

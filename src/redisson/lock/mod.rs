@@ -1,37 +1,29 @@
 //! [`RLock`] and [`RFencedLock`]: Redisson's reentrant lock, and the one with fencing tokens.
 
-mod answers;
+mod call;
 mod fenced;
 mod handle;
-mod primitive;
-mod steps;
-mod under_way;
+mod held;
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use self::steps::{Claim, Reply, Step};
+use self::call::{Call, Claim, Locks};
+use self::held::owner;
 pub use fenced::RFencedLock;
 
 use super::names;
 use super::object::Object;
-use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
+use crate::api::{Hold, Lock, LockGuard, RemainingTtl, check_millis};
 use crate::engine::Core;
-use crate::engine::call::{Call, Dropped, Wait};
+use crate::engine::call::{self as engine_call, Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::holds::Term;
-use crate::engine::primitive::Line;
-use crate::engine::request::Script;
 use crate::error::Result;
 use crate::lease::{LastLease, Lease};
-use crate::lua;
+use crate::queue::{self, Outcome};
 use crate::stats::{Holding, What};
-
-static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 
 /// A reentrant lock shared with Java's `RLock` of the same name.
 ///
@@ -111,7 +103,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 #[derive(Clone)]
 pub struct RLock {
     core: Arc<Core>,
-    line: Arc<Line<primitive::Lock>>,
+    line: Arc<queue::Object<Locks>>,
+    number: u64,
     owner: Arc<str>,
     /// What it has held last.
     last: LastLease,
@@ -120,12 +113,13 @@ pub struct RLock {
 
 impl RLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        let keys = names::of_lock(name, &core.config.name_mapper, core.id());
-        let lock = primitive::Lock::new(&keys, &core.holds, &core.config);
+        let (keys, queue) = names::of_lock(name, &core.config.name_mapper, core.id());
+        let number = core.next_owner();
         RLock {
             core: Arc::clone(core),
-            owner: owner(core, core.next_owner()),
-            line: Line::of(core, keys, &STEPS, lock),
+            owner: owner(core, number),
+            number,
+            line: queue::Object::of(core, keys, queue),
             last: LastLease::default(),
             fenced: false,
         }
@@ -139,6 +133,7 @@ impl RLock {
     pub fn with_owner(&self, id: u64) -> Self {
         RLock {
             owner: owner(&self.core, id),
+            number: id,
             last: LastLease::default(),
             ..self.clone()
         }
@@ -240,35 +235,30 @@ impl RLock {
         wait: Option<Duration>,
         lease: Option<Duration>,
     ) -> Result<Option<Hold>> {
-        let term = match lease {
-            Some(lease) => {
-                check_millis(self.name(), "lease", lease)?;
-                Term::Limited(lease)
-            }
-            None => Term::Watched,
-        };
+        if let Some(lease) = lease {
+            check_millis(self.name(), "lease", lease)?;
+        }
         let claim = Claim {
-            owner: Arc::clone(&self.owner),
-            term,
+            owner: self.number,
             fenced: self.fenced,
-            waits: false,
-            since: Instant::now(),
+            watched: lease.is_none(),
+            lease: millis(lease.unwrap_or(self.core.config.lock_watchdog_timeout)),
         };
-        let call = Call::new(self.name(), "lock", wait.into(), Dropped::Withdrawn)
-            .about(self.line.keys().object());
         let taking = async {
-            let granted = if wait.is_some_and(|wait| wait.is_zero()) {
-                match self.line.call(Step::Acquire(claim)).await? {
-                    Reply::Taken(granted) => Some(granted),
-                    _ => None,
-                }
-            } else {
-                self.line.wait(claim, wait).await?
+            let outcome = match wait.is_some_and(|wait| wait.is_zero()) {
+                true => self.line.call(Call::Take(claim)).await?,
+                false => self.line.wait(claim, wait).await?,
             };
-            let hold = granted.map(|granted| granted.hold);
-            hold.iter().for_each(|hold| self.last.note(&hold.lease));
-            Ok(hold)
+            let Outcome::Granted(grant) = outcome else {
+                return Ok(None);
+            };
+            let key = self.line.keys().object();
+            let (lease, id) = self.core.holds.claim(key, &self.owner, grant.ticket);
+            self.last.note(&lease);
+            let token = self.fenced.then_some(grant.taken.token);
+            Ok(Some(Hold { lease, id, token }))
         };
+        let call = self.named("lock", wait.into(), Dropped::Withdrawn);
         self.core
             .take(call, What::Lock, 1, pin!(Some(taking)))
             .await
@@ -330,22 +320,23 @@ impl RLock {
     }
 
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        self.give_back(Some(hold.id.clone())).await
+        self.give_back(Some(hold)).await
     }
 
-    async fn give_back(&self, hold: Option<HoldId>) -> Result<()> {
-        let call = Call::new(self.name(), "unlock", Wait::No, Dropped::CarriedOut);
+    async fn give_back(&self, hold: Option<&Hold>) -> Result<()> {
+        let call = self.named("unlock", Wait::No, Dropped::CarriedOut);
         let giving = async { self.line.call(self.release(hold)).await.map(drop) };
         self.core.call(call, pin!(Some(giving))).await
     }
 
     /// What gives a hold back. That of a guard is spent by it, whatever becomes of the call.
-    fn release(&self, hold: Option<HoldId>) -> Step {
-        if let Some(id) = &hold {
+    fn release(&self, hold: Option<&Hold>) -> Call {
+        let hold = hold.map(|hold| hold.id.number());
+        if hold.is_some() {
             let (holds, key) = (&self.core.holds, self.line.keys().object());
-            holds.leaves(key, &self.owner, Some(id.number()), true);
+            holds.leaves(key, &self.owner, hold, true);
         }
-        Step::Release(Arc::clone(&self.owner), hold)
+        Call::Release(self.number, hold)
     }
 
     fn holding(&self) -> Holding {
@@ -356,12 +347,8 @@ impl RLock {
     ///
     /// Redis: `name` is deleted and `0` is published. Redisson: `forceUnlock()`.
     pub async fn force_unlock(&self) -> Result<bool> {
-        let call = Call::new(self.name(), "force_unlock", Wait::No, Dropped::Withdrawn)
-            .about(self.line.keys().object());
-        let forcing = async {
-            let reply = self.line.call(Step::Force).await?;
-            Ok(matches!(reply, Reply::Forced(true)))
-        };
+        let call = self.named("force_unlock", Wait::No, Dropped::Withdrawn);
+        let forcing = async { Ok(self.line.call(Call::Force).await? == Outcome::Number(1)) };
         self.core.call(call, pin!(Some(forcing))).await
     }
 
@@ -412,17 +399,28 @@ impl RLock {
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
-        self.line.owe(self.release(Some(hold.id.clone())));
+        self.line.owe(self.release(Some(hold)));
     }
 
-    fn object(&self) -> Object<'_, Line<primitive::Lock>> {
+    fn named(
+        &self,
+        operation: &'static str,
+        wait: Wait,
+        dropped: Dropped,
+    ) -> engine_call::Call<'_> {
+        let call = engine_call::Call::new(self.name(), operation, wait, dropped);
+        call.about(self.line.keys().object())
+    }
+
+    fn object(&self) -> Object<'_, queue::Object<Locks>> {
         Object { line: &self.line }
     }
 }
 
-/// The field in the lock's hash that stands for an owner.
-fn owner(core: &Core, number: u64) -> Arc<str> {
-    format!("{}:{number}", core.id()).into()
+/// In whole milliseconds, rounded up.
+fn millis(lease: Duration) -> u64 {
+    let millis = lease.as_nanos().div_ceil(1_000_000);
+    u64::try_from(millis).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for RLock {

@@ -1,0 +1,156 @@
+-- Purpose: the lock, as the queue uses it: something of which there is one. Its hash with a short time to live is the grant
+-- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken; the part behind queue/entries.lua. The amount of an entry is
+--   the number of its owner, its kind "f" where it is fenced, else "g", and behind the life stands the lease
+-- KEYS[2] lock: hash, the owner that holds it, "<client>:<number>" -> how often; with a time to live
+-- KEYS[3] channel: where JVMs wait
+-- KEYS[5] token: string, the last fencing token
+-- ARGV[7] what this client knows: "<number of the owner that holds the lock>:<how often>:<least lease in milliseconds that is left to it>"
+-- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `confirm`, `leave`, `extend`, `release`, `unlock`
+-- Publishes: nothing
+-- Repeat-safe: yes, by record.lua
+-- Invariant: at most one owner; always with a time to live. A count is what the client knows and what the steps make of it
+
+local LOCK, CHANNEL, TOKEN, FENCED = KEYS[2], KEYS[3], KEYS[5], 'f'
+local HOLDER, HELD, LEAST = string.match(ARGV[7], '^(%d+):(%d+):(%d+)$')
+
+-- 1 where the lock is free, and so before this script. One may be left to JVMs.
+local total, before, reserved = 0, 0, 0
+-- How often owners of this client hold it, of which this script knows; the last token and count that were given.
+local counts, token, count = {}, 0, 0
+
+-- Returns the answer to the batch where the lock cannot be used.
+local function open_lock()
+  local fields = redis.pcall('HLEN', LOCK)
+  if type(fields) == 'table' then return 'refused ' .. fields.err end
+  total = fields > 0 and 0 or 1
+  before = total
+end
+
+-- How often the owner `number` of this client holds the lock, as the client knows; `false` where it does not.
+local function holds(number)
+  if total == 1 then return false end
+  if counts[number] == nil then
+    local held = redis.call('HGET', LOCK, entry_of(number))
+    counts[number] = held and (number == HOLDER and tonumber(HELD) or 0)
+  end
+  return counts[number]
+end
+
+local function free() return total - reserved >= 1 end
+local function fits(number) return free() or holds(number) end
+
+-- The lock ends in so many milliseconds.
+local function expire(lease)
+  local ttl = redis.call('PTTL', LOCK)
+  change({ 'PEXPIRE', LOCK, lease }, unpack(ttl < 0 and { 'PERSIST', LOCK } or { 'PEXPIRE', LOCK, ttl }))
+end
+
+-- `owner` holds it so often from now on. Without memory Redis takes only what stands behind a change that needs none.
+local function set(owner, held, lease)
+  local old = total == 0 and redis.call('HGET', LOCK, owner)
+  if old then expire(lease) end
+  change({ 'HSET', LOCK, owner, held }, unpack(old and { 'HSET', LOCK, owner, old } or { 'DEL', LOCK }))
+  if not old then redis.call('PEXPIRE', LOCK, lease) end
+  total = 0
+end
+
+local function unlock()
+  local all, ttl = redis.call('HGETALL', LOCK), redis.call('PTTL', LOCK)
+  if ttl >= 0 then undo[#undo + 1] = { 'PEXPIRE', LOCK, ttl } end
+  change({ 'DEL', LOCK }, 'HSET', LOCK, unpack(all))
+  total, counts = 1, {}
+end
+
+-- The next fencing token; or nothing, and why there is none.
+local function next_token()
+  local last = redis.pcall('GET', TOKEN)
+  if type(last) == 'table' then return nil, last.err end
+  if last and not (last == '0' or string.match(last, '^[1-9]%d*$')) then
+    return nil, 'ERR the last fencing token is no whole number from 0 on'
+  end
+  -- Scripts have no whole numbers beyond 2^53 - 1 that differ from the next ones.
+  if last and tonumber(last) >= 9007199254740991 then return nil, 'ERR the last fencing token is so large that none can follow' end
+  return (last or 0) + 1
+end
+
+-- Refuses the batch where one of its callers wants a token and there is none.
+local function check_token(kind)
+  local next, why = true, nil
+  if kind == FENCED then next, why = next_token() end
+  if not next then error({ err = why }) end
+end
+
+local function read_entry(entry) return string.match(entry, '^[^:]+:(%l)%d+:(%d+):%d+:(%d+)$') end
+
+-- The owner of `entry` takes the lock: for its lease where its caller learns of it by the answer, else for `life` milliseconds and one that Redis may
+-- round off. What the answer or the message adds to that: the token. Nothing where there is none.
+local function take(entry, _, life, by_answer)
+  local kind, number, lease = read_entry(entry)
+  local next = kind == FENCED and next_token()
+  if not kind or kind == FENCED and not next then return end
+  if next then change({ 'INCR', TOKEN }, next == 1 and 'DEL' or 'DECR', TOKEN) end
+  local held = by_answer and holds(number) or 0
+  if by_answer then
+    if held > 0 and number == HOLDER then lease = math.max(lease, LEAST) end
+  else
+    lease = life + 1
+    note('lent', client_of(entry))
+  end
+  set(client_of(entry) .. ':' .. number, held + 1, lease)
+  counts = by_answer and { [number] = held + 1 } or {}
+  token, count = next or 0, held + 1
+  return next and (by_answer and ':' .. lease .. '=' or ' ') .. score(next) or by_answer and ':' .. lease or ''
+end
+
+-- Of a step that has taken the lock so often.
+local function taken(times) return times .. ':' .. score(token) .. ':' .. count end
+
+-- Whether the owner of `entry` has the lock, as it was granted it, or otherwise; if not it waits, since its `arrival`.
+local function confirm(entry, arrival)
+  local kind, number = read_entry(entry)
+  check_token(kind)
+  if not holds(number) then
+    enter(entry, arrival)
+    return 0
+  end
+  if waiting > 0 then drop(entry) end
+  take(entry, nil, nil, true)
+  return taken(1)
+end
+
+-- `entry` is not wanted any more. What it has been granted is given back.
+local function leave(entry)
+  local queued, _, number = waiting, read_entry(entry)
+  if waiting > 0 then drop(entry) end
+  if waiting < queued or holds(number) ~= 0 then return 0 end
+  unlock()
+  return 1
+end
+
+-- Puts the end of what was granted until `ends` off; 0 where it is not held any more.
+local function extend(entry, ends)
+  local _, number, lease = read_entry(entry)
+  if now() > ends or not holds(number) then return 0 end
+  if redis.call('PTTL', LOCK) < lease + 0 then expire(lease) end
+  return 1
+end
+
+-- Gives one hold back; those that are left last for `lease`. How many that are; -1 where there was none.
+local function release(number, lease)
+  local held = holds(number)
+  if not held then return -1 end
+  if held <= 1 then
+    unlock()
+    return 0
+  end
+  set(entry_of(number), held - 1, lease)
+  counts[number] = held - 1
+  return held - 1
+end
+
+-- A client that let a grant run out queues again when it speaks.
+local function open_lent()
+  if not lent or lent ~= CLIENT and total == 0 then return end
+  redis.call('HDEL', NOTES, 'lent')
+  if lent ~= CLIENT then drop_all({ [lent] = true }) end
+end

@@ -1,0 +1,67 @@
+-- Purpose: carries out the calls of one client on one lock, in order; then serves the queue
+-- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken; the last part of the script
+-- ARGV[1..] those of the parts before; from the eleventh on steps of three words: kind, owner, a number. Entries are given without the
+--   client's id
+--   confirm (entry, its arrival), extend (entry, when its grant ends), leave (entry, -)
+--   take: owner, lease in ms, kind     release: owner, lease of what is left     force
+--   wait: owner, count, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms with ":<lease>", how
+--   many may queue
+--   announce: tells JVMs that it is free    check: looks after the client that watches    unwatch: this client does not, any more
+-- Returns: as finish.lua has it. Of a step: 1 or 0; how many have taken it, the last token, and how often the owner holds it; how many holds are
+--   left, -1 if there was none. Or "refused <error>". In an array where nothing has changed that replicas could confirm
+-- Publishes: "0" when the lock has become free, "+0" while a client watches
+-- Repeat-safe: yes, by record.lua
+-- Invariant: the lock is what the results say
+
+local announces = false
+
+-- Carries the step at `i` out: its result, and where the next one is.
+local function step(i)
+  local kind, first, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if kind == 'confirm' then return confirm(entry_of(first), second + 0), i + 3 end
+  if kind == 'extend' then return extend(entry_of(first), second + 0), i + 3 end
+  if kind == 'leave' then return leave(entry_of(first)), i + 3 end
+  if kind == 'release' then return release(first, second), i + 3 end
+  if kind == 'take' then
+    check_token(ARGV[i + 3])
+    local takes = total == 1 or holds(first)
+    if takes then take(entry_for(ARGV[i + 3], 0, first, '0:' .. second), nil, nil, true) end
+    return takes and taken(1) or 0, i + 4
+  elseif kind == 'wait' then
+    check_token(ARGV[i + 3])
+    local waited, behind = ARGV[i + 5] + 0, ARGV[i + 6] + 0
+    -- The owner that has it goes first.
+    if holds(first) then waited, behind = now(), 0 end
+    local served = wait(ARGV[i + 3], first, second + 0, ARGV[i + 4] + 0, waited, behind, ARGV[i + 7], ARGV[i + 8] + 0, '')
+    return served > 0 and taken(served) or 0, i + 9
+  end
+  local result = 1
+  if kind == 'force' then
+    result = 1 - total
+    if total == 0 then unlock() end
+  elseif kind == 'announce' then
+    announces = true
+  elseif kind == 'check' then
+    check_watcher()
+  elseif kind == 'unwatch' then
+    unwatch()
+  end
+  return result, i + 3
+end
+
+local function work()
+  local refusal = open_lock()
+  if refusal then return refusal end
+  open_queue()
+  open_account()
+  open_lent()
+  local results, i = {}, 11
+  while ARGV[i] do results[#results + 1], i = step(i) end
+  local own = serve()
+  local function say() return 0, 1, watcher and '+' or '' end
+  -- A lock that nobody waits for ends by itself.
+  local ttl = total == 0 and waiting > 0 and redis.call('PTTL', LOCK)
+  return finish(results, own, before == 0, announces, say, ttl and ttl >= 0 and now() + ttl * 1000 or nil)
+end
+
+return once(work)

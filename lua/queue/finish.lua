@@ -1,0 +1,33 @@
+-- Purpose: ends a script of the queue: notifies waiters and JVMs, and says what it has found
+-- Counterpart: extension; the part behind queue/jvms.lua
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
+-- Returns: nothing by itself. It defines `finish`, which returns "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a
+--   step, "|", and the entries of this client that were served. Times in microseconds, -1 for none
+-- Publishes: the notifications; and as announce.lua has it, with "+" while a client watches
+-- Repeat-safe: yes, by record.lua
+-- Invariant: nothing but notes is changed
+
+-- `own`: the entries that were served. `tells`: JVMs are told in any case that something is free; `again`: if any listen. `ends`: when something
+-- ends that was granted. What they are told, by how much is left to them: `say`.
+local function finish(results, own, tells, again, say, ends)
+  for _, message in ipairs(messages) do redis.call(unpack(message)) end
+  local watches = choose_watcher()
+  local left = close_account()
+  -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
+  if total > 0 and (tells or again or left > 0) then
+    watcher = watcher or read('HGET', NOTES, 'watch')
+    if again then jvms = count_jvms() end
+    local heard, refusal = 0, nil
+    if not again or jvms > 0 then heard, refusal = announce(CHANNEL, say(left)) end
+    if refusal then error({ err = refusal }) end
+    -- Listeners of a pattern are no waiters.
+    jvms = heard > 0 and count_jvms() or 0
+    if jvms > 0 and not account then note('left', total) end
+  end
+  if has_notes and waiting == 0 and jvms == 0 and not watcher and not noted then redis.call('DEL', NOTES) end
+  if account and account.ends then ends = math.min(ends or account.ends, account.ends) end
+  if block_end then ends = math.min(ends or block_end, block_end) end
+  local look = look_in(ends)
+  return string.format('done %.0f %.0f %.0f %d %d %s ', total, look, first_foreign(), jvms, watches and 1 or 0,
+    clock and score(clock) or '0') .. table.concat(results, ' ') .. ' | ' .. table.concat(own, ' ')
+end
