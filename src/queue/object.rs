@@ -281,6 +281,7 @@ impl<P: Primitive> Object<P> {
         if waits || inner.own.is_wanted() {
             self.subscribe(inner, waits);
         }
+        inner.state.hears = !waits || inner.own.is_confirmed();
         if inner.state.watches && !waits && !inner.jvms.is_confirmed() && !inner.jvms.is_wanted() {
             inner.state.watch_no_more();
         }

@@ -133,6 +133,11 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     /// Which waiters need not wait behind the entries of their client.
     fn passing(&self) -> Option<RangeInclusive<P::Want>>;
 
+    /// Whether this client holds all that there is: its waiters ask with the call that frees it.
+    fn has_all(&self) -> bool {
+        false
+    }
+
     /// After how long somebody has to look whether something has run out that was held by others.
     fn looks_after(&self) -> Option<Duration>;
 

@@ -44,7 +44,7 @@ impl<P: Primitive> State<P> {
 
     /// Whether a batch departs for waiters without an entry.
     pub(super) fn asks(&self) -> bool {
-        self.entries.len() <= MOST / 2 && self.without_entry() > 0
+        self.ask_at.is_none() && self.entries.len() <= MOST / 2 && self.without_entry() > 0
             || self.unheard_of().next().is_some()
     }
 
@@ -101,6 +101,8 @@ impl<P: Primitive> State<P> {
         }
         let mut extends: Vec<_> = std::mem::take(&mut self.unconfirmed).into_iter().collect();
         extends.retain(|(ticket, (entry, _))| self.held.has(*ticket, entry.want));
+        self.recheck |= !self.hears && !self.entries.is_empty();
+        self.ask_at = None;
         let mut batch = Batch {
             header: self.held.header(),
             extends,

@@ -75,6 +75,13 @@ pub(super) struct Known {
     pub(super) jvms: u32,
 }
 
+impl Known {
+    /// Nobody else waits.
+    fn is_alone(&self) -> bool {
+        self.foreign.is_none() && self.jvms == 0
+    }
+}
+
 /// A notification of a grant: the server's clock when it was made, and its token.
 #[derive(Clone, Copy)]
 pub(super) struct Notice {
@@ -111,6 +118,10 @@ pub(super) struct State<P: Primitive> {
     /// When all entries were confirmed, or the first of them was made.
     pub(super) checked: Option<Instant>,
     pub(super) surplus_at: Option<Instant>,
+    /// Until then waiters need not ask: what they want is held here, and they ask with the call that frees it.
+    pub(super) ask_at: Option<Instant>,
+    /// Notifications are heard. Until then entries may leave the queue at any time.
+    pub(super) hears: bool,
     /// Which announcement comes next, and when.
     pub(super) announce_at: Option<(usize, Instant)>,
     pub(super) announce: bool,
@@ -155,6 +166,8 @@ impl<P: Primitive> State<P> {
             looks_soon: false,
             checked: None,
             surplus_at: None,
+            ask_at: None,
+            hears: true,
             announce_at: None,
             announce: false,
             watches: false,
@@ -183,6 +196,11 @@ impl<P: Primitive> State<P> {
         now: Instant,
     ) -> Id {
         let told = self.waiters.unanswered().next().is_none();
+        if self.ask_at.is_none() && !self.asks() {
+            let known = self.known.as_ref().filter(|known| known.is_alone());
+            let until = known.map(|known| known.seen + ALONE * self.core.config.local_hand_over);
+            self.ask_at = until.filter(|until| *until > now && self.held.has_all());
+        }
         let id = self.waiters.add(want, now, deadline, reply);
         if told {
             self.told_to_wait();
@@ -268,8 +286,11 @@ impl<P: Primitive> State<P> {
     ) -> Option<Told<P::Want>> {
         let window = self.core.config.local_hand_over;
         let known = self.known.as_ref().filter(|known| known.available >= 0)?;
-        let alone = known.foreign.is_none() && known.jvms == 0;
-        let window = if alone { window * ALONE } else { window };
+        let window = if known.is_alone() {
+            window * ALONE
+        } else {
+            window
+        };
         if now.saturating_duration_since(known.seen) >= window {
             return None;
         }
@@ -473,6 +494,7 @@ impl<P: Primitive> State<P> {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry();
         }
+        self.ask_at.take_if(|at| *at <= now);
         let late_surplus = self.surplus_at.take_if(|at| *at <= now).is_some();
         let late_confirmation = self.confirm_at.take_if(|at| *at <= now).is_some();
         let looks = self.look_at.take_if(|at| *at <= now).is_some();
@@ -536,6 +558,7 @@ impl<P: Primitive> State<P> {
             self.announce_at.map(|(_, at)| at),
             self.retry_at,
             self.confirm_at,
+            self.ask_at,
         ];
         all.into_iter().flatten().min()
     }

@@ -110,6 +110,20 @@ pub async fn until_queued(connection: &mut impl ConnectionLike, name: &str, coun
     .await;
 }
 
+/// Waits until exactly `count` callers of a lock stand in its queue.
+pub async fn until_lock_queued(connection: &mut impl ConnectionLike, name: &str, count: u64) {
+    let queue = format!("redisson_lock_waiters:{{{name}}}");
+    until(
+        &format!("{count} wait for {name:?}"),
+        PATIENCE,
+        async || {
+            let mut command = redis::cmd("ZCARD");
+            command.arg(&queue).query_async(connection).await == Ok(count)
+        },
+    )
+    .await;
+}
+
 /// Waits until the client with this id hears of what is granted to it.
 pub async fn until_notified(connection: &mut impl ConnectionLike, name: &str, client: &str) {
     let channel = format!("redisson_sc_queue:{{{name}}}:{client}");

@@ -184,6 +184,14 @@ impl Held<Locks> for Holds {
         }
     }
 
+    /// Nobody is left who has it: it is not renewed until it is given back.
+    fn is_forbidden(&mut self, call: &Call, note: &Note) {
+        if let (Call::Release(number, _), Some(hold)) = (*call, note.hold) {
+            let owner = self.owner(number);
+            self.core.holds.spend(&self.lock, &owner, hold);
+        }
+    }
+
     fn granted(&mut self, grant: Grant<Claim>, _: u64, until: Moment) {
         let (claim, owner) = (grant.want, self.owner(grant.want.owner));
         if grant.taken.count == 1 {
@@ -247,6 +255,10 @@ impl Held<Locks> for Holds {
             lease,
         };
         Some(claim(false, 0)..=claim(true, u64::MAX))
+    }
+
+    fn has_all(&self) -> bool {
+        self.holder().is_some()
     }
 
     fn looks_after(&self) -> Option<Duration> {
