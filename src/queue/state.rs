@@ -201,6 +201,9 @@ impl<P: Primitive> State<P> {
             let until = known.map(|known| known.seen + ALONE * self.core.config.local_hand_over);
             self.ask_at = until.filter(|until| *until > now && self.held.has_all());
         }
+        self.ask_at = self
+            .ask_at
+            .filter(|at| deadline.is_none_or(|deadline| *at < deadline));
         let id = self.waiters.add(want, now, deadline, reply);
         if told {
             self.told_to_wait();
@@ -210,7 +213,7 @@ impl<P: Primitive> State<P> {
 
     /// Waiters for which no batch departs wait behind others that have been told to.
     pub(super) fn told_to_wait(&mut self) {
-        if !self.asks() {
+        if self.ask_at.is_none() && !self.asks() {
             self.waiters.answered(self.waiters.next());
         }
     }
