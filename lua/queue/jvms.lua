@@ -68,12 +68,15 @@ end
 local function choose_watcher()
   if waiting > 0 and not watcher then watcher = read('HGET', NOTES, 'watch') end
   if watcher or waiting == 0 then return watcher == CLIENT end
+  local deaf = {}
   for _, entry in ipairs(redis.call('ZRANGE', QUEUE, 0, 63)) do
     local client = client_of(entry)
-    if client == CLIENT or redis.call(ARGV[1], QUEUE .. ':' .. client, 'watch') > 0 then
+    local own, mine = QUEUE .. ':' .. client, client == CLIENT
+    if not deaf[client] and (mine and count_listeners(own) or redis.call(ARGV[1], own, 'watch')) ~= 0 then
       note('watch', client)
-      return client == CLIENT
+      return mine
     end
+    deaf[client] = true
   end
   return false
 end

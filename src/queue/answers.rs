@@ -68,7 +68,7 @@ impl<P: Primitive> State<P> {
                 self.entries.remove(ticket);
                 let lease = self.held.lease_time(entry.want);
                 self.served(&batch, ticket, &entry, taken, lease, &mut told);
-            } else if !batch.check {
+            } else if !batch.confirms_all {
                 self.missed();
             }
         }
@@ -153,6 +153,8 @@ impl<P: Primitive> State<P> {
             foreign: (answer.foreign).map(|waited| sent.checked_sub(waited).unwrap_or(sent)),
             jvms: jvms.unwrap_or(0),
         });
+        let alone = self.known.as_ref().is_some_and(Known::is_alone);
+        self.ask_at = self.ask_at.filter(|_| alone && self.held.has_all());
         let leases = self.held.looks_after();
         let at = |look: Duration| now + look + LATE;
         // An answer that says nothing does not take a promise back.
@@ -160,9 +162,8 @@ impl<P: Primitive> State<P> {
         let look = answer.look.filter(needs).map(at);
         self.look_at = look.or(self.look_at).or(leases.map(at));
         self.looks_soon = answer.look.is_some_and(|look| look < SOON);
-        if answer.watches {
-            self.watches = true;
-        }
+        // Where nobody waits the answer does not know.
+        self.watches = answer.watches || self.watches && self.entries.is_empty();
         let found =
             before.is_some_and(|before| answer.available > before) && answer.jvms != Some(0);
         if answer.available <= 0 {

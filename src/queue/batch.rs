@@ -88,6 +88,8 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) look: bool,
     pub(super) announce: bool,
     pub(super) check: bool,
+    /// It confirms all entries.
+    pub(super) confirms_all: bool,
     pub(super) unwatch: bool,
     /// How many releases of JVMs were heard.
     pub(super) heard: u32,
@@ -166,6 +168,7 @@ impl<P: Primitive> Batch<P> {
             look: false,
             announce: false,
             check: false,
+            confirms_all: false,
             unwatch: false,
             heard: 0,
             handed: 0,

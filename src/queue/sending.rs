@@ -101,7 +101,6 @@ impl<P: Primitive> State<P> {
         }
         let mut extends: Vec<_> = std::mem::take(&mut self.unconfirmed).into_iter().collect();
         extends.retain(|(ticket, (entry, _))| self.held.has(*ticket, entry.want));
-        self.recheck |= !self.hears && !self.entries.is_empty();
         self.ask_at = None;
         let mut batch = Batch {
             header: self.held.header(),
@@ -112,6 +111,7 @@ impl<P: Primitive> State<P> {
             look: std::mem::take(&mut self.look),
             announce: std::mem::take(&mut self.announce),
             check: self.recheck,
+            confirms_all: self.recheck || !self.hears,
             unwatch: std::mem::take(&mut self.unwatch),
             heard: std::mem::take(&mut self.heard),
             handed: std::mem::take(&mut self.handed),
@@ -139,7 +139,8 @@ impl<P: Primitive> State<P> {
             }
         }
         self.surplus_at = None;
-        if std::mem::take(&mut self.recheck) {
+        self.recheck = false;
+        if batch.confirms_all {
             self.checked = Some(now);
             granted = self.entries.tickets().collect();
         }

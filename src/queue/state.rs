@@ -77,7 +77,7 @@ pub(super) struct Known {
 
 impl Known {
     /// Nobody else waits.
-    fn is_alone(&self) -> bool {
+    pub(super) fn is_alone(&self) -> bool {
         self.foreign.is_none() && self.jvms == 0
     }
 }
