@@ -39,26 +39,17 @@
 
 // | File | What it holds |
 // |---|---|
-// | `semaphore.rs` | the public type: checks and documentation |
-// | `wait.rs` | one waiting caller as a future, and what its drop gives back |
-// | `state.rs` | the counter and its time to live |
-// | `line.rs` | the order of those who wait, and for how long it may be broken |
-// | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
-// | `lock.rs` | the lock |
-// | `looks.rs` | when those who wait for a lock, or a permit with an id, look by themselves |
+// | `queue.rs` | the queue of the callers that wait, which all but the latch have |
+// | `semaphore.rs`, `leased.rs`, `lock.rs` | the public types, and what they hold |
 // | `latch.rs` | the count-down latch |
 // | `faults.rs` | what each of them does wrong on purpose |
 
 mod faults;
 mod latch;
 mod leased;
-mod leases;
-mod line;
 mod lock;
-mod looks;
+mod queue;
 mod semaphore;
-mod state;
-mod wait;
 
 #[cfg(test)]
 mod tests;
