@@ -10,8 +10,10 @@
 -- ARGV[6] lease of what is held from now on, in milliseconds
 -- ARGV[7] what this client adds to the entries of what it holds under a lease
 -- ARGV[8] for how many milliseconds queue and notes are kept without use
--- Returns: nothing by itself. It defines `open_queue`, `wait`, `confirm`, `leave`, `extend`, `reclaim`, `serve`, `first_foreign`, `look_in`
--- Publishes: "grant <kind><ticket> <now in microseconds>" to the queue's name, ":" and the client's id
+-- Returns: nothing by itself. It defines `open_queue`, `wait`, `confirm`, `leave`, `extend`, `reclaim`, `serve`, `first_foreign`, `look_in`,
+--   `notify`
+-- Publishes: "grant <kind><ticket> <now in microseconds>" to the queue's name, ":" and the client's id; "gone" to a client whose entries
+--   have left the queue
 -- Repeat-safe: yes, by record.lua
 -- Invariant: what is taken stands in the grants, or its caller is told by the answer
 
@@ -45,6 +47,8 @@ local waiting, granted, first_end, kept, messages = 0, 0, nil, false, {}
 local looks, noted
 -- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when.
 local block_end, block
+-- How many entries were passed, where more of them are behind.
+local passed_all
 
 local function open_queue()
   waiting = read('ZCARD', QUEUE)
@@ -58,7 +62,13 @@ local function note(...)
   noted = true
 end
 
-local function drop(entry) waiting = waiting - redis.call('ZREM', QUEUE, entry) end
+local function drop(entry, arrival)
+  waiting = waiting - change({ 'ZREM', QUEUE, entry }, unpack(arrival and { 'ZADD', QUEUE, 'NX', arrival, entry } or {}))
+end
+local function message(client, text) messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, text } end
+local function notify()
+  for _, command in ipairs(messages) do redis.call(unpack(command)) end
+end
 local function enter(entry, arrival)
   waiting = waiting + change({ 'ZADD', QUEUE, 'NX', score(arrival), entry }, 'ZREM', QUEUE, entry)
   if not kept then redis.call('PEXPIRE', QUEUE, KEPT) end
@@ -157,6 +167,9 @@ local function reclaim()
   for _, entry in ipairs(waiting > 0 and redis.call('ZRANGE', QUEUE, 0, -1) or {}) do
     if gone[client_of(entry)] then drop(entry) end
   end
+  for client, others in pairs(gone) do
+    if others then message(client, 'gone') end
+  end
   return reclaimed
 end
 
@@ -191,35 +204,36 @@ local function blocks_no_more(arrival)
   note('block', block)
 end
 
--- Grants what is free to the first entries that it suffices for. Those of this client, which has them by the answer.
-local function serve()
-  local own, gone, passed, size = {}, {}, 0, 2
-  while waiting > passed and passed < MOST_PASSED and free() do
+-- Grants what is free to the first entries behind the first `passed` ones that it suffices for. Those of this client, which has them by
+-- the answer.
+local function serve(passed)
+  local own, gone, size, most = {}, {}, 2, passed + MOST_PASSED
+  while waiting > passed and free() do
+    if passed >= most then
+      passed_all = passed
+      break
+    end
     local page = redis.call('ZRANGE', QUEUE, passed, passed + size - 1, 'WITHSCORES')
     size = math.min(64, 2 * size)
     for i = 1, #page, 2 do
       local entry, client = page[i], client_of(page[i])
       local kind, ticket, amount, life = parse(entry)
       if not free() then return own end
+      if gone[client] == nil then gone[client] = client ~= CLIENT and count_listeners(QUEUE .. ':' .. client) == 0 end
       if not kind or gone[client] then
         drop(entry)
       elseif fits(amount) then
-        if client == CLIENT then
+        drop(entry, page[i + 1])
+        if client ~= CLIENT then
+          grant(entry, now() + life * 1000)
+          message(client, 'grant ' .. kind .. ticket .. ' ' .. score(now()))
+        else
           own[#own + 1] = string.format('%s%s:%d:%d', kind, ticket, amount, life)
           if kind == LEASED then hold(entry) end
-        else
-          if gone[client] == nil then gone[client] = count_listeners(QUEUE .. ':' .. client) == 0 end
-          if not gone[client] then
-            grant(entry, now() + life * 1000)
-            messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, 'grant ' .. kind .. ticket .. ' ' .. score(now()) }
-          end
         end
-        if not gone[client] then
-          take(amount)
-          granted = granted + 1
-          if block then blocks_no_more(page[i + 1] + 0) end
-        end
-        drop(entry)
+        take(amount)
+        granted = granted + 1
+        if block then blocks_no_more(page[i + 1] + 0) end
       elseif blocks(page[i + 1] + 0) then
         return own
       else
@@ -230,23 +244,23 @@ local function serve()
   return own
 end
 
--- How long the first entry of another client has waited, in microseconds; -1 where there is none. A client has 64 at the most.
+-- How long the first entry of another client has waited, in microseconds; -1 where there is none.
 local function first_foreign()
-  local from = 0
+  local from, size = 0, 1
   while waiting > from do
-    local page = redis.call('ZRANGE', QUEUE, from, from * 64, 'WITHSCORES')
+    local page = redis.call('ZRANGE', QUEUE, from, from + size - 1, 'WITHSCORES')
     for i = 1, #page, 2 do
       if client_of(page[i]) ~= CLIENT then return math.max(0, now() - page[i + 1]) end
     end
-    if from > 0 then break end
-    from = 1
+    from, size = from + size, 64
   end
   return -1
 end
 
 -- In how many microseconds this client is to look again, as something ends at `ends`; -1: it need not. One client looks after what ends
--- soon, and after the entry that blocks.
+-- soon, and after the entry that blocks. Below -1: at once, as more entries than so many are behind those that were passed.
 local function look_in(ends)
+  if passed_all then return -1 - passed_all end
   if not ends then return -1 end
   local left = math.max(0, ends - now())
   if left > SOON and ends ~= block_end then return left end

@@ -10,6 +10,7 @@
 --   many may queue
 --   reclaim: whose grants have run out, their entries with commas between, or 0
 --   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
+--   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
 -- Returns: "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a step, "|", and the entries of this client
 --   that were served. Times in microseconds, -1 for none. Of a step: how many of count were carried out, followed by ":<counter>"
 --   where the range forbade the others; 1 or 0; "missing"; the counter before a drain. Or "unreadable <text>", "refused <error>".
@@ -88,9 +89,8 @@ local function work()
     results[#results + 1], i = step(i)
   end
   if not reclaimed then reclaim() end
-  local own = serve()
+  local own = serve(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
   write_counter()
-  for _, message in ipairs(messages) do redis.call(unpack(message)) end
   local watches = choose_watcher()
   local left = close_account()
   -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
@@ -119,4 +119,4 @@ local function work()
     clock and score(clock) or '0') .. table.concat(results, ' ') .. ' | ' .. table.concat(own, ' ')
 end
 
-return once(work)
+return once(work, notify)

@@ -55,9 +55,13 @@ impl<P: Primitive> State<P> {
         for ((ticket, entry), held) in confirms.zip(results.confirms) {
             if held {
                 self.entries.remove(ticket);
+                self.in_time(true);
                 self.served(&batch, ticket, &entry, &mut told);
             } else if !batch.check {
-                // Others of this client's may have left the queue with it.
+                // It had run out. Another entry, for a grant that lasts longer, takes its place; others may have left the queue with it.
+                self.in_time(false);
+                self.leaving
+                    .extend(self.entries.remove(ticket).map(|entry| (ticket, entry)));
                 self.missed();
             }
         }
@@ -138,9 +142,9 @@ impl<P: Primitive> State<P> {
         // An answer that says nothing does not take a promise back.
         self.look_at = answer.look.map(at).or(self.look_at).or(leases.map(at));
         self.looks_soon = answer.look.is_some_and(|look| look < SOON);
-        if answer.watches {
-            self.watches = true;
-        }
+        self.watches = answer.watches;
+        self.pass = answer.passed;
+        self.look |= self.pass.is_some();
         let found =
             before.is_some_and(|before| answer.available > before) && answer.jvms != Some(0);
         if answer.available <= 0 {

@@ -47,9 +47,9 @@ pub(super) struct Run {
 const LIFE: [u64; 2] = [100, 1000];
 
 impl Run {
-    /// Of this waiter; `trip` is how long a round trip takes.
-    pub(super) fn of(waiter: &Waiter, now: Instant, trip: Duration) -> Self {
-        let life = LIFE[usize::from(waiter.want.leased)];
+    /// Of this waiter; `trip` is how long a round trip takes, and `late` how often the life of a grant is doubled.
+    pub(super) fn of(waiter: &Waiter, now: Instant, trip: Duration, late: u32) -> Self {
+        let life = LIFE[usize::from(waiter.want.leased)] << late;
         Run {
             want: waiter.want,
             count: 1,
@@ -72,8 +72,9 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) behind: u64,
     /// The waiters in the runs.
     pub(super) asked: Vec<Id>,
-    /// It has a reason to look.
+    /// It has a reason to look; and to look behind so many entries.
     pub(super) look: bool,
+    pub(super) pass: Option<u64>,
     pub(super) announce: bool,
     pub(super) check: bool,
     pub(super) unwatch: bool,
@@ -151,6 +152,7 @@ impl<P: Primitive> Batch<P> {
             behind: 0,
             asked: Vec::new(),
             look: false,
+            pass: None,
             announce: false,
             check: false,
             unwatch: false,
@@ -226,20 +228,21 @@ impl<P: Primitive> Batch<P> {
                 Arg::number(run.room),
             ]);
         }
-        for word in self.flags() {
-            args.extend([Arg::Word(word), Arg::Number(0), Arg::Number(0)]);
+        for (word, number) in self.flags() {
+            args.extend([Arg::Word(word), Arg::number(number), Arg::Number(0)]);
         }
     }
 
-    /// The steps behind the others, each of one word.
-    pub(super) fn flags(&self) -> impl Iterator<Item = &'static str> {
+    /// The steps behind the others, each of a word and a number.
+    pub(super) fn flags(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = [
-            ("announce", self.announce),
-            ("check", self.check),
-            ("unwatch", self.unwatch),
+            ("announce", self.announce.then_some(0)),
+            ("check", self.check.then_some(0)),
+            ("unwatch", self.unwatch.then_some(0)),
+            ("pass", self.pass),
         ];
-        let set = all.into_iter().filter(|(_, set)| *set);
-        set.map(|(word, _)| word)
+        let set = all.into_iter();
+        set.filter_map(|(word, number)| Some((word, number?)))
     }
 
     /// Its calls, for the log.

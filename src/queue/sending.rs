@@ -17,7 +17,7 @@ use crate::engine::command::Command;
 /// A look confirms all entries where that was so long ago.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// A batch carries so many calls or waiters at the most.
-const MOST_TOGETHER: usize = 4096;
+const MOST_TOGETHER: usize = 1024;
 
 /// What is next: calls together, or one that travels alone.
 pub(super) enum Task<P: Primitive> {
@@ -51,7 +51,7 @@ impl<P: Primitive> State<P> {
 
     /// The first waiters of wants that no entry stands for: it may suffice for these.
     fn unheard_of(&self) -> impl Iterator<Item = (Want, Id)> {
-        let wants = self.waiters.wants().take(MOST);
+        let wants = self.waiters.wants();
         wants.filter(|(want, _)| !self.entries.has(*want))
     }
 
@@ -100,6 +100,7 @@ impl<P: Primitive> State<P> {
             calls,
             behind: self.last_arrival,
             look: std::mem::take(&mut self.look),
+            pass: self.pass.take(),
             announce: std::mem::take(&mut self.announce),
             check: self.recheck,
             unwatch: std::mem::take(&mut self.unwatch),
@@ -149,7 +150,7 @@ impl<P: Primitive> State<P> {
             room
         };
         let mut covered: BTreeMap<Want, usize> = self.entries.wants().collect();
-        let trip = self.core.round_trip();
+        let (trip, late) = (self.core.round_trip(), self.late);
         for (id, waiter) in self.waiters.iter() {
             if batch.asked.len() >= most {
                 break;
@@ -161,7 +162,7 @@ impl<P: Primitive> State<P> {
             batch.asked.push(id);
             match batch.runs.last_mut().filter(|run| run.want == waiter.want) {
                 Some(run) => run.count += 1,
-                None => batch.runs.push(Run::of(waiter, now, trip)),
+                None => batch.runs.push(Run::of(waiter, now, trip, late)),
             }
         }
         for run in &mut batch.runs {
@@ -175,7 +176,7 @@ impl<P: Primitive> State<P> {
             }
             if let Some(waiter) = self.waiters.get(id) {
                 batch.asked.push(id);
-                let run = Run::of(waiter, now, trip);
+                let run = Run::of(waiter, now, trip, late);
                 batch.runs.push(Run { room: 1, ..run });
             }
         }

@@ -23,6 +23,8 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 const SURPLUS_AFTER: Duration = Duration::from_millis(5);
 /// Waiters that came so much later than the first entry of another client are still served by a release of this client.
 const LEEWAY: Duration = Duration::from_millis(5);
+/// Grants of a client that hears late last up to eight times as long.
+const MOST_LATE: u32 = 3;
 /// Among callers of this client alone what is known of others counts for so many times as long.
 const ALONE: u32 = 4;
 /// After a release that left permits JVMs are told again, as they do not pass a wake-up on.
@@ -93,8 +95,9 @@ pub(super) struct State<P: Primitive> {
     confirm_at: Option<Instant>,
     /// All entries are to be confirmed: something may have been missed.
     pub(super) recheck: bool,
-    /// A batch is to be sent, if only to look.
+    /// A batch is to be sent, if only to look; and to look behind so many entries.
     pub(super) look: bool,
+    pub(super) pass: Option<u64>,
     pub(super) look_at: Option<Instant>,
     /// The look comes soon, and others rely on it.
     pub(super) looks_soon: bool,
@@ -113,6 +116,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) known: Option<Known>,
     /// The arrival of the last entry.
     pub(super) last_arrival: u64,
+    /// How many more grants have run out before they were confirmed than were in time, lately.
+    pub(super) late: u32,
     /// When a script was sent, and the server's clock in it.
     pub(super) clock: Option<(Moment, u64)>,
     /// What gives back what no replica has confirmed.
@@ -141,6 +146,7 @@ impl<P: Primitive> State<P> {
             confirm_at: None,
             recheck: false,
             look: false,
+            pass: None,
             look_at: None,
             looks_soon: false,
             checked: None,
@@ -153,6 +159,7 @@ impl<P: Primitive> State<P> {
             handed: 0,
             known: None,
             last_arrival: 0,
+            late: 0,
             clock: None,
             returns: Vec::new(),
             refused: Vec::new(),
@@ -323,8 +330,13 @@ impl<P: Primitive> State<P> {
                     self.grant(ticket, clock, now, &mut told);
                 }
             }
-            Some("watch") if !self.waiters.is_empty() => self.watches = true,
+            Some("watch") if !self.waiters.is_empty() => {
+                self.watches = true;
+                // The answer of a batch under way may know of another one.
+                self.look = true;
+            }
             Some("watch") => self.unwatch = true,
+            Some("gone") => self.missed(),
             _ => {}
         }
         told
@@ -340,7 +352,10 @@ impl<P: Primitive> State<P> {
         let asked_for = under_way.is_some_and(|batch| batch.confirms.contains(&ticket));
         let Some(entry) = self.entries.get(ticket).copied().filter(|_| !asked_for) else {
             // The batch under way is about it, or may be: its answer comes first.
-            self.early.push((ticket, clock));
+            match under_way {
+                Some(_) => self.early.push((ticket, clock)),
+                None => self.missed(),
+            }
             self.early.truncate(2 * MOST);
             return;
         };
@@ -349,6 +364,7 @@ impl<P: Primitive> State<P> {
             && let Some(waiter) = self.waiters.take(entry.want)
         {
             self.entries.remove(ticket);
+            self.in_time(true);
             self.hold(ticket, &entry, waiter, until, told);
             let text = self.held.text(ticket).unwrap_or_default();
             self.unconfirmed.insert(ticket, text);
@@ -356,6 +372,14 @@ impl<P: Primitive> State<P> {
         } else if !self.granted.contains(&ticket) {
             self.granted.push(ticket);
         }
+    }
+
+    /// A grant was confirmed in time, or had run out: from now on those of this client last for half as long, or for twice as long.
+    pub(super) fn in_time(&mut self, yes: bool) {
+        self.late = match yes {
+            true => self.late.saturating_sub(1),
+            false => (self.late + 1).min(MOST_LATE),
+        };
     }
 
     /// Until when a grant that was made at `clock` lasts, if at least half of its life is left for certain.

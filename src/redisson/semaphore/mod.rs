@@ -42,8 +42,8 @@ use crate::stats::{Counters, What};
 /// round trips. A window begins when a request has waited for 250 ms, 1 s, 4 s, and so on. It lasts for half of that time, 20 s at
 /// the most. When the request was not served in it, no window begins for twice as long.
 ///
-/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore at the most, and serves its callers in the
-/// order of their arrival.
+/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and one for each further
+/// amount, and serves its callers in the order of their arrival.
 ///
 /// # Guards
 ///
