@@ -129,6 +129,7 @@ impl<P: Primitive> State<P> {
     fn learn(&mut self, batch: &Batch<P>, adds: bool, answer: &Answer<'_>, now: Instant) {
         let sent = batch.sent.timer();
         let jvms = answer.jvms.or(self.known.as_ref().map(|known| known.jvms));
+        self.jvms_seen |= jvms.is_some_and(|jvms| jvms > 0);
         let before = self.known.as_ref().map(|known| known.available);
         self.known = Some(Known {
             seen: sent,

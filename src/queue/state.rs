@@ -114,6 +114,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) heard: u32,
     pub(super) handed: u32,
     pub(super) known: Option<Known>,
+    /// JVMs have listened: one that does not now may be connecting anew.
+    pub(super) jvms_seen: bool,
     /// The arrival of the last entry.
     pub(super) last_arrival: u64,
     /// How many more grants have run out before they were confirmed than were in time, lately.
@@ -158,6 +160,7 @@ impl<P: Primitive> State<P> {
             heard: 0,
             handed: 0,
             known: None,
+            jvms_seen: false,
             last_arrival: 0,
             late: 0,
             clock: None,
@@ -487,14 +490,13 @@ impl<P: Primitive> State<P> {
 
     /// Whether something is left to be done when nobody has the object any more.
     pub(super) fn stays(&self) -> bool {
-        let jvms = self.known.as_ref().is_some_and(|known| known.jvms > 0);
         !self.entries.is_empty()
             || !self.leaving.is_empty()
             || self.watches
             || self.unwatch
             || self.looks_soon && self.look_at.is_some()
             || !self.refused.is_empty()
-            || jvms && self.announce_at.is_some()
+            || self.jvms_seen && self.announce_at.is_some()
     }
 
     pub(super) fn note_surplus(&mut self, now: Instant) {
