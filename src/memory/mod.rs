@@ -5,8 +5,7 @@
 //!
 //! [`Semaphore`] behaves as the one in Redis does, to the error: a counter that may be missing or
 //! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share
-//! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock. One thing is different: names are
-//! taken whose braces would part an object's keys in a cluster.
+//! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock.
 //!
 //! # Trouble on purpose
 //!

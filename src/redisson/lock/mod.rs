@@ -107,7 +107,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 ///   for; [`unlock`](RLock::unlock), the latest that has no guard.
 /// - A waiting call whose time runs out tries once more at the end.
 /// - A lease of zero is refused; to Redisson it means none.
-/// - Names whose braces would put the lock and its channel into different slots of a cluster are refused.
+/// - In a cluster, names whose braces would put the lock and its channel into different slots are refused.
 #[derive(Clone)]
 pub struct RLock {
     core: Arc<Core>,

@@ -120,8 +120,7 @@ use crate::stats::{Counters, What};
 ///   negative totals.
 /// - Permits that are renamed or copied are announced to the JVMs and clients that wait for the new name.
 /// - A channel stays subscribed for one to two seconds after its last waiter has gone.
-/// - Names whose braces would put the semaphore and its channel into different slots of a cluster are
-///   refused.
+/// - In a cluster, names whose braces would put the semaphore and its channel into different slots are refused.
 #[derive(Clone)]
 pub struct RSemaphore {
     line: Arc<Object<Permits>>,
