@@ -262,8 +262,13 @@ async fn a_counter_that_java_has_pushed_past_the_range_can_be_used_up() {
 #[tokio::test]
 async fn names_that_cannot_be_used_are_refused_by_every_operation() {
     let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    for name in ["", "a{b", "a}b", "a{}b", "{", "}", "}{", "{}"] {
+    let single = connect(server.url()).await;
+    // It is never asked.
+    let cluster = Client::builder("redis+cluster://127.0.0.1:1").connect_lazy();
+    let cluster = cluster.unwrap();
+    let empty = [(&single, "")].into_iter();
+    let apart = ["", "a{b", "a}b", "a{}b", "{", "}", "}{", "{}"];
+    for (client, name) in empty.chain(apart.map(|name| (&cluster, name))) {
         let semaphore = client.semaphore(name);
         let mut errors = all_operations(&semaphore).await;
         errors.extend([
@@ -299,10 +304,9 @@ async fn names_that_cannot_be_used_are_refused_by_every_operation() {
         }
     }
     // What counts is the mapped name.
-    let mapped = builder(server.url())
+    let mapped = builder("redis+cluster://127.0.0.1:1".to_owned())
         .name_mapper(NameMapper::prefix("{"))
-        .connect()
-        .await
+        .connect_lazy()
         .unwrap();
     let error = mapped.semaphore("good").release(1).await.unwrap_err();
     assert!(matches!(error, Error::InvalidName { .. }), "{error}");

@@ -15,10 +15,14 @@ use support::channel::Channel;
 use support::snapshot::snapshot_all;
 
 /// Names that need care on one side or the other.
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 10] = [
     "seats",
     "{tag}:seats",
     "se{tag}ats",
+    "a{b",
+    "a}b",
+    "{",
+    "a:{}:b",
     "two words, \"quotes\" and \\",
     "Plätze-€-座席-🪑",
     "line\nbreak",

@@ -615,7 +615,7 @@ async fn nonsense_is_told_and_changes_nothing() {
         None,
         "more than there are"
     );
-    for name in ["", "a{b", "{}", &"x".repeat(70_000)] {
+    for name in ["", &"x".repeat(70_000)] {
         let odd = client.permit_expirable_semaphore(name);
         for error in [
             odd.acquire().await.unwrap_err(),

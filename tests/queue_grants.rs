@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Permit, RSemaphore, Result};
-use support::clients::{LIMIT, builder, connect, served, stored, until_stored};
+use redisson_semaphore::{Client, Error, Permit, RSemaphore, Result};
+use support::clients::{LIMIT, builder, connect, limited, served, stored, until_stored};
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::sequence::start;
 use support::server::RedisServer;
-use support::waiters::{until, until_notified, until_queued, waiter};
+use support::waiters::{queued, until, until_notified, until_queued, waiter};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -258,4 +258,106 @@ async fn grant_of_a_client_that_died_goes_to_the_next() {
     assert!(!first.is_finished());
     assert_eq!(stored(&server, NAME).await, ["0"]);
     until_granted(&mut control, 0).await;
+}
+
+/// How long the grants of those that wait last, in milliseconds.
+async fn lives(control: &mut MultiplexedConnection) -> Vec<u64> {
+    let all = queued(control, NAME).await.into_iter();
+    all.map(|entry| entry.split(':').nth(3).unwrap().parse().unwrap())
+        .collect()
+}
+
+/// Messages may be slower than a grant lasts.
+#[tokio::test]
+async fn grants_of_a_client_that_confirms_late_last_longer() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (proxy, client) = far(&server).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let waiting = waiter(&mut control, &client.semaphore(NAME), 1).await;
+    let before = lives(&mut control).await;
+    proxy.at_script(1, Fate::HoldRequest);
+    releasing.release(1).await.unwrap();
+    proxy.until_struck(1).await;
+    // It has run out as soon as another client can have the permit.
+    until("it has run out", LIMIT, async || {
+        releasing.reclaim().await.unwrap();
+        releasing.try_acquire(1).await.unwrap()
+    })
+    .await;
+    proxy.deliver(1).await;
+    until("it waits with another entry", LIMIT, async || {
+        let now = lives(&mut control).await;
+        now.len() == 1 && now[0] >= before[0] * 3 / 2
+    })
+    .await;
+    releasing.release(1).await.unwrap();
+    served(waiting).await;
+    until_granted(&mut control, 0).await;
+}
+
+/// The script that takes a grant from a client takes all its entries out of the queue, and says so.
+#[tokio::test]
+async fn client_whose_guard_has_run_out_queues_its_others_again() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (proxy, client) = far(&server).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let first = queued_guard(&mut control, &client, 0).await;
+    let second = guard(&client.semaphore(NAME));
+    until_queued(&mut control, NAME, 2).await;
+    proxy.at_script(1, Fate::HoldRequest);
+    releasing.release(1).await.unwrap();
+    let lost = got(first).await;
+    proxy.until_struck(1).await;
+    until("it has run out", LIMIT, async || {
+        releasing.reclaim().await.unwrap();
+        releasing.try_acquire(1).await.unwrap()
+    })
+    .await;
+    assert!(lost.is_lost());
+    until_queued(&mut control, NAME, 0).await;
+    proxy.deliver(1).await;
+    until_queued(&mut control, NAME, 1).await;
+    releasing.release(1).await.unwrap();
+    let held = got(second).await;
+    assert!(!held.is_lost());
+    assert_eq!(stored(&server, NAME).await, ["0"]);
+}
+
+/// A message can't be taken back: it goes out when nothing can be refused any more.
+#[tokio::test]
+async fn refused_release_notifies_nobody() {
+    for denied in ["-set", "-hset", "-pexpire"] {
+        let (server, limited) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let held = limited.semaphore(NAME);
+        held.release(1).await.unwrap();
+        held.acquire(1).await.unwrap();
+        let other = connect(server.url()).await;
+        let waiting = queued_guard(&mut control, &other, 0).await;
+        rule(&mut control, denied).await;
+        let refused = held.release(1).await.expect_err("a command is forbidden");
+        assert!(
+            matches!(refused, Error::PermissionDenied { .. }),
+            "{refused}"
+        );
+        // Answered behind what a message would have caused.
+        other.semaphore(NAME).available_permits().await.unwrap();
+        assert!(!waiting.is_finished(), "{denied}");
+        assert_eq!(queued(&mut control, NAME).await.len(), 1, "{denied}");
+        rule(&mut control, "+@all").await;
+        held.release(1).await.unwrap();
+        got(waiting).await.release().await.unwrap();
+        assert_eq!(stored(&server, NAME).await, ["1"], "{denied}");
+    }
+}
+
+async fn rule(control: &mut MultiplexedConnection, rules: &str) {
+    let mut change = redis::cmd("ACL");
+    change.arg("SETUSER").arg("app");
+    for rule in rules.split(' ') {
+        change.arg(rule);
+    }
+    let () = change.query_async(control).await.unwrap();
 }

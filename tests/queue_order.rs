@@ -8,9 +8,9 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
 use support::channel::Channel;
-use support::clients::{LIMIT, builder, connect, served, until_stored};
+use support::clients::{LIMIT, builder, connect, kill, served, until_stored};
 use support::server::RedisServer;
-use support::waiters::{channel, until_queued, waiter};
+use support::waiters::{channel, queued, until_notified, until_queued, until_subscribers, waiter};
 use tokio::time::timeout;
 
 const NAME: &str = "order";
@@ -189,6 +189,101 @@ async fn small_request_behind_many_large_ones_is_found() {
         served(task).await;
     }
     until_stored(&server, NAME, 0).await;
+}
+
+/// An entry of another client with this id, which came so long ago.
+async fn entry(control: &mut MultiplexedConnection, id: &str, ticket: u32, permits: u32, age: f64) {
+    let (seconds, micros): (f64, f64) = redis::cmd("TIME").query_async(control).await.unwrap();
+    let arrival = seconds * 1e6 + micros - age * 1e6;
+    let entry = format!("{id}:a{ticket}:{permits}:100");
+    let () = control.zadd(key("queue"), entry, arrival).await.unwrap();
+}
+
+fn id(number: u32) -> String {
+    format!("00000000-0000-4000-8000-{number:012}")
+}
+
+/// More than one script looks at.
+#[tokio::test]
+async fn small_request_behind_thousands_of_large_ones_is_found() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let mut listening = server.client().get_async_pubsub().await.unwrap();
+    for number in 0..40 {
+        let channel = format!("{}:{}", key("queue"), id(number));
+        listening.subscribe(channel).await.unwrap();
+        for ticket in 0..64 {
+            entry(&mut control, &id(number), ticket, 9, 0.1).await;
+        }
+    }
+    let client = connect(server.url()).await;
+    let semaphore = client.semaphore(NAME);
+    let small = tokio::spawn(async move { semaphore.acquire(1).await });
+    until_queued(&mut control, NAME, 40 * 64 + 1).await;
+    until_notified(&mut control, NAME, client.id()).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    releasing.release(1).await.unwrap();
+    served(small).await;
+    until_queued(&mut control, NAME, 40 * 64).await;
+    until_stored(&server, NAME, 0).await;
+}
+
+/// Nobody listens to what it would be granted.
+#[tokio::test]
+async fn large_request_of_a_dead_client_leaves_the_queue() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await.semaphore(NAME);
+    let small = waiter(&mut control, &client, 1).await;
+    entry(&mut control, &id(1), 1, 9, 3600.0).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    releasing.release(1).await.unwrap();
+    served(small).await;
+    until_queued(&mut control, NAME, 0).await;
+}
+
+/// A client has an entry for each amount, however many these are.
+#[tokio::test]
+async fn each_amount_has_an_entry() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await.semaphore(NAME);
+    let mut waiting = Vec::new();
+    for permits in 1..=200 {
+        let client = client.clone();
+        waiting.push(tokio::spawn(async move { client.acquire(permits).await }));
+    }
+    until_queued(&mut control, NAME, 200).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    releasing.release(200 * 201 / 2).await.unwrap();
+    for task in waiting {
+        served(task).await;
+    }
+    until_stored(&server, NAME, 0).await;
+}
+
+/// Further listeners would be taken for JVMs.
+#[tokio::test]
+async fn one_client_listens_to_jvms_behind_a_lost_connection() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let mut waiting = Vec::new();
+    for _ in 0..20 {
+        let client = connect(server.url()).await.semaphore(NAME);
+        waiting.push(waiter(&mut control, &client, 1).await);
+    }
+    for _ in 0..5 {
+        kill(&mut control, "pubsub").await;
+        for entry in queued(&mut control, NAME).await {
+            until_notified(&mut control, NAME, &entry[..36]).await;
+        }
+        until_subscribers(&mut control, &channel(NAME), 1).await;
+    }
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    releasing.release(20).await.unwrap();
+    for task in waiting {
+        served(task).await;
+    }
 }
 
 /// Messages of JVMs' channel are for JVMs: a release that serves the queue sends none there without them.

@@ -7,6 +7,7 @@
 --   wait: owner, count, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms with ":<lease>", how
 --   many may queue
 --   announce: tells JVMs that it is free    check: looks after the client that watches    unwatch: this client does not, any more
+--   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
 -- Returns: as finish.lua has it. Of a step: 1 or 0; how many have taken it, the last token, and how often the owner holds it; how many holds are
 --   left, -1 if there was none. Or "refused <error>". In an array where nothing has changed that replicas could confirm
 -- Publishes: "0" when the lock has become free, "+0" while a client watches
@@ -57,11 +58,11 @@ local function work()
   open_lent()
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
-  local own = serve()
+  local own = serve(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
   local function say() return 0, 1, watcher and '+' or '' end
   -- A lock that nobody waits for ends by itself.
   local ttl = total == 0 and waiting > 0 and redis.call('PTTL', LOCK)
   return finish(results, own, before == 0, announces, say, ttl and ttl >= 0 and now() + ttl * 1000 or nil)
 end
 
-return once(work)
+return once(work, notify)

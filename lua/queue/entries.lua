@@ -6,8 +6,9 @@
 --   entry has blocked those behind it; "lent" -> the client that has been granted a lock and has not been heard since; and those of jvms.lua
 -- ARGV[5] this client's id
 -- ARGV[8] for how many milliseconds queue and notes are kept without use
--- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `enter`
--- Publishes: nothing
+-- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `enter`, `message`,
+--   `notify`
+-- Publishes: "gone" to the queue's name, ":" and the id of a client whose entries have left the queue
 -- Repeat-safe: yes, by record.lua
 -- Invariant: queue and notes have a time to live
 
@@ -51,11 +52,20 @@ local function note(...)
   noted = true
 end
 
-local function drop(entry) waiting = waiting - redis.call('ZREM', QUEUE, entry) end
--- The entries of these clients.
+local function drop(entry, arrival)
+  waiting = waiting - change({ 'ZREM', QUEUE, entry }, unpack(arrival and { 'ZADD', QUEUE, 'NX', arrival, entry } or {}))
+end
+local function message(client, text) messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, text } end
+local function notify()
+  for _, command in ipairs(messages) do redis.call(unpack(command)) end
+end
+-- The entries of these clients, which are told so.
 local function drop_all(gone)
   for _, entry in ipairs(waiting > 0 and redis.call('ZRANGE', QUEUE, 0, -1) or {}) do
     if gone[client_of(entry)] then drop(entry) end
+  end
+  for client, others in pairs(gone) do
+    if others then message(client, 'gone') end
   end
 end
 local function enter(entry, arrival)

@@ -1,16 +1,15 @@
--- Purpose: ends a script of the queue: notifies waiters and JVMs, and says what it has found
+-- Purpose: ends a script of the queue: tells JVMs, and says what it has found
 -- Counterpart: extension; the part behind queue/jvms.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- Returns: nothing by itself. It defines `finish`, which returns "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a
 --   step, "|", and the entries of this client that were served. Times in microseconds, -1 for none
--- Publishes: the notifications; and as announce.lua has it, with "+" while a client watches
+-- Publishes: as announce.lua has it, with "+" while a client watches
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nothing but notes is changed
 
 -- `own`: the entries that were served. `tells`: JVMs are told in any case that something is free; `again`: if any listen. `ends`: when something
 -- ends that was granted. What they are told, by how much is left to them: `say`.
 local function finish(results, own, tells, again, say, ends)
-  for _, message in ipairs(messages) do redis.call(unpack(message)) end
   local watches = choose_watcher()
   local left = close_account()
   -- Where this client's callers have taken what was added, a message would wake JVMs in vain.

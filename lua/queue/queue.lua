@@ -7,6 +7,8 @@
 -- Invariant: nobody is served before callers that came earlier, unless they want more than there is
 
 local MOST_PASSED, LATER, DAY = 1024, 1000000, 86400000000
+-- How many entries were passed, where more of them are behind.
+local passed_all
 
 -- Takes `amount` for up to `count` callers that came one after the other, the first of them `waited` microseconds ago, and behind
 -- the client's caller that came at `behind`; queues up to `room` of those that it does not suffice for. How many have got it.
@@ -56,32 +58,35 @@ local function blocks_no_more(arrival)
   note('block', block)
 end
 
--- Grants what is free to the first entries that it suffices for. Those of this client, which has them by the answer.
-local function serve()
-  local own, gone, passed, size = {}, {}, 0, 2
-  while waiting > passed and passed < MOST_PASSED and free() do
+-- Grants what is free to the first entries behind the first `passed` ones that it suffices for. Those of this client, which has them by
+-- the answer.
+local function serve(passed)
+  local own, gone, size, most = {}, {}, 2, passed + MOST_PASSED
+  while waiting > passed and free() do
+    if passed >= most then
+      passed_all = passed
+      break
+    end
     local page = redis.call('ZRANGE', QUEUE, passed, passed + size - 1, 'WITHSCORES')
     size = math.min(64, 2 * size)
     for i = 1, #page, 2 do
       local entry, client = page[i], client_of(page[i])
       local kind, ticket, amount, life = parse(entry)
       if not free() then return own end
+      if gone[client] == nil then gone[client] = client ~= CLIENT and count_listeners(QUEUE .. ':' .. client) == 0 end
       if not kind or gone[client] then
         drop(entry)
       elseif fits(amount) then
+        drop(entry, page[i + 1])
         local mine = client == CLIENT
-        if not mine and gone[client] == nil then gone[client] = count_listeners(QUEUE .. ':' .. client) == 0 end
-        local more = not gone[client] and take(entry, amount, life, mine)
-        if more then
-          if mine then
-            own[#own + 1] = string.match(entry, '^[^:]+:(%l%d+:%d+:%d+)') .. more
-          else
-            messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, 'grant ' .. kind .. ticket .. ' ' .. score(now()) .. more }
-          end
-          granted = granted + 1
-          if block then blocks_no_more(page[i + 1] + 0) end
+        local more = take(entry, amount, life, mine)
+        if more and mine then
+          own[#own + 1] = string.match(entry, '^[^:]+:(%l%d+:%d+:%d+)') .. more
+        elseif more then
+          message(client, 'grant ' .. kind .. ticket .. ' ' .. score(now()) .. more)
         end
-        drop(entry)
+        if more then granted = granted + 1 end
+        if more and block then blocks_no_more(page[i + 1] + 0) end
       elseif blocks(page[i + 1] + 0) then
         return own
       else
@@ -92,23 +97,23 @@ local function serve()
   return own
 end
 
--- How long the first entry of another client has waited, in microseconds; -1 where there is none. A client has 64 at the most.
+-- How long the first entry of another client has waited, in microseconds; -1 where there is none.
 local function first_foreign()
-  local from = 0
+  local from, size = 0, 1
   while waiting > from do
-    local page = redis.call('ZRANGE', QUEUE, from, from * 64, 'WITHSCORES')
+    local page = redis.call('ZRANGE', QUEUE, from, from + size - 1, 'WITHSCORES')
     for i = 1, #page, 2 do
       if client_of(page[i]) ~= CLIENT then return math.max(0, now() - page[i + 1]) end
     end
-    if from > 0 then break end
-    from = 1
+    from, size = from + size, 64
   end
   return -1
 end
 
 -- In how many microseconds this client is to look again, as something ends at `ends`; -1: it need not. One client looks after what ends
--- soon, and after the entry that blocks.
+-- soon, and after the entry that blocks. Below -1: at once, as more entries than so many are behind those that were passed.
 local function look_in(ends)
+  if passed_all then return -1 - passed_all end
   if not ends then return -1 end
   local left = math.max(0, ends - now())
   if left >= LATER and ends ~= block_end then return left end

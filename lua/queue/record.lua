@@ -32,9 +32,9 @@ end
 
 local function put(answer) redis.call('SET', KEYS[1], NUMBER .. ' ' .. answer, 'PX', LIFE) end
 
--- Carries `work` out, whose answer is on record if something has changed or an earlier sending may arrive still. An error of a first
--- sending may be answered by another sending.
-local function once(work)
+-- Carries `work` out, whose answer is on record if something has changed or an earlier sending may arrive still; `tell` is last, as
+-- nothing takes a message back. An error of a first sending may be answered by another sending.
+local function once(work, tell)
   local earlier = redis.call('GET', KEYS[1])
   local last = earlier and string.match(earlier, '^(%d+) ')
   local word = last == NUMBER and string.match(earlier, ' (%l+)', #NUMBER + 1)
@@ -56,6 +56,7 @@ local function once(work)
     elseif #undo > 0 or SENDING == '1' or SENDING == '3' then
       put(answer)
     end
+    tell()
     return answer
   end)
   if done then return #undo > 0 and answer or { answer } end

@@ -10,6 +10,7 @@
 --   many may queue
 --   reclaim: whose grants have run out, their entries with commas between, or 0
 --   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
+--   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
 -- Returns: as finish.lua has it. Of a step: how many of count were carried out, followed by ":<counter>" where the range forbade the others;
 --   1 or 0; "missing"; the counter before a drain. Or "unreadable <text>", "refused <error>". In an array where nothing has changed that
 --   replicas could confirm
@@ -88,7 +89,7 @@ local function work()
     results[#results + 1], i = step(i)
   end
   if not reclaimed then reclaim() end
-  local own = serve()
+  local own = serve(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
   write_counter()
   local function say(left)
     local sign = watcher and '+' or ''
@@ -100,4 +101,4 @@ local function work()
   return finish(results, own, total > before or tells, announces, say, tonumber(ends))
 end
 
-return once(work)
+return once(work, notify)

@@ -49,6 +49,23 @@ async fn a_server_that_is_fit_is_fine() {
     );
 }
 
+/// The list in which waiters of `getFairLock` stand.
+#[tokio::test]
+async fn lock_that_is_a_fair_lock_of_jvms_is_told() {
+    let server = RedisServer::options().appendonly().start().await;
+    let mut control = server.connection().await;
+    let arguments = ["-l", "door", "-l", "gate"];
+    let (status, bad, _) = doctor(&server.url(), &arguments).await;
+    assert_eq!((status, bad), (0, vec![]));
+    let queue = "redisson_lock_queue:{gate}";
+    let () = redis::AsyncCommands::lpush(&mut control, queue, "jvm:1")
+        .await
+        .unwrap();
+    let (status, bad, all) = doctor(&server.url(), &arguments).await;
+    assert_eq!((status, bad), (1, vec!["wrong fair locks".to_owned()]));
+    assert!(advice(&all, "fair locks")[0].contains("getLock"), "{all:?}");
+}
+
 #[tokio::test]
 async fn what_is_wrong_with_a_server_is_told_with_what_to_do() {
     let evicting = RedisServer::options()

@@ -6,7 +6,9 @@ macro_rules! inherent {
     (
         $trait:ident for $type:ty,
         now { $(fn $now:ident(&self) -> $answer:ty;)* }
-        awaited { $(fn $verb:ident(&self $(, $arg:ident: $arg_type:ty)*) -> $result:ty;)* }
+        awaited {
+            $($(#[$attribute:meta])* fn $verb:ident(&self $(, $arg:ident: $arg_type:ty)*) -> $result:ty;)*
+        }
     ) => {
         impl $type {
             $(
@@ -19,6 +21,7 @@ macro_rules! inherent {
 
             $(
                 #[doc = concat!("[`", stringify!($trait), "::", stringify!($verb), "`](crate::", stringify!($trait), "::", stringify!($verb), ").")]
+                $(#[$attribute])*
                 pub async fn $verb(&self $(, $arg: $arg_type)*) -> $crate::Result<$result> {
                     $crate::api::$trait::$verb(self $(, $arg)*).await
                 }

@@ -20,7 +20,7 @@ pub(crate) use lock::HoldId;
 pub use lock::{Hold, Lock, LockGuard};
 pub(crate) use name::{check_id, check_name, flaw_of_name, refuse, shortened};
 pub use semaphore::{MAX_PERMITS, Permit, Semaphore};
-pub(crate) use semaphore::{OnRecord, PASSING_LIMIT, semaphore_by_inherent_methods};
+pub(crate) use semaphore::{OnRecord, semaphore_by_inherent_methods};
 pub use ttl::RemainingTtl;
 pub(crate) use ttl::{LONGEST_MILLIS, check_millis, whole_millis};
 

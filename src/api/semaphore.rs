@@ -13,9 +13,6 @@ use crate::stats::{Counters, Held, What};
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
 
-/// How long smaller requests may pass a larger one that does not fit, before the line stops for it.
-pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);
-
 /// What a guard holds under leases: tickets, and how many permits of each; hidden in the trait, where nobody can name it.
 #[derive(Debug, Clone)]
 pub struct OnRecord {

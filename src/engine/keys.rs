@@ -23,7 +23,9 @@ pub(crate) struct Keys {
     /// Keys that its scripts need besides, and that say nothing of whether it exists.
     beside: Vec<Typed>,
     turns: Option<TurnKeys>,
+    /// What makes the name unusable; and in a cluster alone.
     flaw: Option<&'static str>,
+    flaw_in_cluster: Option<&'static str>,
 }
 
 /// Where the clients of an object keep turns.
@@ -49,7 +51,8 @@ impl Keys {
     ) -> Self {
         Keys {
             name: name.to_owned(),
-            flaw: flaw(&object, &channel),
+            flaw: flaw_of_name(&object),
+            flaw_in_cluster: flaw_in_cluster(&object, &channel),
             object: object.into(),
             kind,
             channel: channel.into(),
@@ -62,8 +65,13 @@ impl Keys {
 
     /// Lets the object and its channel fall into different slots: for objects that Redisson keeps so.
     pub(crate) fn in_any_slot(mut self) -> Self {
-        self.flaw = flaw_of_name(&self.object);
+        self.flaw_in_cluster = None;
         self
+    }
+
+    /// The same for the client of a cluster, or of a single server, where slots do not matter.
+    pub(crate) fn in_cluster(self, yes: bool) -> Self {
+        if yes { self } else { self.in_any_slot() }
     }
 
     /// The name that the user gave.
@@ -106,7 +114,7 @@ impl Keys {
     /// The same, with all its further keys. Its names have been looked at before.
     pub(crate) fn with_parts(mut self, parts: Vec<Typed>) -> Self {
         self.parts = parts;
-        self.flaw = None;
+        (self.flaw, self.flaw_in_cluster) = (None, None);
         self
     }
 
@@ -152,16 +160,12 @@ impl Keys {
 
     /// Refuses names that no object can have.
     pub(crate) fn check(&self) -> Result<()> {
-        refuse(&self.object, self.flaw)
+        refuse(&self.object, self.flaw.or(self.flaw_in_cluster))
     }
 }
 
-/// What makes a name unusable.
-fn flaw(object: &str, channel: &str) -> Option<&'static str> {
-    // Redisson asks only whether there is a `{`, and such objects break when the Redis they live in
-    // becomes a cluster.
-    let apart = (hash_tag(object) != hash_tag(channel)).then_some(
-        "in a cluster its braces would put the object and its channel into different slots",
-    );
-    flaw_of_name(object).or(apart)
+/// What makes a name unusable in a cluster. Redisson asks only whether there is a `{`.
+fn flaw_in_cluster(object: &str, channel: &str) -> Option<&'static str> {
+    (hash_tag(object) != hash_tag(channel))
+        .then_some("its braces would put the object and its channel into different slots")
 }

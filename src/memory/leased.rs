@@ -1,18 +1,18 @@
 //! [`LeasedSemaphore`]: permits with ids inside this process.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::Instant;
 
 use super::faults::fault_switch;
-use super::leases::{Leases, Shared};
+use super::queue::{Rules, Shared};
 use crate::api::{self, Held, Holder, MAX_PERMITS, check_name};
 use crate::error::{Error, Result};
-use crate::lease::Lease;
+use crate::lease::{Change, Lease};
 
 /// A semaphore with ids and leases inside this process: for tests, and for services that run alone.
 ///
@@ -43,30 +43,198 @@ use crate::lease::Lease;
 /// ```
 #[derive(Clone)]
 pub struct LeasedSemaphore {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Leases>>,
+    limit: u32,
+    lease: Option<Duration>,
+}
+
+/// Who holds the permits.
+struct Leases {
+    limit: usize,
+    lease: Option<Duration>,
+    holders: HashMap<Arc<str>, Entry>,
+    /// Of the holders, in the order of their coming.
+    next: u64,
+    /// Slots that have fallen free, below the first one that nobody has had.
+    free_slots: BTreeSet<u32>,
+    fresh_slot: u32,
+    changed: Vec<Lease>,
+}
+
+struct Entry {
+    number: u64,
+    slot: u32,
+    until: Option<Instant>,
+    /// It has a guard, and does not expire.
+    kept: Option<Lease>,
+}
+
+impl Rules for Leases {
+    type Want = ();
+    type Grant = Held;
+    const BLOCKS: bool = false;
+
+    fn expire(&mut self, now: Instant) {
+        let expired = |entry: &mut Entry| entry.until.is_some_and(|until| until <= now);
+        for (_, entry) in self.holders.extract_if(|_, entry| expired(entry)) {
+            self.free_slots.insert(entry.slot);
+        }
+    }
+
+    fn fits(&self, (): &()) -> bool {
+        self.holders.len() < self.limit
+    }
+
+    fn take(&mut self, (): &()) -> Held {
+        let id: Arc<str> = crate::outside::uuid().to_string().into();
+        let until = self.end();
+        let slot = self.free_slots.pop_first().unwrap_or_else(|| {
+            self.fresh_slot += 1;
+            self.fresh_slot
+        });
+        self.next += 1;
+        let entry = Entry {
+            number: self.next,
+            slot,
+            until,
+            kept: None,
+        };
+        self.holders.insert(Arc::clone(&id), entry);
+        Held {
+            id,
+            slot: Some(slot),
+            until: until.map(Into::into),
+        }
+    }
+
+    fn take_back(&mut self, held: Held) {
+        self.release(&held.id);
+    }
+
+    fn next_end(&self) -> Option<Instant> {
+        self.holders.values().filter_map(|entry| entry.until).min()
+    }
+
+    fn changed(&mut self) -> Vec<Lease> {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+impl Leases {
+    /// When a lease that begins now ends.
+    fn end(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.lease?)
+    }
+
+    fn release(&mut self, id: &str) -> bool {
+        let entry = self.holders.remove(id);
+        let held = entry.is_some();
+        entry.into_iter().for_each(|entry| self.ended(entry));
+        held
+    }
+
+    /// One holds no more. Its guard is told, which would have ended the keeping first.
+    fn ended(&mut self, entry: Entry) {
+        self.free_slots.insert(entry.slot);
+        if let Some(lease) = entry.kept {
+            lease.change(Change::Lost);
+            self.changed.push(lease);
+        }
+    }
+
+    fn refresh(&mut self, id: &str) -> bool {
+        let until = self.end();
+        let entry = self.holders.get_mut(id);
+        let held = entry.is_some();
+        if let Some(entry) = entry.filter(|entry| entry.kept.is_none()) {
+            entry.until = until;
+        }
+        held
+    }
+
+    fn keep(&mut self, id: &str) -> Lease {
+        let lease = match self.lease {
+            Some(lasts) => Lease::kept(lasts),
+            None => Lease::until(None::<Instant>),
+        };
+        match self.holders.get_mut(id) {
+            Some(entry) => {
+                entry.until = None;
+                entry.kept.get_or_insert(lease).clone()
+            }
+            None => {
+                // Nobody has seen it yet.
+                lease.change(Change::Lost);
+                lease
+            }
+        }
+    }
+
+    fn unkeep(&mut self, id: &str) {
+        let until = self.end();
+        if let Some(entry) = self.holders.get_mut(id)
+            && let Some(lease) = entry.kept.take()
+        {
+            entry.until = until;
+            lease.change(Change::Until(until.map(Into::into)));
+            self.changed.push(lease);
+        }
+    }
+
+    fn holders(&mut self) -> Vec<Holder> {
+        let now = Instant::now();
+        let mut entries: Vec<_> = self.holders.iter().collect();
+        entries.sort_by_key(|(_, entry)| entry.number);
+        let left = |until: Instant| until.saturating_duration_since(now);
+        let holder = |(id, entry): (&Arc<str>, &Entry)| Holder {
+            id: id.to_string(),
+            remaining: match &entry.kept {
+                Some(_) => self.lease,
+                None => entry.until.map(left),
+            },
+            slot: Some(entry.slot),
+        };
+        entries.into_iter().map(holder).collect()
+    }
+
+    fn release_all(&mut self) -> u64 {
+        let entries = std::mem::take(&mut self.holders);
+        let count = entries.len() as u64;
+        entries.into_values().for_each(|entry| self.ended(entry));
+        count
+    }
 }
 
 impl LeasedSemaphore {
     /// A semaphore of `limit` permits, which last for `lease` without a refresh; for ever with `None`.
     pub fn new(name: impl Into<String>, limit: u32, lease: Option<Duration>) -> Self {
+        let leases = Leases {
+            limit: limit as usize,
+            lease,
+            holders: HashMap::new(),
+            next: 0,
+            free_slots: BTreeSet::new(),
+            fresh_slot: 0,
+            changed: Vec::new(),
+        };
         LeasedSemaphore {
-            shared: Arc::new(Shared::new(name.into(), limit, lease)),
+            shared: Arc::new(Shared::new(name.into(), leases)),
+            limit,
+            lease,
         }
     }
 
     fn check(&self) -> Result<()> {
-        let Shared {
-            name, limit, lease, ..
-        } = &*self.shared;
+        let name = &self.shared.name;
         check_name(name)?;
-        if *limit == 0 || *limit > MAX_PERMITS {
+        if self.limit == 0 || self.limit > MAX_PERMITS {
             return Err(Error::InvalidLimit {
                 name: name.clone(),
-                limit: *limit,
+                limit: self.limit,
                 most: MAX_PERMITS,
             });
         }
-        match *lease {
+        match self.lease {
             Some(lease) => api::check_millis(name, "lease", lease).map(drop),
             None => Ok(()),
         }
@@ -81,62 +249,7 @@ impl LeasedSemaphore {
     /// Unless something is wrong with it, or on purpose.
     async fn pass(&self, wait: Option<Duration>) -> Result<()> {
         self.check()?;
-        self.shared.faults.pass(&self.shared.name, wait).await
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Leases) -> T) -> Result<T> {
-        self.check()?;
-        Ok(self.shared.change(change))
-    }
-
-    /// Joins the line, and is served at once where there is a permit.
-    fn join(&self, deadline: Option<Instant>) -> Result<Waiting<'_>> {
-        let (ticket, granted) = self.change(|leases| leases.join(deadline))?;
-        Ok(Waiting {
-            shared: &self.shared,
-            ticket,
-            granted,
-        })
-    }
-}
-
-/// One waiting caller; dropped, it leaves the line, or gives back what it was granted in the meantime.
-struct Waiting<'a> {
-    shared: &'a Shared,
-    ticket: u64,
-    granted: oneshot::Receiver<Held>,
-}
-
-impl Waiting<'_> {
-    async fn served(&mut self) -> Held {
-        loop {
-            // A change from here on is not missed.
-            let sooner = self.shared.sooner.notified();
-            // Nobody else tells that a permit has expired.
-            let first_end = self.shared.change(|leases| leases.first_end());
-            let expiry = async {
-                match first_end {
-                    Some(end) => sleep_until(end).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                held = &mut self.granted => return held.expect("kept in the line until it is used"),
-                () = sooner => {}
-                () = expiry => self.shared.change(Leases::serve),
-            }
-        }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        drop(self.shared.change(|leases| leases.leave(self.ticket)));
-        self.granted.close();
-        if let Ok(held) = self.granted.try_recv() {
-            self.shared.change(|leases| leases.release(&held.id));
-        }
+        self.shared.pass(wait).await
     }
 }
 
@@ -152,11 +265,11 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     fn limit(&self) -> Option<u32> {
-        Some(self.shared.limit)
+        Some(self.limit)
     }
 
     fn lease(&self) -> Option<Duration> {
-        self.shared.lease
+        self.lease
     }
 
     fn clone_handle(&self) -> Arc<dyn api::LeasedSemaphore> {
@@ -165,12 +278,13 @@ impl api::LeasedSemaphore for LeasedSemaphore {
 
     async fn acquire(&self) -> Result<Held> {
         self.pass(None).await?;
-        Ok(self.join(None)?.served().await)
+        let held = self.shared.wait((), None).await;
+        Ok(held.expect("it waits until there is one"))
     }
 
     async fn try_acquire(&self) -> Result<Option<Held>> {
         self.pass(None).await?;
-        self.change(Leases::try_take)
+        Ok(self.shared.take(&()))
     }
 
     async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
@@ -178,17 +292,7 @@ impl api::LeasedSemaphore for LeasedSemaphore {
             return self.try_acquire().await;
         }
         self.pass(Some(wait)).await?;
-        let deadline = Instant::now().checked_add(wait);
-        let mut waiting = self.join(deadline)?;
-        let Some(deadline) = deadline else {
-            return Ok(Some(waiting.served().await));
-        };
-        if let Ok(held) = timeout_at(deadline, waiting.served()).await {
-            return Ok(Some(held));
-        }
-        // Granted at that very moment, or to be had now.
-        self.shared.change(Leases::serve);
-        Ok(waiting.granted.try_recv().ok())
+        Ok(self.shared.wait((), Some(wait)).await)
     }
 
     async fn release(&self, id: &str) -> Result<bool> {
@@ -196,24 +300,23 @@ impl api::LeasedSemaphore for LeasedSemaphore {
         api::check_id(id)?;
         let (semaphore, id) = (self.clone(), id.to_owned());
         let release = move || semaphore.shared.change(|leases| leases.release(&id));
-        let Shared { name, faults, .. } = &*self.shared;
-        faults.carry_out(name, "release", release).await
+        self.shared.carry_out("release", release).await
     }
 
     async fn refresh(&self, id: &str) -> Result<bool> {
         api::check_id(id)?;
         self.pass(None).await?;
-        self.change(|leases| leases.refresh(id))
+        Ok(self.shared.change(|leases| leases.refresh(id)))
     }
 
     async fn holders(&self) -> Result<Vec<Holder>> {
         self.pass(None).await?;
-        self.change(Leases::holders)
+        Ok(self.shared.change(Leases::holders))
     }
 
     async fn release_all(&self) -> Result<u64> {
         self.pass(None).await?;
-        self.change(Leases::release_all)
+        Ok(self.shared.change(Leases::release_all))
     }
 
     fn release_detached(&self, id: &str) {
@@ -239,7 +342,7 @@ impl fmt::Debug for LeasedSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeasedSemaphore")
             .field("name", &self.shared.name)
-            .field("limit", &self.shared.limit)
+            .field("limit", &self.limit)
             .finish_non_exhaustive()
     }
 }

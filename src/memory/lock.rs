@@ -1,20 +1,17 @@
 //! [`Lock`]: the lock inside one process.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use super::faults::{Faults, fault_switch};
-use super::looks::Looks;
+use super::faults::fault_switch;
+use super::queue::{Rules, Shared};
 use crate::api::{self, Hold, HoldId, RemainingTtl, check_name};
 use crate::error::{Error, Result};
 use crate::lease::{Change, LastLease, Lease};
-use crate::sync::Mutex;
 
 /// A reentrant lock inside one process, with the behaviour of [`RLock`](crate::RLock).
 ///
@@ -40,41 +37,29 @@ use crate::sync::Mutex;
 /// ```
 #[derive(Clone)]
 pub struct Lock {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<State>>,
     owner: Arc<str>,
     /// What it has held last.
     last: LastLease,
 }
 
-struct Shared {
-    name: String,
-    fenced: bool,
-    faults: Faults,
-    state: Mutex<State>,
-    /// Tells those who wait that the lock is free earlier than when they looked.
-    sooner: Notify,
-}
-
 /// What is left of a lock that was taken without a lease.
 const KEPT: Duration = Duration::from_secs(30);
 
-#[derive(Default)]
 struct State {
+    fenced: bool,
     holding: Option<Holding>,
-    waiters: VecDeque<Waiter>,
-    last_ticket: u64,
     last_token: u64,
     /// Of the times that the lock was taken.
     last_number: u64,
-    looks: Looks,
-    /// What others are to be told when the mutex is free: a waker may run anything.
-    news: VecDeque<News>,
+    changed: Vec<Lease>,
 }
 
-enum News {
-    Granted(Waiter, Hold),
-    Changed(Lease),
-    Sooner,
+/// What a caller wants: the lock for this owner, for so long; `None`: without an end.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    owner: Arc<str>,
+    term: Option<Duration>,
 }
 
 /// The lock as somebody holds it.
@@ -95,81 +80,43 @@ struct Held {
     term: Option<Duration>,
 }
 
-struct Waiter {
-    ticket: u64,
-    owner: Arc<str>,
-    term: Option<Duration>,
-    /// Behind that it has none of it, whether it has been polled since or not.
-    deadline: Option<Instant>,
-    granted: oneshot::Sender<Hold>,
-}
+impl Rules for State {
+    type Want = Claim;
+    type Grant = (Arc<str>, Hold);
+    const BLOCKS: bool = false;
 
-impl State {
-    /// Frees the lock if its lease has run out, and serves those whose turn it is.
-    fn settle(&mut self, fenced: bool) {
-        let now = Instant::now();
-        let over = |held: &Holding| held.expires.is_some_and(|expires| expires <= now);
-        if self.holding.as_ref().is_some_and(over)
-            && let Some(held) = self.holding.take()
-        {
+    fn expire(&mut self, now: Instant) {
+        let over = |held: &mut Holding| held.expires.is_some_and(|expires| expires <= now);
+        if let Some(held) = self.holding.take_if(over) {
             self.change(&held.lease, Change::Lost);
         }
-        if self.holding.is_none() {
-            // The first one, and all who wait as the same owner: they do not wait for themselves.
-            for waiter in std::mem::take(&mut self.waiters) {
-                if waiter.deadline.is_some_and(|deadline| deadline < now) {
-                    self.waiters.push_back(waiter);
-                    continue;
-                }
-                match self.take(&waiter.owner, waiter.term, fenced) {
-                    Some(hold) => self.news.push_back(News::Granted(waiter, hold)),
-                    None => self.waiters.push_back(waiter),
-                }
-            }
-        }
-        self.look();
     }
 
-    /// When it is free by itself.
-    fn end(&self) -> Option<Instant> {
-        self.holding.as_ref().and_then(|held| held.expires)
+    /// An owner does not wait for itself.
+    fn fits(&self, claim: &Claim) -> bool {
+        let holding = self.holding.as_ref();
+        holding.is_none_or(|held| held.owner == claim.owner)
     }
 
-    /// Lets those who wait look anew if its end has come nearer: who holds it is another, or has taken or unlocked it once more.
-    fn look(&mut self) {
-        let sooner = self.looks.come_nearer(self.end());
-        if sooner && !self.waiters.is_empty() {
-            self.news.push_back(News::Sooner);
-        }
-    }
-
-    fn change(&mut self, lease: &Lease, change: Change) {
-        lease.change(change);
-        self.news.push_back(News::Changed(lease.clone()));
-    }
-
-    /// Takes the lock if `owner` can have it.
-    fn take(&mut self, owner: &Arc<str>, term: Option<Duration>, fenced: bool) -> Option<Hold> {
-        let expires = end_of(term);
-        let number = self.last_number + 1;
-        let id = HoldId::new(number);
+    fn take(&mut self, Claim { owner, term }: &Claim) -> Self::Grant {
+        self.last_number += 1;
+        let id = HoldId::new(self.last_number);
         let taken = Held {
-            number,
+            number: self.last_number,
             claim: id.watch(),
-            term,
+            term: *term,
         };
+        let expires = end_of(*term);
         let lease = match &mut self.holding {
-            Some(held) if held.owner == *owner => {
+            Some(held) => {
                 // A hold without an end stays so.
                 let endless = held.holds.iter().any(|held| held.term.is_none());
-                let expires = expires.filter(|_| !endless);
                 held.holds.push(taken);
-                held.expires = expires;
-                let lease = held.lease.clone();
-                self.change(&lease, until(expires));
+                held.expires = expires.filter(|_| !endless);
+                let (lease, change) = (held.lease.clone(), until(held.expires));
+                self.change(&lease, change);
                 lease
             }
-            Some(_) => return None,
             None => {
                 let lease = match expires {
                     Some(_) => Lease::until(expires),
@@ -184,12 +131,30 @@ impl State {
                 lease
             }
         };
-        self.last_number = number;
-        let token = fenced.then(|| {
+        let token = self.fenced.then(|| {
             self.last_token += 1;
             self.last_token
         });
-        Some(Hold { lease, id, token })
+        (Arc::clone(owner), Hold { lease, id, token })
+    }
+
+    fn take_back(&mut self, (owner, hold): Self::Grant) {
+        self.release(&owner, Some(hold.id.number()));
+    }
+
+    fn next_end(&self) -> Option<Instant> {
+        self.holding.as_ref().and_then(|held| held.expires)
+    }
+
+    fn changed(&mut self) -> Vec<Lease> {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+impl State {
+    fn change(&mut self, lease: &Lease, change: Change) {
+        lease.change(change);
+        self.changed.push(lease.clone());
     }
 
     /// Gives a hold of `owner` back: the one with `number`; without that the latest that nobody has the id of, or the
@@ -242,35 +207,6 @@ fn end_of(term: Option<Duration>) -> Option<Instant> {
     term.and_then(|term| Instant::now().checked_add(term))
 }
 
-impl Shared {
-    /// Does something with the state as of now, and tells all whom that concerns.
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        let (answer, mut news) = {
-            let mut state = self.state.lock();
-            state.settle(self.fenced);
-            let answer = act(&mut state);
-            state.settle(self.fenced);
-            (answer, std::mem::take(&mut state.news))
-        };
-        while let Some(next) = news.pop_front() {
-            match next {
-                News::Granted(waiter, hold) => {
-                    if let Err(hold) = waiter.granted.send(hold) {
-                        // It has gone meanwhile.
-                        let mut state = self.state.lock();
-                        state.release(&waiter.owner, Some(hold.id.number()));
-                        state.settle(self.fenced);
-                        news.append(&mut state.news);
-                    }
-                }
-                News::Changed(lease) => lease.tell(),
-                News::Sooner => self.sooner.notify_waiters(),
-            }
-        }
-        answer
-    }
-}
-
 impl Lock {
     /// A lock that nobody holds.
     pub fn new(name: impl Into<String>) -> Self {
@@ -283,15 +219,15 @@ impl Lock {
     }
 
     fn make(name: String, fenced: bool) -> Self {
-        let shared = Shared {
-            name,
+        let state = State {
             fenced,
-            faults: Faults::default(),
-            state: Mutex::default(),
-            sooner: Notify::new(),
+            holding: None,
+            last_token: 0,
+            last_number: 0,
+            changed: Vec::new(),
         };
         Lock {
-            shared: Arc::new(shared),
+            shared: Arc::new(Shared::new(name, state)),
             owner: "memory:0".into(),
             last: LastLease::default(),
         }
@@ -309,7 +245,8 @@ impl Lock {
 
     /// Gives a hold back, and the lock to whoever is next; whether it was held.
     fn release(&self, number: Option<u64>) -> bool {
-        self.shared.with(|state| state.release(&self.owner, number))
+        self.shared
+            .change(|state| state.release(&self.owner, number))
     }
 
     /// The same with nobody there to be told.
@@ -323,18 +260,10 @@ impl Lock {
     }
 
     async fn give_back(&self, number: Option<u64>) -> Result<()> {
-        self.check(None)?;
         let lock = self.clone();
-        let Shared { name, faults, .. } = &*self.shared;
         let release = move || lock.release(number);
-        let held = faults.carry_out(name, "unlock", release).await?;
+        let held = self.shared.carry_out("unlock", release).await?;
         held.then_some(()).ok_or_else(|| self.not_held())
-    }
-
-    /// Unless something is wrong with it, and with those arguments, or on purpose.
-    async fn pass(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<()> {
-        self.check(lease)?;
-        self.shared.faults.pass(&self.shared.name, wait).await
     }
 
     /// Takes the lock away from whoever holds it, and tells it, as where a server has lost its data or a lease could not be
@@ -344,12 +273,11 @@ impl Lock {
     }
 
     fn force(&self) -> bool {
-        self.shared.with(|state| {
-            let Some(held) = state.holding.take() else {
-                return false;
-            };
-            state.change(&held.lease, Change::Lost);
-            true
+        self.shared.change(|state| {
+            let held = state.holding.take();
+            held.iter()
+                .for_each(|held| state.change(&held.lease, Change::Lost));
+            held.is_some()
         })
     }
 
@@ -357,79 +285,6 @@ impl Lock {
         Error::NotHeld {
             name: self.shared.name.clone(),
             owner: self.owner.to_string(),
-        }
-    }
-
-    fn check(&self, lease: Option<Duration>) -> Result<()> {
-        check_name(&self.shared.name)?;
-        match lease {
-            Some(lease) => api::check_millis(&self.shared.name, "lease", lease).map(drop),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A place among those who wait; dropped, it is left, and what was granted meanwhile is given back.
-struct Place<'a> {
-    lock: &'a Lock,
-    ticket: u64,
-    granted: oneshot::Receiver<Hold>,
-    taken: bool,
-}
-
-impl Place<'_> {
-    /// Waits for the lock until `deadline`.
-    async fn granted(&mut self, deadline: Option<Instant>) -> Option<Hold> {
-        loop {
-            let shared = &self.lock.shared;
-            // A change from here on is not missed.
-            let sooner = shared.sooner.notified();
-            let end = shared.with(|state| state.end());
-            let next = [end, deadline].into_iter().flatten().min();
-            let time = async {
-                match next {
-                    Some(next) => sleep_until(next).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                hold = &mut self.granted => {
-                    self.taken = true;
-                    return Some(hold.expect("kept in the line until it is used"));
-                }
-                () = sooner => {}
-                () = time => {}
-            }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                // Whoever held it may have lost it in this very moment.
-                shared.with(|_| ());
-                let hold = self.granted.try_recv().ok();
-                self.taken = hold.is_some();
-                return hold;
-            }
-        }
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if self.taken {
-            return;
-        }
-        let shared = &self.lock.shared;
-        // Dropped when the mutex is free: its channel knows this caller's waker.
-        let place = |state: &mut State| {
-            let place = state
-                .waiters
-                .iter()
-                .position(|waiter| waiter.ticket == self.ticket)?;
-            state.waiters.remove(place)
-        };
-        drop(shared.with(place));
-        self.granted.close();
-        if let Ok(hold) = self.granted.try_recv() {
-            self.lock.release(Some(hold.id.number()));
         }
     }
 }
@@ -454,38 +309,22 @@ impl api::Lock for Lock {
     }
 
     async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>> {
-        self.pass(wait.filter(|wait| !wait.is_zero()), lease)
+        check_name(&self.shared.name)?;
+        if let Some(lease) = lease {
+            api::check_millis(&self.shared.name, "lease", lease)?;
+        }
+        self.shared
+            .pass(wait.filter(|wait| !wait.is_zero()))
             .await?;
-        // A wait that the clock cannot express has no end.
-        let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
-        let place = self.shared.with(|state| {
-            if let Some(hold) = state.take(&self.owner, lease, self.shared.fenced) {
-                return Err(Some(hold));
-            }
-            if wait.is_some_and(|wait| wait.is_zero()) {
-                return Err(None);
-            }
-            state.last_ticket += 1;
-            let (sender, granted) = oneshot::channel();
-            let ticket = state.last_ticket;
-            state.waiters.push_back(Waiter {
-                ticket,
-                owner: Arc::clone(&self.owner),
-                term: lease,
-                deadline,
-                granted: sender,
-            });
-            Ok(Place {
-                lock: self,
-                ticket,
-                granted,
-                taken: false,
-            })
-        });
-        let hold = match place {
-            Ok(mut place) => place.granted(deadline).await,
-            Err(hold) => hold,
+        let claim = Claim {
+            owner: Arc::clone(&self.owner),
+            term: lease,
         };
+        let taken = match wait {
+            Some(Duration::ZERO) => self.shared.take(&claim),
+            wait => self.shared.wait(claim, wait).await,
+        };
+        let hold = taken.map(|(_, hold)| hold);
         hold.iter().for_each(|hold| self.last.note(&hold.lease));
         Ok(hold)
     }
@@ -495,18 +334,18 @@ impl api::Lock for Lock {
     }
 
     async fn force_unlock(&self) -> Result<bool> {
-        self.pass(None, None).await?;
+        self.shared.pass(None).await?;
         Ok(self.force())
     }
 
     async fn is_locked(&self) -> Result<bool> {
-        self.pass(None, None).await?;
-        Ok(self.shared.with(|state| state.holding.is_some()))
+        self.shared.pass(None).await?;
+        Ok(self.shared.change(|state| state.holding.is_some()))
     }
 
     async fn hold_count(&self) -> Result<u32> {
-        self.pass(None, None).await?;
-        Ok(self.shared.with(|state| {
+        self.shared.pass(None).await?;
+        Ok(self.shared.change(|state| {
             let held = state.holding.as_ref();
             let held = held.filter(|held| held.owner == self.owner);
             held.map_or(0, |held| {
@@ -516,9 +355,9 @@ impl api::Lock for Lock {
     }
 
     async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        self.pass(None, None).await?;
+        self.shared.pass(None).await?;
         let end = |held: &Holding| held.expires;
-        let end = self.shared.with(|state| state.holding.as_ref().map(end));
+        let end = self.shared.change(|state| state.holding.as_ref().map(end));
         Ok(match end {
             None => RemainingTtl::Missing,
             Some(None) => RemainingTtl::Expires(KEPT),
@@ -529,7 +368,7 @@ impl api::Lock for Lock {
     }
 
     fn lease(&self) -> Lease {
-        let held = self.shared.with(|state| {
+        let held = self.shared.change(|state| {
             let held = state.holding.as_ref();
             let held = held.filter(|held| held.owner == self.owner);
             held.map(|held| held.lease.clone())

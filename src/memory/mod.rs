@@ -5,8 +5,7 @@
 //!
 //! [`Semaphore`] behaves as the one in Redis does, to the error: a counter that may be missing or
 //! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share
-//! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock. One thing is different: names are
-//! taken whose braces would part an object's keys in a cluster.
+//! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock.
 //!
 //! # Trouble on purpose
 //!
@@ -39,26 +38,17 @@
 
 // | File | What it holds |
 // |---|---|
-// | `semaphore.rs` | the public type: checks and documentation |
-// | `wait.rs` | one waiting caller as a future, and what its drop gives back |
-// | `state.rs` | the counter and its time to live |
-// | `line.rs` | the order of those who wait, and for how long it may be broken |
-// | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
-// | `lock.rs` | the lock |
-// | `looks.rs` | when those who wait for a lock, or a permit with an id, look by themselves |
+// | `queue.rs` | the queue of the callers that wait, which all but the latch have |
+// | `semaphore.rs`, `leased.rs`, `lock.rs` | the public types, and what they hold |
 // | `latch.rs` | the count-down latch |
 // | `faults.rs` | what each of them does wrong on purpose |
 
 mod faults;
 mod latch;
 mod leased;
-mod leases;
-mod line;
 mod lock;
-mod looks;
+mod queue;
 mod semaphore;
-mod state;
-mod wait;
 
 #[cfg(test)]
 mod tests;

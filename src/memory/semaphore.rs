@@ -1,18 +1,20 @@
-//! [`Semaphore`]: the public type over [`State`](super::state::State).
+//! [`Semaphore`]: the counting semaphore inside one process.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::faults::fault_switch;
-use super::line::Wakers;
-use super::state::State;
-use super::wait::{Shared, Wait, wake};
-use crate::api::{MAX_PERMITS, Permit, check_millis, check_name, semaphore_by_inherent_methods};
+use super::queue::{Rules, Shared};
+use crate::api::{self, MAX_PERMITS, check_millis, check_name};
 use crate::error::{Error, Result};
-use crate::stats::Counters;
+use crate::lease::Lease;
+
+/// What a counter may hold: Java's `int`.
+const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 
 /// A counting semaphore inside this process.
 ///
@@ -20,11 +22,23 @@ use crate::stats::Counters;
 /// semaphores of the same name that were made apart have nothing to do with each other.
 ///
 /// What amounts are, and in which order callers are served, is said at the trait,
-/// [`Semaphore`](crate::Semaphore), whose methods are there without importing it, too. Permits may be
-/// released from any thread, within a runtime or not; only a timed wait that really has to wait needs
+/// [`Semaphore`](crate::Semaphore), whose methods are there without importing it, too. A request that is too large for what is free holds
+/// those behind it up in the windows of [the guide](crate::guide::turns#semaphores). Permits may be
+/// released from any thread, within a runtime or not; a wait with a time, and one behind a larger request, needs
 /// a tokio runtime with its timer.
 ///
-/// Every method returns [`Error::InvalidName`] if the name is empty.
+/// When its time to live is over the semaphore is missing, with whatever permits it had; waiting callers go on waiting.
+/// Permits acquired before and released afterwards create it anew, without a time to live.
+///
+/// # Errors
+///
+/// [`Error::InvalidName`] if the name is empty; [`Error::InvalidPermits`] above [`MAX_PERMITS`]; [`Error::OutOfRange`] where the counter
+/// would leave the range of 32 bits; [`Error::InvalidDuration`] for a time to live below a millisecond, or too far away for the clock.
+///
+/// # Cancel safety
+///
+/// All but the waits take effect on the first poll. A wait that is dropped gives up its place, and what it was granted in
+/// the meantime goes to the next waiter, or back.
 ///
 /// # Examples
 ///
@@ -43,16 +57,74 @@ use crate::stats::Counters;
 /// ```
 #[derive(Clone)]
 pub struct Semaphore {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Counter>>,
+}
+
+/// The counter and its time to live.
+#[derive(Default)]
+pub(super) struct Counter {
+    /// `None` while the semaphore does not exist.
+    available: Option<i64>,
+    expires: Option<Instant>,
+}
+
+impl Counter {
+    /// Changes the counter by `delta`; the counter as it stays if the result does not fit.
+    fn add(&mut self, delta: i64) -> std::result::Result<(), i64> {
+        let available = self.available.unwrap_or(0);
+        let changed = Some(available + delta).filter(|changed| RANGE.contains(changed));
+        self.available = Some(changed.ok_or(available)?);
+        Ok(())
+    }
+
+    fn lose(&mut self) {
+        *self = Counter::default();
+    }
+}
+
+impl Rules for Counter {
+    type Want = u32;
+    type Grant = u32;
+    const BLOCKS: bool = true;
+
+    fn expire(&mut self, now: Instant) {
+        if self.expires.is_some_and(|expires| expires <= now) {
+            self.lose();
+        }
+    }
+
+    fn fits(&self, permits: &u32) -> bool {
+        self.available
+            .is_some_and(|available| available >= i64::from(*permits))
+    }
+
+    fn take(&mut self, permits: &u32) -> u32 {
+        self.available = self
+            .available
+            .map(|available| available - i64::from(*permits));
+        *permits
+    }
+
+    /// They are gone if the semaphore no longer exists. There is no caller to tell that they do not fit.
+    fn take_back(&mut self, permits: u32) {
+        let back = |available: i64| (available + i64::from(permits)).min(MAX_PERMITS.into());
+        self.available = self.available.map(back);
+    }
+
+    fn next_end(&self) -> Option<Instant> {
+        None
+    }
+
+    fn changed(&mut self) -> Vec<Lease> {
+        Vec::new()
+    }
 }
 
 impl Semaphore {
     /// A semaphore that does not exist yet: it has no permits until somebody sets, adds or releases
     /// some.
     pub fn new(name: impl Into<String>) -> Self {
-        Semaphore {
-            shared: Arc::new(Shared::new(name.into(), State::default())),
-        }
+        Self::make(name.into(), None)
     }
 
     /// A semaphore that exists, with `permits` permits.
@@ -65,341 +137,72 @@ impl Semaphore {
             permits <= MAX_PERMITS,
             "{permits} permits are more than {MAX_PERMITS}"
         );
+        Self::make(name.into(), Some(permits.into()))
+    }
+
+    fn make(name: String, available: Option<i64>) -> Self {
+        let expires = None;
+        let counter = Counter { available, expires };
         Semaphore {
-            shared: Arc::new(Shared::new(name.into(), State::with_permits(permits))),
+            shared: Arc::new(Shared::new(name, counter)),
         }
-    }
-
-    /// The semaphore's name, as the user gave it.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.shared.name
-    }
-
-    /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
-    ///
-    /// 0 permits create it as well.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] above [`MAX_PERMITS`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Takes effect on the first poll.
-    pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
-        self.check(permits)?;
-        self.pass(None).await?;
-        Ok(self.create(permits, None))
-    }
-
-    /// Sets the number of permits if the semaphore does not exist; it vanishes after `ttl`.
-    ///
-    /// `ttl` is rounded up to whole milliseconds. Afterwards the semaphore is missing, with whatever permits it
-    /// had; waiting callers go on waiting. No other method changes the time. Permits acquired before and
-    /// released afterwards create it anew, without a time to live.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] above [`MAX_PERMITS`]; [`Error::InvalidDuration`] below a millisecond,
-    /// or too far away for the clock.
-    ///
-    /// # Cancel safety
-    ///
-    /// Takes effect on the first poll.
-    pub async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
-        self.check(permits)?;
-        self.expiry(ttl)?;
-        self.pass(None).await?;
-        // It begins now: the call may have waited.
-        Ok(self.create(permits, Some(self.expiry(ttl)?)))
-    }
-
-    /// Takes `permits` permits, waiting until they are there. All or nothing.
-    ///
-    /// Callers are served in the order of their arrival. A smaller request passes a larger one that does
-    /// not fit, for 5 seconds from the first time on; then the line stops until the larger one is served
-    /// or gives up: so a request for more permits than there will ever be holds up all others.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] above [`MAX_PERMITS`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future gives up the place in line. Permits granted to it in the meantime go to the
-    /// next in line, or back.
-    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
-    pub async fn acquire(&self, permits: u32) -> Result<()> {
-        self.check(permits)?;
-        if permits > 0 {
-            self.pass(None).await?;
-            self.wait(permits).await;
-        }
-        Ok(())
-    }
-
-    /// Takes `permits` permits if they are free now, whoever waits.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] above [`MAX_PERMITS`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Takes effect on the first poll, which is also the last.
-    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
-    pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        self.check(permits)?;
-        if permits == 0 {
-            return Ok(true);
-        }
-        self.pass(None).await?;
-        Ok(self.shared.lock().take(permits))
-    }
-
-    /// Takes `permits` permits, waiting in line as [`acquire`](Semaphore::acquire) does, for `wait` at
-    /// the most; `false` when the time has run out.
-    ///
-    /// At the end of the time the caller is looked at once more: permits granted to him at that very
-    /// moment are his. A `wait` of zero is [`try_acquire`](Semaphore::try_acquire); one that the clock
-    /// cannot express never ends.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] above [`MAX_PERMITS`].
-    ///
-    /// # Panics
-    ///
-    /// If it has to wait outside of a tokio runtime with a timer.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Semaphore::acquire).
-    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
-    pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
-        if wait.is_zero() {
-            return self.try_acquire(permits).await;
-        }
-        self.check(permits)?;
-        if permits == 0 {
-            return Ok(true);
-        }
-        self.pass(Some(wait)).await?;
-        if self.shared.lock().take_in_turn(permits) {
-            return Ok(true);
-        }
-        let deadline = Instant::now().checked_add(wait);
-        let mut waiting = Wait::new(&self.shared, permits, deadline);
-        let Some(deadline) = deadline else {
-            waiting.await;
-            return Ok(true);
-        };
-        let in_time = timeout_at(deadline, &mut waiting).await.is_ok();
-        Ok(in_time || waiting.give_up())
-    }
-
-    /// Gives `permits` permits back; creates the semaphore if it does not exist.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] above [`MAX_PERMITS`]; [`Error::OutOfRange`] if there would be more than
-    /// that afterwards.
-    ///
-    /// # Cancel safety
-    ///
-    /// Takes effect on the first poll.
-    pub async fn release(&self, permits: u32) -> Result<()> {
-        self.check(permits)?;
-        let semaphore = self.clone();
-        let release = move || semaphore.release_now(permits);
-        let Shared { name, faults, .. } = &*self.shared;
-        faults.carry_out(name, "release", release).await?
-    }
-
-    /// Gives `permits` permits back if the semaphore exists; `false` if it does not, or for 0.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidPermits`] above [`MAX_PERMITS`]; [`Error::OutOfRange`] if there would be more than
-    /// that afterwards.
-    ///
-    /// # Cancel safety
-    ///
-    /// Takes effect on the first poll.
-    pub async fn release_if_exists(&self, permits: u32) -> Result<bool> {
-        self.check(permits)?;
-        if permits == 0 {
-            return Ok(false);
-        }
-        let semaphore = self.clone();
-        let release = move || semaphore.release_if_exists_now(permits);
-        let Shared { name, faults, .. } = &*self.shared;
-        faults.carry_out(name, "release_if_exists", release).await?
-    }
-
-    /// Changes the number of permits by `delta`, which may be negative; creates the semaphore if it does
-    /// not exist, for a `delta` of 0 too.
-    ///
-    /// Never waits: the counter may become negative.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfRange`] if the counter would leave the range of 32 bits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Takes effect on the first poll.
-    pub async fn add_permits(&self, delta: i32) -> Result<()> {
-        self.check(0)?;
-        self.pass(None).await?;
-        let wakers = self.shared.lock().add(delta.into());
-        self.finish(delta.into(), wakers)
-    }
-
-    /// Sets the counter to 0 and returns what it was (negative too); 0 if the semaphore does not exist,
-    /// which it does not create.
-    ///
-    /// # Errors
-    ///
-    /// None but that of the empty name.
-    ///
-    /// # Cancel safety
-    ///
-    /// Takes effect on the first poll, which is also the last: a future that was polled has answered.
-    pub async fn drain_permits(&self) -> Result<i64> {
-        self.check(0)?;
-        self.pass(None).await?;
-        Ok(self.shared.lock().drain())
-    }
-
-    /// The number of permits available now; 0 if the semaphore does not exist.
-    ///
-    /// # Errors
-    ///
-    /// None but that of the empty name.
-    ///
-    /// # Cancel safety
-    ///
-    /// Changes nothing.
-    pub async fn available_permits(&self) -> Result<i64> {
-        self.check(0)?;
-        self.pass(None).await?;
-        Ok(self.shared.lock().counter().unwrap_or(0))
-    }
-
-    fn identity(&self) -> usize {
-        Arc::as_ptr(&self.shared) as usize
-    }
-
-    fn counters(&self) -> Option<&Counters> {
-        None
-    }
-
-    pub(crate) fn release_detached(&self, permits: u32) {
-        let semaphore = self.clone();
-        self.shared.faults.owe(move || {
-            if let Err(error) = semaphore.release_now(permits) {
-                tracing::warn!(%error, permits, "permits could not be given back");
-            }
-        });
     }
 
     /// Loses all there is, as a server does that restarts without its data: the semaphore does not exist any more. Those who
     /// hold permits are not told, as nobody's name stands on one; those who wait go on waiting.
     pub fn lose(&self) {
-        self.shared.lock().lose();
+        self.shared.change(Counter::lose);
     }
 
-    /// [`acquire`](Semaphore::acquire) with a guard that gives the permits back.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`acquire`](Semaphore::acquire).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Semaphore::acquire).
-    pub async fn permit(&self, permits: u32) -> Result<Permit> {
-        self.acquire(permits).await?;
-        Ok(self.guard(permits))
+    async fn create(&self, permits: u32, ttl: Option<Duration>) -> Result<bool> {
+        self.check(permits)?;
+        self.expiry(ttl)?;
+        self.shared.pass(None).await?;
+        // It begins now: the call may have waited.
+        let expires = self.expiry(ttl)?;
+        Ok(self.shared.change(|counter| {
+            let new = counter.available.is_none();
+            if new {
+                (counter.available, counter.expires) = (Some(permits.into()), expires);
+            }
+            new
+        }))
     }
 
-    /// [`try_acquire_for`](Semaphore::try_acquire_for) with a guard; `None` when the time has run out.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`try_acquire_for`](Semaphore::try_acquire_for).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Semaphore::acquire).
-    pub async fn permit_for(&self, permits: u32, wait: Duration) -> Result<Option<Permit>> {
-        let taken = self.try_acquire_for(permits, wait).await?;
-        Ok(taken.then(|| self.guard(permits)))
-    }
-
-    /// [`try_acquire`](Semaphore::try_acquire) with a guard; `None` when there are not enough permits.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`try_acquire`](Semaphore::try_acquire).
-    ///
-    /// # Cancel safety
-    ///
-    /// Takes effect on the first poll, which is also the last.
-    pub async fn try_permit(&self, permits: u32) -> Result<Option<Permit>> {
-        let taken = self.try_acquire(permits).await?;
-        Ok(taken.then(|| self.guard(permits)))
-    }
-
-    fn guard(&self, permits: u32) -> Permit {
-        Permit::new(Arc::new(self.clone()), permits, None)
-    }
-
-    pub(super) fn wait(&self, permits: u32) -> Wait<'_> {
-        Wait::new(&self.shared, permits, None)
-    }
-
-    fn release_now(&self, permits: u32) -> Result<()> {
+    /// Takes permits; `wait` as in [`take`](api::Semaphore::take).
+    async fn acquired(&self, permits: u32, wait: Option<Duration>) -> Result<bool> {
         self.check(permits)?;
         if permits == 0 {
-            return Ok(());
+            return Ok(true);
         }
-        let wakers = self.shared.lock().add(permits.into());
-        self.finish(permits.into(), wakers)
+        self.shared
+            .pass(wait.filter(|wait| !wait.is_zero()))
+            .await?;
+        Ok(match wait {
+            Some(Duration::ZERO) => self.shared.take(&permits).is_some(),
+            wait => self.shared.wait(permits, wait).await.is_some(),
+        })
     }
 
-    fn release_if_exists_now(&self, permits: u32) -> Result<bool> {
-        let wakers = {
-            let mut state = self.shared.lock();
-            if state.counter().is_none() {
-                return Ok(false);
-            }
-            state.add(permits.into())
-        };
-        self.finish(permits.into(), wakers)?;
-        Ok(true)
+    /// Gives permits back; `only` if the semaphore exists.
+    fn release_now(&self, permits: u32, only: bool) -> Result<bool> {
+        self.check(permits)?;
+        if permits == 0 {
+            return Ok(false);
+        }
+        let released = self.shared.change(|counter| match counter.available {
+            None if only => Ok(false),
+            _ => counter.add(permits.into()).map(|()| true),
+        });
+        released.map_err(|available| self.out_of_range(available, permits.into()))
     }
 
-    /// Unless something is wrong on purpose.
-    async fn pass(&self, wait: Option<Duration>) -> Result<()> {
-        self.shared.faults.pass(&self.shared.name, wait).await
-    }
-
-    fn create(&self, permits: u32, expires: Option<Instant>) -> bool {
-        let created = self.shared.lock().create(permits, expires);
-        created.map(wake).is_some()
-    }
-
-    /// Wakes those served by a change of the counter, or tells that it does not fit.
-    fn finish(&self, delta: i64, wakers: Result<Wakers, i64>) -> Result<()> {
-        let name = &self.shared.name;
-        wakers.map(wake).map_err(|available| Error::OutOfRange {
-            name: name.clone(),
+    fn out_of_range(&self, available: i64, delta: i64) -> Error {
+        Error::OutOfRange {
+            name: self.shared.name.clone(),
             available,
             delta,
-        })
+        }
     }
 
     fn check(&self, permits: u32) -> Result<()> {
@@ -415,23 +218,124 @@ impl Semaphore {
     }
 
     /// When a time to live that begins now ends.
-    fn expiry(&self, ttl: Duration) -> Result<Instant> {
+    fn expiry(&self, ttl: Option<Duration>) -> Result<Option<Instant>> {
         let name = &self.shared.name;
+        let Some(ttl) = ttl else { return Ok(None) };
         let millis = check_millis(name, "time to live", ttl)?;
         let ttl = Duration::from_millis(millis.unsigned_abs());
-        Instant::now()
-            .checked_add(ttl)
-            .ok_or_else(|| Error::InvalidDuration {
-                name: name.clone(),
-                what: "time to live",
-                value: ttl,
-                reason: "the clock cannot express its end",
-            })
+        let expires = Instant::now().checked_add(ttl);
+        let refusal = || Error::InvalidDuration {
+            name: name.clone(),
+            what: "time to live",
+            value: ttl,
+            reason: "the clock cannot express its end",
+        };
+        expires.map(Some).ok_or_else(refusal)
     }
 }
 
-semaphore_by_inherent_methods!(Semaphore);
+api::inherent! {
+    Semaphore for Semaphore,
+    now {
+        fn name(&self) -> &str;
+    }
+    awaited {
+        fn try_set_permits(&self, permits: u32) -> bool;
+        fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> bool;
+        #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
+        fn acquire(&self, permits: u32) -> ();
+        #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
+        fn try_acquire(&self, permits: u32) -> bool;
+        #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
+        fn try_acquire_for(&self, permits: u32, wait: Duration) -> bool;
+        fn release(&self, permits: u32) -> ();
+        fn release_if_exists(&self, permits: u32) -> bool;
+        fn add_permits(&self, delta: i32) -> ();
+        fn drain_permits(&self) -> i64;
+        fn available_permits(&self) -> i64;
+        fn permit(&self, permits: u32) -> crate::Permit;
+        fn permit_for(&self, permits: u32, wait: Duration) -> Option<crate::Permit>;
+        fn try_permit(&self, permits: u32) -> Option<crate::Permit>;
+    }
+}
 fault_switch!(Semaphore: shared.faults);
+
+impl api::Sealed for Semaphore {}
+
+#[async_trait]
+impl api::Semaphore for Semaphore {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn clone_handle(&self) -> Arc<dyn api::Semaphore> {
+        Arc::new(self.clone())
+    }
+
+    async fn try_set_permits(&self, permits: u32) -> Result<bool> {
+        self.create(permits, None).await
+    }
+
+    async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
+        self.create(permits, Some(ttl)).await
+    }
+
+    async fn acquire(&self, permits: u32) -> Result<()> {
+        self.acquired(permits, None).await.map(drop)
+    }
+
+    async fn try_acquire(&self, permits: u32) -> Result<bool> {
+        self.acquired(permits, Some(Duration::ZERO)).await
+    }
+
+    async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
+        self.acquired(permits, Some(wait)).await
+    }
+
+    async fn release(&self, permits: u32) -> Result<()> {
+        self.check(permits)?;
+        let semaphore = self.clone();
+        let release = move || semaphore.release_now(permits, false);
+        self.shared.carry_out("release", release).await?.map(drop)
+    }
+
+    async fn release_if_exists(&self, permits: u32) -> Result<bool> {
+        self.check(permits)?;
+        let semaphore = self.clone();
+        let release = move || semaphore.release_now(permits, true);
+        self.shared.carry_out("release_if_exists", release).await?
+    }
+
+    async fn add_permits(&self, delta: i32) -> Result<()> {
+        self.shared.pass(None).await?;
+        let added = self.shared.change(|counter| counter.add(delta.into()));
+        added.map_err(|available| self.out_of_range(available, delta.into()))
+    }
+
+    async fn drain_permits(&self) -> Result<i64> {
+        self.shared.pass(None).await?;
+        let drain = |counter: &mut Counter| counter.available.as_mut().map(std::mem::take);
+        Ok(self.shared.change(drain).unwrap_or(0))
+    }
+
+    async fn available_permits(&self) -> Result<i64> {
+        self.shared.pass(None).await?;
+        Ok(self.shared.change(|counter| counter.available.unwrap_or(0)))
+    }
+
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.shared) as usize
+    }
+
+    fn release_detached(&self, permits: u32) {
+        let semaphore = self.clone();
+        self.shared.faults.owe(move || {
+            if let Err(error) = semaphore.release_now(permits, false) {
+                tracing::warn!(%error, permits, "permits could not be given back");
+            }
+        });
+    }
+}
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

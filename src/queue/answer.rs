@@ -30,6 +30,8 @@ pub(super) struct Answer<'a, W> {
     pub(super) available: i64,
     /// When to look whether grants have run out, if this client is to do so.
     pub(super) look: Option<Duration>,
+    /// So many entries were passed, and there are more: the next script is to go on behind them.
+    pub(super) passed: Option<u64>,
     /// For how long the first entry of another client has waited.
     pub(super) foreign: Option<Duration>,
     /// How many JVMs listen, where that was seen.
@@ -62,16 +64,17 @@ impl<'a, W: Want> Answer<'a, W> {
     fn read(text: &'a str) -> Option<Self> {
         let (words, served) = text.split_once('|')?;
         let mut words = words.split_ascii_whitespace();
-        let micros = |word: Option<&str>| -> Option<Option<Duration>> {
-            // Endless where somebody else has written the time.
-            let time = number::<f64>(word)?.min(LONGEST);
-            Some((time >= 0.0).then(|| Duration::from_micros(time as u64)))
-        };
+        // Endless where somebody else has written the time.
+        let micros =
+            |time: f64| (time >= 0.0).then(|| Duration::from_micros(time.min(LONGEST) as u64));
+        let available = number(words.next())?;
+        let look: f64 = number(words.next())?;
         let served = served.split_ascii_whitespace().map(own);
         Some(Answer {
-            available: number(words.next())?,
-            look: micros(words.next())?,
-            foreign: micros(words.next())?,
+            available,
+            look: micros(look),
+            passed: (look < -1.0).then(|| (-1.0 - look) as u64),
+            foreign: micros(number(words.next())?),
             jvms: match number::<i64>(words.next())? {
                 -1 => None,
                 count => Some(u32::try_from(count).ok()?),

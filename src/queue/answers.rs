@@ -67,8 +67,13 @@ impl<P: Primitive> State<P> {
             if let Some(taken) = taken {
                 self.entries.remove(ticket);
                 let lease = self.held.lease_time(entry.want);
+                self.in_time(true);
                 self.served(&batch, ticket, &entry, taken, lease, &mut told);
             } else if !batch.confirms_all {
+                // It had run out. Another entry, for a grant that lasts longer, takes its place; others may have left the queue with it.
+                self.in_time(false);
+                self.leaving
+                    .extend(self.entries.remove(ticket).map(|entry| (ticket, entry)));
                 self.missed();
             }
         }
@@ -146,6 +151,7 @@ impl<P: Primitive> State<P> {
     fn learn(&mut self, batch: &Batch<P>, adds: bool, answer: &Answer<'_, P::Want>, now: Instant) {
         let sent = batch.sent.timer();
         let jvms = answer.jvms.or(self.known.as_ref().map(|known| known.jvms));
+        self.jvms_seen |= jvms.is_some_and(|jvms| jvms > 0);
         let before = self.known.as_ref().map(|known| known.available);
         self.known = Some(Known {
             seen: sent,
@@ -164,6 +170,8 @@ impl<P: Primitive> State<P> {
         self.looks_soon = answer.look.is_some_and(|look| look < SOON);
         // Where nobody waits the answer does not know.
         self.watches = answer.watches || self.watches && self.entries.is_empty();
+        self.pass = answer.passed;
+        self.look |= self.pass.is_some();
         let found =
             before.is_some_and(|before| answer.available > before) && answer.jvms != Some(0);
         if answer.available <= 0 {

@@ -50,9 +50,15 @@ pub(super) struct Run<W> {
 const LIFE: [u64; 2] = [100, 1000];
 
 impl<W: Want> Run<W> {
-    /// Of this waiter; `trip` is how long a round trip takes.
-    pub(super) fn of(waiter: &Waiter<W>, lease: Duration, now: Instant, trip: Duration) -> Self {
-        let life = LIFE[usize::from(waiter.want.is_leased())];
+    /// Of this waiter; `trip` is how long a round trip takes, and `late` how often the life of a grant is doubled.
+    pub(super) fn of(
+        waiter: &Waiter<W>,
+        lease: Duration,
+        now: Instant,
+        trip: Duration,
+        late: u32,
+    ) -> Self {
+        let life = LIFE[usize::from(waiter.want.is_leased())] << late;
         Run {
             want: waiter.want,
             count: 1,
@@ -84,8 +90,9 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) behind: u64,
     /// The waiters in the runs.
     pub(super) asked: Vec<Id>,
-    /// It has a reason to look.
+    /// It has a reason to look; and to look behind so many entries.
     pub(super) look: bool,
+    pub(super) pass: Option<u64>,
     pub(super) announce: bool,
     pub(super) check: bool,
     /// It confirms all entries.
@@ -166,6 +173,7 @@ impl<P: Primitive> Batch<P> {
             behind: 0,
             asked: Vec::new(),
             look: false,
+            pass: None,
             announce: false,
             check: false,
             confirms_all: false,
@@ -230,20 +238,21 @@ impl<P: Primitive> Batch<P> {
                 Arg::number(run.room),
             ]);
         }
-        for word in self.flags() {
-            args.extend([Arg::Word(word), Arg::Number(0), Arg::Number(0)]);
+        for (word, number) in self.flags() {
+            args.extend([Arg::Word(word), Arg::number(number), Arg::Number(0)]);
         }
     }
 
-    /// The steps behind the others, each of one word.
-    pub(super) fn flags(&self) -> impl Iterator<Item = &'static str> {
+    /// The steps behind the others, each of a word and a number.
+    pub(super) fn flags(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = [
-            ("announce", self.announce),
-            ("check", self.check),
-            ("unwatch", self.unwatch),
+            ("announce", self.announce.then_some(0)),
+            ("check", self.check.then_some(0)),
+            ("unwatch", self.unwatch.then_some(0)),
+            ("pass", self.pass),
         ];
-        let set = all.into_iter().filter(|(_, set)| *set);
-        set.map(|(word, _)| word)
+        let set = all.into_iter();
+        set.filter_map(|(word, number)| Some((word, number?)))
     }
 
     /// Its calls, for the log.

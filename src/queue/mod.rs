@@ -8,9 +8,9 @@
 //! the grant to the next in the queue. What a guard holds is a grant under a longer lease, and its confirmation is the first
 //! renewal; so a guard may go on at once when the notification is fresh, and what a killed process held comes back.
 //!
-//! *Entries belong to the client, not to one caller.* The first 64 waiters of a client have an entry; a grant goes to the earliest
-//! waiter that wants the same. A surplus entry leaves the queue. A release serves a waiter of the same client without Redis
-//! while no other client has waited for longer.
+//! *Entries belong to the client, not to one caller.* The first 64 waiters of a client have an entry, and so has the first one of
+//! each further amount; a grant goes to the earliest waiter that wants the same. A surplus entry leaves the queue. A release serves a
+//! waiter of the same client without Redis while no other client has waited for longer.
 //!
 //! One batch of an object is under way at a time. It carries all calls that came meanwhile, has a number, and is sent again as
 //! it is until it is answered: the script keeps the number and the answer of the client's last batch, so it takes

@@ -75,6 +75,7 @@ impl<P: Primitive> Object<P> {
         let place = Arc::clone(keys.object());
         core.objects.find_or_make(P::KIND, &place, |closed| {
             let suffix = suffix(core.client_name());
+            let keys = keys.in_cluster(core.connection.is_cluster());
             let held = P::Held::new(core, &keys, &queue, &suffix);
             Arc::new_cyclic(|itself| Object {
                 core: Arc::clone(core),

@@ -16,7 +16,7 @@ use crate::engine::command::Command;
 /// A look confirms all entries where that was so long ago.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// A batch carries so many calls or waiters at the most.
-pub(crate) const MOST_TOGETHER: usize = 4096;
+pub(crate) const MOST_TOGETHER: usize = 1024;
 
 /// What is next: calls together, or one that travels alone.
 pub(super) enum Task<P: Primitive> {
@@ -53,7 +53,7 @@ impl<P: Primitive> State<P> {
         let waits = !self.waiters.is_empty();
         let passing = waits.then(|| self.held.passing()).flatten();
         let wants = passing.into_iter();
-        let wants = wants.flat_map(|passing| self.waiters.wants(passing).take(MOST));
+        let wants = wants.flat_map(|passing| self.waiters.wants(passing));
         wants.filter(|(want, _)| !self.entries.has(*want))
     }
 
@@ -109,6 +109,7 @@ impl<P: Primitive> State<P> {
             calls,
             behind: self.last_arrival,
             look: std::mem::take(&mut self.look),
+            pass: self.pass.take(),
             announce: std::mem::take(&mut self.announce),
             check: self.recheck,
             confirms_all: self.recheck || !self.hears,
@@ -160,7 +161,7 @@ impl<P: Primitive> State<P> {
             room
         };
         let mut covered: BTreeMap<P::Want, usize> = self.entries.wants().collect();
-        let trip = self.core.round_trip();
+        let (trip, late) = (self.core.round_trip(), self.late);
         for (id, waiter) in self.waiters.iter() {
             if batch.asked.len() >= most {
                 break;
@@ -174,7 +175,7 @@ impl<P: Primitive> State<P> {
                 Some(run) => run.count += 1,
                 None => {
                     let lease = self.held.lease_time(waiter.want);
-                    batch.runs.push(Run::of(waiter, lease, now, trip));
+                    batch.runs.push(Run::of(waiter, lease, now, trip, late));
                 }
             }
         }
@@ -189,7 +190,7 @@ impl<P: Primitive> State<P> {
             }
             if let Some(waiter) = self.waiters.get(id) {
                 batch.asked.push(id);
-                let run = Run::of(waiter, self.held.lease_time(want), now, trip);
+                let run = Run::of(waiter, self.held.lease_time(want), now, trip, late);
                 batch.runs.push(Run { room: 1, ..run });
             }
         }

@@ -22,6 +22,8 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 const SURPLUS_AFTER: Duration = Duration::from_millis(5);
 /// Waiters that came so much later than the first entry of another client are still served by a release of this client.
 const LEEWAY: Duration = Duration::from_millis(5);
+/// Grants of a client that hears late last up to eight times as long.
+const MOST_LATE: u32 = 3;
 /// Among callers of this client alone what is known of others counts for so many times as long.
 const ALONE: u32 = 4;
 /// After a release that left permits JVMs are told again, as they do not pass a wake-up on.
@@ -110,8 +112,9 @@ pub(super) struct State<P: Primitive> {
     confirm_at: Option<Instant>,
     /// All entries are to be confirmed: something may have been missed.
     pub(super) recheck: bool,
-    /// A batch is to be sent, if only to look.
+    /// A batch is to be sent, if only to look; and to look behind so many entries.
     pub(super) look: bool,
+    pub(super) pass: Option<u64>,
     pub(super) look_at: Option<Instant>,
     /// The look comes soon, and others rely on it.
     pub(super) looks_soon: bool,
@@ -132,8 +135,12 @@ pub(super) struct State<P: Primitive> {
     pub(super) heard: u32,
     pub(super) handed: u32,
     pub(super) known: Option<Known>,
+    /// JVMs have listened: one that does not now may be connecting anew.
+    pub(super) jvms_seen: bool,
     /// The arrival of the last entry.
     pub(super) last_arrival: u64,
+    /// How many more grants have run out before they were confirmed than were in time, lately.
+    pub(super) late: u32,
     /// When a script was sent, and the server's clock in it.
     pub(super) clock: Option<(Moment, u64)>,
     /// What gives back what no replica has confirmed.
@@ -162,6 +169,7 @@ impl<P: Primitive> State<P> {
             confirm_at: None,
             recheck: false,
             look: false,
+            pass: None,
             look_at: None,
             looks_soon: false,
             checked: None,
@@ -175,7 +183,9 @@ impl<P: Primitive> State<P> {
             heard: 0,
             handed: 0,
             known: None,
+            jvms_seen: false,
             last_arrival: 0,
+            late: 0,
             clock: None,
             returns: Vec::new(),
             refused: Vec::new(),
@@ -358,8 +368,13 @@ impl<P: Primitive> State<P> {
                     self.grant(notice, now, &mut told);
                 }
             }
-            Some("watch") if !self.waiters.is_empty() => self.watches = true,
+            Some("watch") if !self.waiters.is_empty() => {
+                self.watches = true;
+                // The answer of a batch under way may know of another one.
+                self.look = true;
+            }
             Some("watch") => self.unwatch = true,
+            Some("gone") => self.missed(),
             _ => {}
         }
         told
@@ -380,7 +395,10 @@ impl<P: Primitive> State<P> {
         let asked_for = under_way.is_some_and(|batch| batch.confirms.contains(&ticket));
         let Some(entry) = self.entries.get(ticket).copied().filter(|_| !asked_for) else {
             // The batch under way is about it, or may be: its answer comes first.
-            self.early.push(notice);
+            match under_way {
+                Some(_) => self.early.push(notice),
+                None => self.missed(),
+            }
             self.early.truncate(2 * MOST);
             return;
         };
@@ -389,6 +407,7 @@ impl<P: Primitive> State<P> {
             && let Some(waiter) = self.waiters.take(entry.want)
         {
             self.entries.remove(ticket);
+            self.in_time(true);
             let taken = Taken { token, count: 1 };
             self.hold(ticket, &entry, taken, waiter, until, told);
             let ends = clock + entry.life * 1000;
@@ -397,6 +416,14 @@ impl<P: Primitive> State<P> {
         } else if !self.granted.contains(&ticket) {
             self.granted.push(ticket);
         }
+    }
+
+    /// A grant was confirmed in time, or had run out: from now on those of this client last for half as long, or for twice as long.
+    pub(super) fn in_time(&mut self, yes: bool) {
+        self.late = match yes {
+            true => self.late.saturating_sub(1),
+            false => (self.late + 1).min(MOST_LATE),
+        };
     }
 
     /// Until when a grant that was made at `clock` lasts, if at least half of its life is left for certain.
@@ -521,14 +548,13 @@ impl<P: Primitive> State<P> {
 
     /// Whether something is left to be done when nobody has the object any more.
     pub(super) fn stays(&self) -> bool {
-        let jvms = self.known.as_ref().is_some_and(|known| known.jvms > 0);
         !self.entries.is_empty()
             || !self.leaving.is_empty()
             || self.watches
             || self.unwatch
             || self.looks_soon && self.look_at.is_some()
             || !self.refused.is_empty()
-            || jvms && self.announce_at.is_some()
+            || self.jvms_seen && self.announce_at.is_some()
     }
 
     pub(super) fn note_surplus(&mut self, now: Instant) {

@@ -168,6 +168,7 @@ mod tests {
             assert!(latch.check().is_ok(), "{name}");
         }
         assert!(of_latch("", &NameMapper::default(), "id").check().is_err());
+        assert!(keys("").in_cluster(false).check().is_err());
     }
 
     #[test]
@@ -175,9 +176,10 @@ mod tests {
         for good in ["seats", "a b:c", "{a}b", "a{b}c", "ä€"] {
             assert!(keys(good).check().is_ok(), "{good}");
         }
-        for bad in ["", "a{b", "a}b", "a{}b", "}", "{", "{}"] {
+        for bad in ["a{b", "a}b", "a{}b", "}", "{", "{}"] {
             let error = keys(bad).check().expect_err(bad);
             assert!(matches!(error, Error::InvalidName { .. }), "{bad}");
+            assert!(keys(bad).in_cluster(false).check().is_ok(), "{bad}");
         }
     }
 }

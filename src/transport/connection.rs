@@ -95,6 +95,10 @@ impl Connection {
         }
     }
 
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.kind, Kind::Cluster { .. })
+    }
+
     /// Connects in the background, for as long as it takes.
     pub(crate) fn lazy(endpoint: Endpoint, sharded: ShardedPubSub) -> Self {
         let kind = match endpoint.seeds() {

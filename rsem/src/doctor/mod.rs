@@ -5,9 +5,11 @@
 //! | `mod.rs` | the findings, and how they are told |
 //! | `server.rs` | what the server says of itself |
 //! | `grants.rs` | what its ACL lets the user do |
+//! | `fair.rs` | locks for which JVMs wait as fair locks |
 //! | `records.rs` | how much the records beside the objects take |
 //! | `watched.rs` | permits of clients that are gone, which no script has given back |
 
+mod fair;
 mod grants;
 mod records;
 mod server;
@@ -32,7 +34,7 @@ pub(crate) struct Doctor {
     #[arg(short, long, value_name = "NAME")]
     semaphore: Vec<String>,
 
-    /// A lock that the user must be able to use; may be given several times
+    /// A lock that the user must be able to use, and that JVMs must not use as a fair lock; may be given several times
     #[arg(short, long, value_name = "NAME")]
     lock: Vec<String>,
 
@@ -140,6 +142,7 @@ impl Doctor {
             found.extend(grants::examine(&looker, self.acl_user.as_deref(), &uses).await);
             findings.extend(found.into_iter().map(|finding| finding.at(looker.master())));
         }
+        findings.extend(fair::examine(&looker, &uses.locks).await);
         if !self.no_scan {
             findings.extend(records::examine(&looker).await);
         }

@@ -62,6 +62,7 @@ impl<P: Primitive> Line<P> {
         primitive: P,
     ) -> Arc<Self> {
         let object = Arc::clone(keys.object());
+        let keys = keys.in_cluster(core.connection.is_cluster());
         Line::at(core, &object, || (keys, script, primitive))
     }
 

@@ -83,7 +83,7 @@ fn of_those_who_wait_for_a_semaphore() {
             let semaphore = waiting.clone();
             Box::pin(async move { semaphore.acquire(1).await.unwrap() })
         },
-        move || semaphore.release_detached(1),
+        move || crate::api::Semaphore::release_detached(&semaphore, 1),
         move || {
             drop(
                 asked

@@ -99,7 +99,9 @@ use crate::stats::{Holding, What};
 ///   for; [`unlock`](RLock::unlock), the latest that has no guard.
 /// - A waiting call whose time runs out tries once more at the end.
 /// - A lease of zero is refused; to Redisson it means none.
-/// - Names whose braces would put the lock and its channel into different slots of a cluster are refused.
+/// - Java's `getFairLock` and `getSpinLock` of the same name have the same key, and wait in other ways: they exclude this lock, and
+///   neither side wakes the other. `rsem doctor --lock` sees a fair lock that JVMs wait for.
+/// - In a cluster, names whose braces would put the lock and its channel into different slots are refused.
 #[derive(Clone)]
 pub struct RLock {
     core: Arc<Core>,

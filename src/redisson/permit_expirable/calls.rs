@@ -6,10 +6,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ids::{self, Id};
-use crate::api::{Held, Holder, PASSING_LIMIT, RemainingTtl, whole_millis};
+use crate::api::{Held, Holder, RemainingTtl, whole_millis};
 use crate::clock::Moment;
 use crate::engine::call::Dropped;
 use crate::engine::few::Few;
+
+/// How long smaller requests may pass a larger one that does not fit, before the line stops for it.
+const PASSING_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) enum Call {
     /// Each on its own.

@@ -42,8 +42,8 @@ use crate::stats::{Counters, What};
 /// round trips. A window begins when a request has waited for 250 ms, 1 s, 4 s, and so on. It lasts for half of that time, 20 s at
 /// the most. When the request was not served in it, no window begins for twice as long.
 ///
-/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore at the most, and serves its callers in the
-/// order of their arrival.
+/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and one for each further
+/// amount, and serves its callers in the order of their arrival.
 ///
 /// # Guards
 ///
@@ -120,8 +120,7 @@ use crate::stats::{Counters, What};
 ///   negative totals.
 /// - Permits that are renamed or copied are announced to the JVMs and clients that wait for the new name.
 /// - A channel stays subscribed for one to two seconds after its last waiter has gone.
-/// - Names whose braces would put the semaphore and its channel into different slots of a cluster are
-///   refused.
+/// - In a cluster, names whose braces would put the semaphore and its channel into different slots are refused.
 #[derive(Clone)]
 pub struct RSemaphore {
     line: Arc<Object<Permits>>,

@@ -24,11 +24,11 @@ impl RSemaphore {
     /// A watched guard has a lease of the [watchdog time-out](crate::ClientBuilder::lock_watchdog_timeout). The client renews the leases of
     /// all its guards every third of that time. A lease that ends gives the permits back: the next script that waits, or that takes or
     /// gives back for a guard, releases them, serves the waiters, and announces the rest. A client that waits sends one in
-    /// time. One that has a handle and has held a guard sends one at the latest after twice the time-out. [`reclaim`](Self::reclaim) does
-    /// so, too.
+    /// time, or at its next slow check where the client that was to send it has died as well. One that has a handle and has held a guard
+    /// sends one at the latest after twice the time-out. [`reclaim`](Self::reclaim) does so, too.
     ///
-    /// A process that was stopped, suspended or cut off for that long has lost its permits. Its guards are
-    /// [lost](crate::Permit::lost) by its own clock, before another caller can have them, and give nothing back.
+    /// A process that was stopped, suspended or cut off for that long has lost its permits; one that was cut off for a second has, too, where that began
+    /// within 100 ms of the notification of a grant. Its guards are [lost](crate::Permit::lost) by its own clock, before another caller can have them, and give nothing back.
     ///
     /// # What happens when ...
     ///
@@ -42,7 +42,7 @@ impl RSemaphore {
     /// | permits are drained, added or set by hand | guards give back as many as they hold |
     /// | the semaphore is deleted, or vanishes | guards give back nothing, and do not make it anew |
     /// | it is renamed or copied | guards and waiters stay with the old name |
-    /// | a release is not allowed (ACL) | the caller gets an error, the guard is spent, and the permits come back with the end of the lease |
+    /// | a release is not allowed (ACL) | the caller gets an error, the guard is spent, and the permits come back with the end of the lease. Where `ZADD` or `ZREM` alone is taken from a client that runs, permits of the call that is refused can be lost, or be there twice |
     /// | the counter can take no more (2^31-1) | the release fails with [`OutOfRange`](Error::OutOfRange), and the permits come back with the end of the lease, once there is room |
     /// | the server is restarted with its data | a client that was cut off for the time-out has lost its permits |
     /// | the last writes are lost (failover) | counter and grants are lost together. A guard whose grant is gone is lost; a release that was answered and is gone comes back with the end of the lease |

@@ -1,25 +1,24 @@
-//! The order of the line, and for how long it may be broken.
+//! The order of the waiters, and when a large request holds smaller ones up.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{advance, timeout};
+use tokio::time::{Instant, advance, timeout};
 
 use super::super::Semaphore;
 use super::{Bell, MOMENT, poll_once, poll_with};
-use crate::api::PASSING_LIMIT;
+
+/// A large request blocks for the first time when it has waited for so long, and for half as long as that.
+const FIRST: Duration = Duration::from_millis(250);
 
 #[tokio::test(start_paused = true)]
-async fn smaller_requests_pass_a_larger_one_until_the_limit() {
+async fn smaller_requests_pass_a_larger_one_but_in_its_windows() {
     let semaphore = Semaphore::with_permits("s", 3);
     let mut large = pin!(semaphore.acquire(4));
     assert_waits!(large);
-    // Nobody has passed yet: waiting alone does not count.
-    advance(2 * PASSING_LIMIT).await;
-    semaphore.acquire(1).await.unwrap();
-    advance(PASSING_LIMIT - MOMENT).await;
+    advance(FIRST - MOMENT).await;
     semaphore.acquire(1).await.unwrap();
     advance(MOMENT).await;
 
@@ -32,9 +31,9 @@ async fn smaller_requests_pass_a_larger_one_until_the_limit() {
         semaphore.try_acquire(1).await.unwrap(),
         "try_acquire takes what is free"
     );
-    semaphore.release(2).await.unwrap();
+    semaphore.release(1).await.unwrap();
     assert_waits!(newcomer);
-    // The fourth serves the large one, and with it the line goes on.
+    // The fourth serves the large one, and with it the others go on.
     semaphore.release(1).await.unwrap();
     answer!(large);
     assert_waits!(newcomer);
@@ -62,40 +61,40 @@ async fn those_who_waited_longer_are_served_before_those_who_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limit_counts_for_each_from_its_own_first_time() {
-    let semaphore = Semaphore::with_permits("s", 0);
-    let mut large = Box::pin(semaphore.acquire(9));
+async fn a_window_ends_by_itself() {
+    let semaphore = Semaphore::with_permits("s", 2);
+    let mut large = pin!(semaphore.acquire(4));
     assert_waits!(large);
-    semaphore.release(1).await.unwrap();
+    advance(FIRST).await;
+    let began = Instant::now();
     semaphore.acquire(1).await.unwrap();
-    advance(PASSING_LIMIT / 2).await;
-    let mut later = Box::pin(semaphore.acquire(8));
-    assert_waits!(later);
-    semaphore.release(2).await.unwrap();
-    semaphore.acquire(1).await.unwrap();
-    advance(PASSING_LIMIT / 2).await;
+    assert_eq!(began.elapsed(), FIRST / 2);
+    assert_waits!(large);
+}
 
-    // The first stops the line; when it goes, the second has half of its time left.
-    let mut small = Box::pin(semaphore.acquire(1));
-    assert_waits!(small);
-    drop(large);
-    answer!(small);
-    advance(PASSING_LIMIT / 2 - MOMENT).await;
-    semaphore.release(1).await.unwrap();
+/// Windows of many requests would add up.
+#[tokio::test(start_paused = true)]
+async fn behind_a_window_in_vain_nobody_blocks_for_twice_as_long() {
+    let semaphore = Semaphore::with_permits("s", 2);
+    let mut large = pin!(semaphore.acquire(4));
+    assert_waits!(large);
+    advance(FIRST / 2).await;
+    let mut other = pin!(semaphore.acquire(4));
+    assert_waits!(other);
+    advance(FIRST / 2).await;
     semaphore.acquire(1).await.unwrap();
-    advance(MOMENT).await;
-    semaphore.release(1).await.unwrap();
-    let mut small = Box::pin(semaphore.acquire(1));
-    assert_waits!(small);
+    // The other one's window has begun.
+    let began = Instant::now();
+    semaphore.acquire(1).await.unwrap();
+    assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_one_that_gives_up_lets_the_stopped_line_go_on() {
+async fn a_large_one_that_gives_up_lets_the_others_go_on() {
     let semaphore = Semaphore::with_permits("s", 2);
     let mut large = Box::pin(semaphore.acquire(4));
     assert_waits!(large);
-    semaphore.acquire(1).await.unwrap();
-    advance(PASSING_LIMIT).await;
+    advance(FIRST).await;
     let mut small = pin!(semaphore.acquire(1));
     let bell = Arc::new(Bell::default());
     assert!(poll_with(small.as_mut(), &bell).is_pending());
@@ -105,14 +104,13 @@ async fn a_large_one_that_gives_up_lets_the_stopped_line_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_line_goes_on_with_nothing_where_the_semaphore_has_vanished() {
+async fn they_go_on_with_nothing_where_the_semaphore_has_vanished() {
     let semaphore = Semaphore::new("s");
-    let ttl = PASSING_LIMIT + MOMENT;
+    let ttl = FIRST + MOMENT;
     assert!(semaphore.try_set_permits_for(2, ttl).await.unwrap());
     let mut large = Box::pin(semaphore.acquire(4));
     assert_waits!(large);
-    semaphore.acquire(1).await.unwrap();
-    advance(PASSING_LIMIT).await;
+    advance(FIRST).await;
     let mut small = pin!(semaphore.acquire(1));
     assert_waits!(small);
     advance(MOMENT).await;
@@ -124,13 +122,12 @@ async fn a_stopped_line_goes_on_with_nothing_where_the_semaphore_has_vanished() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timed_wait_does_not_jump_a_stopped_line_at_its_deadline() {
+async fn a_timed_wait_does_not_pass_a_window_at_its_deadline() {
     let semaphore = Semaphore::with_permits("s", 2);
     let mut large = Box::pin(semaphore.acquire(4));
     assert_waits!(large);
-    semaphore.acquire(1).await.unwrap();
-    advance(PASSING_LIMIT).await;
-    assert!(!semaphore.try_acquire_for(1, PASSING_LIMIT).await.unwrap());
+    advance(FIRST).await;
+    assert!(!semaphore.try_acquire_for(1, FIRST / 4).await.unwrap());
     assert!(
         semaphore.try_acquire_for(1, Duration::ZERO).await.unwrap(),
         "zero is try_acquire"
@@ -138,7 +135,7 @@ async fn a_timed_wait_does_not_jump_a_stopped_line_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_long_line_is_served_and_left_in_any_order() {
+async fn a_long_queue_is_served_and_left_in_any_order() {
     let semaphore = Semaphore::with_permits("s", 0);
     let mut calls: Vec<_> = (0..20_000)
         .map(|_| Box::pin(semaphore.acquire(2)))
@@ -146,7 +143,7 @@ async fn a_long_line_is_served_and_left_in_any_order() {
     for call in &mut calls {
         assert_waits!(call);
     }
-    // Every third is dropped, from the middle of the line.
+    // Every third is dropped, from the middle.
     let mut index = 0;
     calls.retain(|_| {
         index += 1;
@@ -159,30 +156,10 @@ async fn a_long_line_is_served_and_left_in_any_order() {
         }
     };
     timeout(Duration::from_secs(20), releases).await.unwrap();
-    for call in &mut calls {
-        answer!(call);
-    }
+    let all = futures::future::try_join_all(calls);
+    timeout(Duration::from_secs(20), all)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(semaphore.available_permits().await.unwrap(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn all_who_are_passed_together_have_the_same_limit() {
-    let semaphore = Semaphore::with_permits("s", 0);
-    let mut nine = Box::pin(semaphore.acquire(9));
-    let mut eight = Box::pin(semaphore.acquire(8));
-    let mut one = Box::pin(semaphore.acquire(1));
-    assert_waits!(nine);
-    assert_waits!(eight);
-    assert_waits!(one);
-    semaphore.release(2).await.unwrap();
-    answer!(one);
-    advance(PASSING_LIMIT).await;
-
-    // Either of the two stops the line by itself.
-    let mut small = pin!(semaphore.acquire(1));
-    assert_waits!(small);
-    drop(nine);
-    assert_waits!(small);
-    drop(eight);
-    answer!(small);
 }
