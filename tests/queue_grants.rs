@@ -328,36 +328,32 @@ async fn client_whose_guard_has_run_out_queues_its_others_again() {
 /// A message can't be taken back: it goes out when nothing can be refused any more.
 #[tokio::test]
 async fn refused_release_notifies_nobody() {
-    for denied in ["-set", "-hset", "-pexpire"] {
-        let (server, limited) = limited("~* &* +@all").await;
-        let mut control = server.connection().await;
-        let held = limited.semaphore(NAME);
-        held.release(1).await.unwrap();
-        held.acquire(1).await.unwrap();
-        let other = connect(server.url()).await;
-        let waiting = queued_guard(&mut control, &other, 0).await;
-        rule(&mut control, denied).await;
-        let refused = held.release(1).await.expect_err("a command is forbidden");
-        assert!(
-            matches!(refused, Error::PermissionDenied { .. }),
-            "{refused}"
-        );
-        // Answered behind what a message would have caused.
-        other.semaphore(NAME).available_permits().await.unwrap();
-        assert!(!waiting.is_finished(), "{denied}");
-        assert_eq!(queued(&mut control, NAME).await.len(), 1, "{denied}");
-        rule(&mut control, "+@all").await;
-        held.release(1).await.unwrap();
-        got(waiting).await.release().await.unwrap();
-        assert_eq!(stored(&server, NAME).await, ["1"], "{denied}");
-    }
+    let (server, limited) = limited("~* &* +@all").await;
+    let mut control = server.connection().await;
+    let held = limited.semaphore(NAME);
+    held.release(1).await.unwrap();
+    held.acquire(1).await.unwrap();
+    let other = connect(server.url()).await;
+    let waiting = queued_guard(&mut control, &other, 0).await;
+    // The last thing that a script does is to put its answer on record.
+    rule(&mut control, "-set").await;
+    let refused = held.release(1).await.expect_err("it is forbidden");
+    assert!(
+        matches!(refused, Error::PermissionDenied { .. }),
+        "{refused}"
+    );
+    // Answered behind what a message would have caused.
+    other.semaphore(NAME).available_permits().await.unwrap();
+    assert!(!waiting.is_finished());
+    assert_eq!(queued(&mut control, NAME).await.len(), 1);
+    rule(&mut control, "+set").await;
+    held.release(1).await.unwrap();
+    got(waiting).await.release().await.unwrap();
+    assert_eq!(stored(&server, NAME).await, ["1"]);
 }
 
-async fn rule(control: &mut MultiplexedConnection, rules: &str) {
+async fn rule(control: &mut MultiplexedConnection, rule: &str) {
     let mut change = redis::cmd("ACL");
-    change.arg("SETUSER").arg("app");
-    for rule in rules.split(' ') {
-        change.arg(rule);
-    }
+    change.arg(&["SETUSER", "app", rule]);
     let () = change.query_async(control).await.unwrap();
 }
