@@ -11,7 +11,7 @@ use super::outcome::{Grant, Outcome, Taken, Ticket, Told, Want};
 use super::primitive::{self, Call, Held, Primitive};
 use super::results::Results;
 use super::state::{ANNOUNCEMENTS, Item, Known, State, UNHEARD};
-use super::waiters::Waiter;
+use super::waiters::{Id, Waiter};
 use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble, shut_down};
 use crate::error::Error;
 
@@ -330,7 +330,8 @@ impl<P: Primitive> State<P> {
         self.landed(now)
     }
 
-    /// Nobody will ever know what has become of a batch; its callers have been told. Those that waited may have been granted something.
+    /// Nobody will ever know what has become of a batch; its callers have been told. Those that waited before it may have been granted
+    /// something.
     pub(super) fn never_answered(
         &mut self,
         name: &str,
@@ -344,7 +345,10 @@ impl<P: Primitive> State<P> {
         for run in &batch.runs {
             self.held.asked_in_vain(run.want, true);
         }
-        for waiter in self.waiters.take_all().into_values() {
+        let new: Vec<Id> = self.waiters.unanswered().map(|(id, _)| id).collect();
+        let before = self.waiters.iter().map(|(id, _)| id);
+        let before: Vec<Id> = before.filter(|id| new.binary_search(id).is_err()).collect();
+        for waiter in before.into_iter().filter_map(|id| self.waiters.remove(id)) {
             told.add(
                 waiter.reply,
                 Err(trouble.error(name, P::WAIT, waiter.since)),
@@ -402,7 +406,8 @@ impl<P: Primitive> State<P> {
         let mut overdue = Vec::new();
         for (id, waiter) in self.waiters.unanswered() {
             let due = waiter.since + window;
-            if trouble.is_over(due) {
+            let is_asked = asked.binary_search(&id).is_ok();
+            if due <= trouble.now || is_asked && trouble.is_over(due) {
                 overdue.push(id);
             } else {
                 next = next.into_iter().chain([due]).min();
