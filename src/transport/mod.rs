@@ -10,8 +10,6 @@ mod confirm;
 mod connection;
 mod endpoint;
 mod failure;
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-mod gather;
 #[cfg(feature = "redis-rs")]
 mod given;
 mod handshake;
