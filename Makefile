@@ -23,13 +23,11 @@ FEATURE_TESTS = $(shell awk -F'"' '/^name/ { name = $$2 } /^required-features/ {
 
 test: setup ## check everything, on the redis-server of this machine, and what matters most on others
 	@redis-server --version
-	scripts/setup.sh openssl
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
 	scripts/test-programs --locked
 	cargo test --locked --package rsem --package services
 	cargo test --locked --all-features --lib $(FEATURE_TESTS)
-	cargo test --locked --features tls-native-tls --test tls_native
 	cargo test --locked --all-features --doc
 	$(MAKE) --jobs 2 --output-sync=target test-servers builds SERVER_TESTS="$(EACH_SERVER)"
 	cargo run --locked --example in_process
@@ -53,14 +51,11 @@ oldest-crates: ## build with the oldest versions of the crates that Cargo.toml p
 		$$(ls -t target/package/redisson-semaphore-*.crate | head -n 1)
 	printf '\n[workspace]\n' >> $(OLDEST_CRATES)/source/Cargo.toml
 	cd $(OLDEST_CRATES)/source && RUSTC_BOOTSTRAP=1 cargo update --quiet -Z direct-minimal-versions
-	set -e; for features in --all-features "--features tls-native-tls"; do \
-		cargo check $$features --manifest-path $(OLDEST_CRATES)/source/Cargo.toml --target-dir $(OLDEST_CRATES)/target; \
-	done
+	cargo check --all-features --manifest-path $(OLDEST_CRATES)/source/Cargo.toml --target-dir $(OLDEST_CRATES)/target
 
 oldest-rust: ## build with the oldest Rust that is promised, which rustup fetches
-	scripts/setup.sh oldest-rust openssl
+	scripts/setup.sh oldest-rust
 	cargo +$(RUST) check --locked --all-features --package redisson-semaphore --package rsem --target-dir target/oldest-rust
-	cargo +$(RUST) check --locked --features tls-native-tls --target-dir target/oldest-rust
 
 # What has to hold on every server: the contracts of all primitives, faults, and a Redisson beside it. A server that cannot be had
 # is a failure. In `make test` it is a part, within a minute for each.

@@ -2,7 +2,6 @@
 # Installs what `make demo` and `make test` need and is missing. Changes nothing when nothing is missing.
 #
 #   scripts/setup.sh [redis] [java] [python] [rust]     the parts; all of these without arguments
-#   scripts/setup.sh openssl                            what the feature tls-native-tls is built with
 #   scripts/setup.sh oldest-rust                        the oldest Rust that the crate is for, through rustup
 #
 # REDISSON_VERSIONS names the versions of Redisson to fetch; without it compat/build.sh takes all it knows.
@@ -98,9 +97,8 @@ for part in $parts; do
         # Debian's python3 comes without what a virtual environment needs.
         python) python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv) ;;
         rust) rust ;;
-        openssl) pkg-config --exists openssl 2>/dev/null || packages+=(pkg-config libssl-dev) ;;
         oldest-rust) oldest_rust ;;
-        *) fail "no such part: $part (there are redis, java, python, rust, openssl and oldest-rust)" ;;
+        *) fail "no such part: $part (there are redis, java, python, rust and oldest-rust)" ;;
     esac
 done
 

@@ -28,7 +28,7 @@
     not(all(
         feature = "blocking",
         feature = "redisson-yaml",
-        any(feature = "tls-rustls", feature = "tls-native-tls"),
+        feature = "tls-rustls",
         feature = "tower"
     )),
     allow(rustdoc::broken_intra_doc_links)
@@ -87,9 +87,6 @@ pub use redisson::{
 pub use redisson_yaml::{Ignored, RedissonYaml};
 pub use state::ConnectionState;
 pub use stats::Stats;
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
-)]
+#[cfg(feature = "tls-rustls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
 pub use tls::Tls;

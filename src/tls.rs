@@ -1,8 +1,5 @@
 //! How a TLS connection is made: whom the client trusts, and who it says it is.
-#![cfg_attr(
-    not(any(feature = "tls-rustls", feature = "tls-native-tls")),
-    allow(dead_code, unreachable_pub)
-)]
+#![cfg_attr(not(feature = "tls-rustls"), allow(dead_code, unreachable_pub))]
 
 use std::fmt;
 
@@ -10,17 +7,10 @@ use std::fmt;
 ///
 /// Without any, `rediss://` trusts the authorities that the system trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others)
 /// and expects the server's certificate to be for the host of the URL. TLS 1.2 and 1.3 are spoken. There is no switch that
-/// lets a certificate pass unchecked: trust the server's own with [`trust_only`](Self::trust_only) instead. The
-/// [guide](crate::guide::operations#tls) tells the features apart that bring it.
+/// lets a certificate pass unchecked: trust the server's own with [`trust_only`](Self::trust_only) instead.
 ///
-#[cfg_attr(
-    any(feature = "tls-rustls", feature = "tls-native-tls"),
-    doc = "```no_run"
-)]
-#[cfg_attr(
-    not(any(feature = "tls-rustls", feature = "tls-native-tls")),
-    doc = "```ignore"
-)]
+#[cfg_attr(feature = "tls-rustls", doc = "```no_run")]
+#[cfg_attr(not(feature = "tls-rustls"), doc = "```ignore")]
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// use redisson_semaphore::{Client, Tls};
 ///
@@ -62,8 +52,7 @@ impl Tls {
     }
 
     /// Shows a certificate to servers that ask for one: in PEM, with those between it and its authority behind it, and its
-    /// key in PEM, without a passphrase. With the feature `tls-native-tls` alone that has to be of the form PKCS#8
-    /// (`BEGIN PRIVATE KEY`).
+    /// key in PEM, without a passphrase.
     pub fn client_certificate(
         mut self,
         chain: impl Into<Vec<u8>>,

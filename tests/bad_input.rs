@@ -553,7 +553,7 @@ async fn names_that_are_too_long_are_refused() {
     longest.acquire(1).await.unwrap();
 }
 
-#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+#[cfg(not(feature = "tls-rustls"))]
 #[tokio::test]
 async fn tls_that_is_not_built_in_is_told() {
     let error = Client::connect("rediss://:secret@127.0.0.1:6379")

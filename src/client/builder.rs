@@ -114,11 +114,8 @@ impl ClientBuilder {
     }
 
     /// The settings of TLS for a URL `rediss://`: whom to trust, and a client certificate.
-    #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
-    )]
+    #[cfg(feature = "tls-rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
         self.config.tls = Some(tls);
         self
@@ -197,11 +194,8 @@ impl ClientBuilder {
     }
 
     /// The settings of TLS for sentinels with a URL `rediss://`; those of [`tls`](Self::tls) by default.
-    #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
-    )]
+    #[cfg(feature = "tls-rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
     pub fn sentinel_tls(mut self, tls: crate::Tls) -> Self {
         self.config.sentinel_tls = Some(tls);
         self

@@ -38,7 +38,7 @@ impl Client {
     /// Connects with the default settings.
     ///
     /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
-    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls` or `tls-native-tls`),
+    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`),
     /// `redis+unix:///path[?db=..&user=..&pass=..]`, or, of a cluster, `redis+cluster://[[user]:password@]host[:port],..` with
     /// one of its nodes or several (`rediss+cluster://` by TLS); or, of a master and replicas that nobody watches over but those who run
     /// them, `redis+replicated://[[user]:password@]host[:port],..[/database]` (`rediss+replicated://`).

@@ -366,7 +366,7 @@ fn secured(
     Ok(with_tls(builder, authorities, certificate))
 }
 
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+#[cfg(feature = "tls-rustls")]
 fn with_tls(
     builder: ClientBuilder,
     authorities: Option<Vec<u8>>,
@@ -386,7 +386,7 @@ fn with_tls(
 }
 
 /// That there is no TLS is told when the client connects.
-#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+#[cfg(not(feature = "tls-rustls"))]
 fn with_tls(builder: ClientBuilder, _: Option<Vec<u8>>, _: Option<Vec<u8>>) -> ClientBuilder {
     builder
 }

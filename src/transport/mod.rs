@@ -10,7 +10,7 @@ mod confirm;
 mod connection;
 mod endpoint;
 mod failure;
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+#[cfg(feature = "tls-rustls")]
 mod gather;
 #[cfg(feature = "redis-rs")]
 mod given;

@@ -1,20 +1,15 @@
-//! TLS over a connected stream, if the crate is built with it: by rustls, or by the system's own library where that alone was
-//! chosen.
+//! TLS over a connected stream, with the feature `tls-rustls`.
 
-#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
-mod by_native_tls;
 #[cfg(feature = "tls-rustls")]
 mod by_rustls;
-#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+#[cfg(not(feature = "tls-rustls"))]
 mod without;
 
 use std::io;
 
-#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
-use by_native_tls as library;
 #[cfg(feature = "tls-rustls")]
 use by_rustls as library;
-#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+#[cfg(not(feature = "tls-rustls"))]
 use without as library;
 
 use super::failure::{Reason, Refusal};
@@ -22,7 +17,7 @@ use super::failure::{Reason, Refusal};
 pub(super) use library::Tls;
 
 /// Where it speaks something else, TLS finds no more than that this makes no sense.
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+#[cfg(feature = "tls-rustls")]
 const IS_IT_TLS: &str = " (does the server speak TLS at this port?)";
 
 /// What a failure on the way to the server means. One that TLS has found does not pass by trying again.

@@ -11,10 +11,7 @@ pub(in crate::transport) enum Tls {}
 
 impl Tls {
     pub(in crate::transport) fn new(_: &tls::Tls) -> Result<Self, String> {
-        Err(
-            "TLS (rediss://) needs one of the crate's features \"tls-rustls\" and \"tls-native-tls\""
-                .to_owned(),
-        )
+        Err("TLS (rediss://) needs the crate's feature \"tls-rustls\"".to_owned())
     }
 
     pub(in crate::transport) async fn wrap(
