@@ -3,13 +3,12 @@
 //! Counting is cheap enough to be done always. With the feature `metrics` the same numbers go to the `metrics` facade once a
 //! second, and waiting and hold times as they come; with the feature `spans` there is a span for each.
 
-mod counter;
 #[cfg(feature = "metrics")]
 mod meters;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use counter::{Number, Numbers};
 #[cfg(feature = "metrics")]
 use meters::Meters;
 
@@ -47,7 +46,14 @@ pub struct Stats {
 /// What counts for one client: hidden in the traits, where nobody can name it.
 #[derive(Debug, Default)]
 pub struct Counters {
-    numbers: Numbers,
+    granted: AtomicI64,
+    refused: AtomicI64,
+    failed: AtomicI64,
+    outcomes_unknown: AtomicI64,
+    held_permits: AtomicI64,
+    held_locks: AtomicI64,
+    lost: AtomicI64,
+    retries: AtomicI64,
     #[cfg(feature = "metrics")]
     meters: Meters,
 }
@@ -70,40 +76,40 @@ impl Counters {
 
     /// Somebody who has asked since then was granted what it wanted.
     pub(crate) fn note_granted(&self, _what: What, _since: Since) {
-        self.numbers.add(Number::Granted, 1);
+        self.granted.fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
         self.meters.waited(_what, _since.began);
     }
 
     /// Somebody was not granted what it wanted.
     pub(crate) fn note_refused(&self) {
-        self.numbers.add(Number::Refused, 1);
+        self.refused.fetch_add(1, Relaxed);
     }
 
     /// A request is sent, or asked about, once more.
     pub(crate) fn note_retry(&self) {
-        self.numbers.add(Number::Retries, 1);
+        self.retries.fetch_add(1, Relaxed);
     }
 
     fn count_held(&self, what: What, amount: i64) {
-        let number = match what {
-            What::Permits => Number::HeldPermits,
-            What::Lock => Number::HeldLocks,
+        let held = match what {
+            What::Permits => &self.held_permits,
+            What::Lock => &self.held_locks,
         };
-        self.numbers.add(number, amount);
+        held.fetch_add(amount, Relaxed);
     }
 
     /// Something was lost while a guard held it.
     pub(crate) fn note_lost(&self) {
-        self.numbers.add(Number::Lost, 1);
+        self.lost.fetch_add(1, Relaxed);
     }
 
     /// A call has failed.
     #[cold]
     pub(crate) fn note_failed(&self, error: &Error) {
-        self.numbers.add(Number::Failed, 1);
+        self.failed.fetch_add(1, Relaxed);
         if matches!(error, Error::OutcomeUnknown { .. }) {
-            self.numbers.add(Number::OutcomesUnknown, 1);
+            self.outcomes_unknown.fetch_add(1, Relaxed);
         }
     }
 
@@ -122,17 +128,17 @@ impl Counters {
 
     /// So many callers wait, and the connection has come back so often.
     pub(crate) fn look(&self, waiting: u64, reconnections: u64) -> Stats {
-        let sum = |number| self.numbers.sum(number);
+        let read = |number: &AtomicI64| u64::try_from(number.load(Relaxed)).unwrap_or(0);
         Stats {
-            granted: sum(Number::Granted),
-            refused: sum(Number::Refused),
-            failed: sum(Number::Failed),
-            outcomes_unknown: sum(Number::OutcomesUnknown),
+            granted: read(&self.granted),
+            refused: read(&self.refused),
+            failed: read(&self.failed),
+            outcomes_unknown: read(&self.outcomes_unknown),
             waiting,
-            held_permits: sum(Number::HeldPermits),
-            held_locks: sum(Number::HeldLocks),
-            lost: sum(Number::Lost),
-            retries: sum(Number::Retries),
+            held_permits: read(&self.held_permits),
+            held_locks: read(&self.held_locks),
+            lost: read(&self.lost),
+            retries: read(&self.retries),
             reconnections,
         }
     }
