@@ -34,8 +34,6 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
-#[cfg(test)]
-mod any_value;
 mod api;
 #[cfg(feature = "blocking")]
 #[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
