@@ -319,24 +319,19 @@ impl Cluster {
 
     /// Asks until somebody has told as much as is known already.
     async fn refresh(&self) -> Result<(), Refusal> {
+        let candidates = self.candidates();
         let mut search = {
             let state = self.state.lock();
-            Search::of(&state.map, state.told)
-        };
-        let ask = async |address: Address| {
-            let answer = self.ask(&address).await;
-            (address, answer)
+            Search::of(&state.map, state.told, candidates.len())
         };
         let mut asking = FuturesUnordered::new();
-        for address in self.candidates() {
-            search.asks(&address);
-            asking.push(ask(address));
+        for address in candidates {
+            asking.push(async move { self.ask(&address).await });
             let hedge = Instant::now() + HEDGE;
-            while let Ok(Some((asked, answer))) = timeout_at(hedge, asking.next()).await {
-                search.weigh(asked, answer);
-                if search.is_over() {
-                    break;
-                }
+            while !search.is_over()
+                && let Ok(Some(answer)) = timeout_at(hedge, asking.next()).await
+            {
+                search.weigh(answer);
             }
             if search.is_over() {
                 break;
@@ -348,18 +343,8 @@ impl Cluster {
             } else {
                 asking.next().await
             };
-            if let Some((asked, answer)) = answer {
-                search.weigh(asked, answer);
-                continue;
-            }
-            let unheard = search.unheard();
-            if unheard.is_empty() {
-                break;
-            }
-            for address in unheard {
-                search.asks(&address);
-                asking.push(ask(address));
-            }
+            let Some(answer) = answer else { break };
+            search.weigh(answer);
         }
         let found = search.result();
         match found {
@@ -390,11 +375,9 @@ impl Cluster {
                 all.push(seed.clone());
             }
         }
-        let first = search::next_to(state.asked.as_ref(), &all);
-        if let Some(first) = first {
-            all.swap(0, first);
-            state.asked = Some(all[0].clone());
-        }
+        let first = search::next_to(state.asked.as_ref(), &all).cloned();
+        all.sort_by_key(|address| Some(address) != first.as_ref());
+        state.asked = first;
         all
     }
 

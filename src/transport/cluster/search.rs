@@ -1,66 +1,45 @@
-//! Whom to believe of the nodes that are asked: who knows of the latest configuration.
+//! Which of the maps that nodes tell is taken.
 //!
-//! One that was cut off knows of fewer configurations than are known already, or of fewer slots, or takes the cluster for unfit to
-//! serve. It counts only when all nodes say so; or when for [`BELIEVED`] nobody has told what is known, and most of the masters
-//! of what is told, at least two, say so themselves: who told more is gone, as a node that took itself for a master, or the
-//! cluster was set up anew while one of the addresses belongs to nobody.
-//!
-//! Who tells of a cluster that has no node in common with the one that is known is a stranger, whatever it knows: an address
-//! may belong to somebody else now. It is believed in the same way, but only where no other answers.
+//! The map with the highest rank wins: the maps of nodes that take the cluster for fit to serve come first, then the highest
+//! epoch counts, then the number of slots. A node that was cut off tells a lower rank than that of the known map. A
+//! map without a common node id is of another cluster, at a reused address. Such a map is taken only if no node has told the
+//! known map for [`BELIEVED`], and at least half of the known addresses tell it.
 
 use std::sync::Arc;
+
+use tokio::time::Instant;
 
 use super::map::{Map, Rank};
 use crate::transport::BELIEVED;
 use crate::transport::Refusal;
 use crate::transport::address::Address;
 use crate::transport::failure::Reason;
-use tokio::time::Instant;
 
-/// What the nodes say that are asked.
+/// The answers of the nodes that are asked.
 pub(super) struct Search {
     known: Arc<Map>,
-    /// For long nobody has told what is known.
+    /// No node has told the known map for [`BELIEVED`].
     stale: bool,
-    best: Option<Map>,
-    /// The best of another cluster.
-    strange: Option<Map>,
-    asked: Vec<Address>,
-    told: Vec<(Address, Rank)>,
+    addresses: usize,
+    told: Vec<Map>,
     refusal: Option<Refusal>,
 }
 
 impl Search {
-    /// For a map that tells as much as the one that is `known`, and was told last at `told`.
-    pub(super) fn of(known: &Arc<Map>, told: Instant) -> Self {
+    /// Begins to ask so many `addresses`. The map `known` was told last at `told`.
+    pub(super) fn of(known: &Arc<Map>, told: Instant, addresses: usize) -> Self {
         Search {
             known: Arc::clone(known),
             stale: told.elapsed() >= BELIEVED,
-            best: None,
-            strange: None,
-            asked: Vec::new(),
+            addresses,
             told: Vec::new(),
             refusal: None,
         }
     }
 
-    /// The node at `address` is asked, too.
-    pub(super) fn asks(&mut self, address: &Address) {
-        self.asked.push(address.clone());
-    }
-
-    pub(super) fn weigh(&mut self, asked: Address, answer: Result<Map, Refusal>) {
+    pub(super) fn weigh(&mut self, answer: Result<Map, Refusal>) {
         match answer {
-            Ok(map) => {
-                self.told.push((asked, map.rank()));
-                let best = match map.is_related(&self.known) {
-                    true => &mut self.best,
-                    false => &mut self.strange,
-                };
-                if best.as_ref().is_none_or(|best| best.rank() < map.rank()) {
-                    *best = Some(map);
-                }
-            }
+            Ok(map) => self.told.push(map),
             Err(refusal) => {
                 // A password that is wrong does not become right by trying again.
                 let lasting = |old: &Refusal| old.reason != Reason::Unreachable;
@@ -71,81 +50,58 @@ impl Search {
         }
     }
 
-    /// Whether nobody else has to be heard: what is known tells that the answer is no old one.
+    /// Whether the other nodes need not be asked. The first map of all is the best of all nodes.
     pub(super) fn is_over(&self) -> bool {
-        self.known.epoch > 0 && self.best.as_ref().is_some_and(|map| self.is_new(map))
+        self.known.epoch > 0 && self.best().is_some_and(|map| self.is_new(map))
     }
 
-    /// Whether the others need not be waited for as long as they like: it is the first map of all, or tells of no earlier
-    /// configuration, and only that the cluster does not serve.
+    /// Whether the other nodes have only little time left: a map is no older than the known one, fit to serve or not.
     pub(super) fn will_do(&self) -> bool {
-        let known = self.known.extent();
-        let best = self.best.as_ref().map(Map::extent);
-        best.is_some_and(|best| self.known.epoch == 0 || best >= known)
+        let extent = (self.known.epoch > 0).then(|| self.known.extent());
+        let mut best = self.best().into_iter();
+        best.any(|map| map.is_related(&self.known) && Some(map.extent()) >= extent)
     }
 
-    /// Those who could say whether they are what others say of them, and have not been asked.
-    pub(super) fn unheard(&self) -> Vec<Address> {
-        let told = self.best.as_ref().or(self.strange.as_ref());
-        let is_new = |map: &Map| map.is_related(&self.known) && self.is_new(map);
-        let masters = told.filter(|map| self.stale && !is_new(map));
-        let masters = masters.into_iter().flat_map(Map::masters);
-        let unheard = masters.filter(|master| !self.asked.contains(master));
-        unheard.cloned().collect()
+    fn best(&self) -> Option<&Map> {
+        self.told.iter().max_by_key(|map| self.weight(map))
+    }
+
+    fn weight(&self, map: &Map) -> (bool, Rank) {
+        (map.is_related(&self.known), map.rank())
     }
 
     fn is_new(&self, map: &Map) -> bool {
-        map.rank() >= self.known.rank()
+        self.weight(map) >= (true, self.known.rank())
     }
 
-    /// Those of the map's masters who have told it themselves.
-    fn voters(&self, map: &Map) -> Vec<&Address> {
-        let tellers = self.told.iter().filter(|(_, rank)| *rank == map.rank());
-        let tellers = tellers.map(|(address, _)| address);
-        tellers
-            .filter(|teller| map.masters().contains(teller))
-            .collect()
-    }
-
-    /// Whether it holds though it is no newer than what is known, of which nobody tells any more.
+    /// Whether the map is taken though it is older than the known one, or of another cluster.
     fn is_agreed(&self, map: &Map) -> bool {
-        let voters = self.voters(map).len();
-        self.stale && map.serves && voters > 1 && voters > map.masters().len() / 2
+        let same = |other: &&Map| self.weight(other) == self.weight(map);
+        self.stale && 2 * self.told.iter().filter(same).count() >= self.addresses
     }
 
     pub(super) fn result(mut self) -> Result<Map, Refusal> {
-        let strange = self.strange.take();
-        let all_answer = self.refusal.is_none();
-        match self.best.take().or(strange) {
-            // All of them say so: they have been set up anew.
-            Some(map) if all_answer || self.is_agreed(&map) => Ok(map),
-            Some(map) if map.is_related(&self.known) && self.is_new(&map) => Ok(map),
-            Some(map) => {
-                let why = match map.is_related(&self.known) {
-                    true => "the nodes that answer have been left behind by others",
-                    false => "only nodes of another cluster answer",
-                };
-                let detail = self.refusal.map(|refusal| refusal.detail);
-                let detail = format!("{why}: {}", detail.unwrap_or_default());
-                Err(Refusal::unreachable(detail))
+        let refusal = self.refusal.take();
+        match self.best() {
+            None => Err(refusal.unwrap_or_else(|| Refusal::unreachable("nobody to ask"))),
+            Some(map) if self.is_new(map) || self.is_agreed(map) => Ok(map.clone()),
+            Some(_) => {
+                let detail = refusal.map(|refusal| refusal.detail).unwrap_or_default();
+                Err(Refusal::unreachable(format!(
+                    "the nodes that answer were cut off, or are of another cluster: {detail}"
+                )))
             }
-            None => Err(self
-                .refusal
-                .unwrap_or_else(|| Refusal::unreachable("nobody to ask"))),
         }
     }
 }
 
-/// Which of `all` is asked first, behind the one that was asked first the last time: in turn, so that each of them is soon. Many clients
-/// that start together begin with different ones.
-pub(super) fn next_to(last: Option<&Address>, all: &[Address]) -> Option<usize> {
-    let mut places: Vec<usize> = (0..all.len()).collect();
+/// The one of `all` that is asked first: in turn, behind the one that was asked first the last time. A new client begins anywhere.
+pub(super) fn next_to<'a>(last: Option<&Address>, all: &'a [Address]) -> Option<&'a Address> {
     let Some(last) = last else {
-        return fastrand::choice(places);
+        return fastrand::choice(all);
     };
-    places.sort_by_key(|place| &all[*place]);
-    let behind = places.iter().find(|place| all[**place] > *last);
-    behind.or(places.first()).copied()
+    let behind = all.iter().filter(|address| *address > last).min();
+    behind.or_else(|| all.iter().min())
 }
 
 #[cfg(test)]
@@ -154,231 +110,103 @@ mod tests {
 
     use super::*;
 
-    fn here(number: u16) -> Address {
-        Address::tcp("h", number)
-    }
-
-    /// Of a cluster of so many masters, at ports from 1 on.
-    fn cluster(name: &str, masters: u16, epoch: u64) -> Map {
-        let mut map = Map {
-            epoch,
-            serves: true,
-            ..Map::default()
-        };
-        for number in 1..=masters {
-            map.assign(number, &here(number));
-            map.nodes.insert(format!("{name}-{number}").into());
-        }
-        map
-    }
-
-    fn map(epoch: u64) -> Result<Map, Refusal> {
-        Ok(cluster("ours", 3, epoch))
-    }
-
-    fn silent() -> Result<Map, Refusal> {
-        Err(Refusal::unreachable("no answer"))
-    }
-
-    fn forbidden() -> Result<Map, Refusal> {
-        Err(Refusal::from_text("NOPERM this user"))
-    }
-
-    fn started(known: Map) -> Search {
-        Search::of(&Arc::new(known), Instant::now())
-    }
-
-    /// When nobody has told what is known for long.
-    fn stale(known: Map) -> Search {
-        let told = Instant::now().checked_sub(BELIEVED + Duration::from_secs(1));
-        Search::of(&Arc::new(known), told.expect("the clock began before"))
-    }
-
     #[test]
     fn each_node_is_asked_first_in_its_turn() {
-        let all: Vec<_> = [3, 1, 4, 2].map(here).into();
-        let first = next_to(None, &all).expect("one of them");
-        let mut last = all[first].clone();
-        let mut asked = Vec::new();
-        for _ in 0..4 {
-            last = all[next_to(Some(&last), &all).expect("one of them")].clone();
-            asked.push(last.clone());
+        let [one, two, three] = [1, 2, 3].map(|port| Address::tcp("h", port));
+        let all = [three.clone(), one.clone(), two.clone()];
+        for (last, next) in [(&one, &two), (&two, &three), (&three, &one)] {
+            assert_eq!(next_to(Some(last), &all), Some(next));
         }
-        assert_eq!(last, all[first]);
-        asked.sort();
-        assert_eq!(asked, [1, 2, 3, 4].map(here));
-        // Nodes come and go.
-        assert_eq!(next_to(Some(&here(2)), &[here(1), here(5)]), Some(1));
-        assert_eq!(next_to(Some(&here(7)), &[here(1), here(5)]), Some(0));
-        assert_eq!(next_to(None, &[]), None);
-        assert_eq!(next_to(Some(&here(1)), &[]), None);
+        assert_eq!(next_to(Some(&two), &all[1..]), Some(&one));
+        assert!(next_to(None, &all).is_some() && next_to(Some(&one), &[]).is_none());
     }
 
-    #[test]
-    fn who_knows_of_fewer_slots_has_been_cut_off() {
-        let mut known = map(5).unwrap();
-        known.assign(7, &here(1));
-        let mut search = started(known.clone());
-        search.weigh(here(1), map(5));
-        assert!(!search.is_over());
-        search.weigh(here(2), Ok(known.clone()));
-        assert!(search.is_over());
-        assert_eq!(search.result().unwrap(), known);
+    /// The map of a node: of this epoch, of another cluster (`o`), or unfit to serve (`u`). `-` is silence, `!` a refusal.
+    fn answer(word: &str) -> Result<Map, Refusal> {
+        match word {
+            "-" => return Err(Refusal::unreachable("no answer")),
+            "!" => return Err(Refusal::from_text("NOPERM this user")),
+            _ => {}
+        }
+        let mut map = Map {
+            epoch: word.trim_start_matches(['o', 'u']).parse().unwrap(),
+            serves: !word.starts_with('u'),
+            ..Map::default()
+        };
+        map.assign(1, &Address::tcp("h", 1));
+        map.nodes.insert(word.contains('o').to_string().into());
+        Ok(map)
     }
 
-    /// After how many of `answers` the search was over, if it was, and what came of it.
-    fn search(
-        mut search: Search,
-        answers: Vec<Result<Map, Refusal>>,
-    ) -> (usize, Result<u64, Reason>) {
+    /// After how many answers the search is over, and the epoch that it ends with, where `known` was told last `age` ago.
+    fn search(known: &str, age: Duration, answers: &str) -> (usize, Result<u64, Reason>) {
+        let known = Arc::new(answer(known).unwrap_or_default());
+        let told = Instant::now().checked_sub(age).unwrap();
+        let mut answers = answers.split_whitespace().zip(1..);
+        let mut search = Search::of(&known, told, answers.clone().count());
         let mut asked = 0;
-        for (answer, number) in answers.into_iter().zip(1..) {
-            if search.is_over() {
-                break;
-            }
-            search.asks(&here(number));
-            search.weigh(here(number), answer);
-            asked += 1;
+        while !search.is_over()
+            && let Some((word, number)) = answers.next()
+        {
+            search.weigh(answer(word));
+            asked = number;
         }
-        let result = search.result();
-        let result = result.map(|map| map.epoch);
+        let result = search.result().map(|map| map.epoch);
         (asked, result.map_err(|refusal| refusal.reason))
     }
 
+    const UNREACHABLE: Result<u64, Reason> = Err(Reason::Unreachable);
+
     #[test]
-    fn who_knows_of_the_latest_configuration_is_believed() {
+    fn the_highest_epoch_wins() {
         for (known, answers, asked, result) in [
-            (5, vec![map(5), map(9)], 1, Ok(5)),
-            (5, vec![map(4), silent(), map(6), map(7)], 3, Ok(6)),
-            // Nothing tells yet who has been cut off.
-            (0, vec![map(4), map(6), map(5)], 3, Ok(6)),
-            (0, vec![silent(), map(3)], 2, Ok(3)),
-            // Cut off, or set up anew.
-            (5, vec![map(4), silent()], 2, Err(Reason::Unreachable)),
-            (5, vec![map(1), map(2)], 2, Ok(2)),
-            (
-                0,
-                vec![silent(), forbidden(), silent()],
-                3,
-                Err(Reason::Permission),
-            ),
-            (0, vec![], 0, Err(Reason::Unreachable)),
+            ("-", "4 6 5", 3, Ok(6)),
+            ("-", "- 3", 2, Ok(3)),
+            ("-", "", 0, UNREACHABLE),
+            ("-", "- ! -", 3, Err(Reason::Permission)),
+            ("5", "5 9", 1, Ok(5)),
+            ("5", "4 - 6 7", 3, Ok(6)),
+            ("5", "4 4 4", 3, UNREACHABLE),
+            // A node that is cut off from most masters counts its own epochs.
+            ("7", "u16 7 7", 2, Ok(7)),
+            ("u16", "7", 1, Ok(7)),
+            ("5", "o50 5", 2, Ok(5)),
+            ("5", "o50 o50", 2, UNREACHABLE),
         ] {
-            let shown = format!("{known}: {answers:?}");
-            let known = match known {
-                0 => Map::default(),
-                epoch => cluster("ours", 3, epoch),
-            };
-            assert_eq!(search(started(known), answers), (asked, result), "{shown}");
+            let found = search(known, Duration::ZERO, answers);
+            assert_eq!(found, (asked, result), "{known}: {answers}");
         }
     }
 
     #[test]
-    fn what_nobody_tells_any_more_is_given_up_where_most_masters_agree() {
-        let known = || cluster("ours", 3, 11);
-        let lost = |answers| search(stale(known()), answers).1;
-        assert_eq!(lost(vec![map(9), silent(), map(9)]), Ok(9));
-        let unreachable = Err(Reason::Unreachable);
-        assert_eq!(lost(vec![map(9), silent(), silent()]), unreachable);
-        assert_eq!(lost(vec![map(9), silent(), map(8)]), unreachable);
-        // Those behind it are no masters of what they tell.
-        let behind = vec![silent(), silent(), silent(), map(9), map(9), map(9)];
-        assert_eq!(lost(behind), unreachable);
-        let unfit = || {
-            let map = map(9).unwrap();
-            let serves = false;
-            Ok(Map { serves, ..map })
-        };
-        assert_eq!(lost(vec![unfit(), silent(), unfit()]), unreachable);
-        let soon = search(started(known()), vec![map(9), silent(), map(9)]).1;
-        assert_eq!(soon, unreachable);
-        assert_eq!(lost(vec![map(9), silent(), map(12)]), Ok(12));
-    }
-
-    #[test]
-    fn who_is_not_heard_of_what_it_is_said_to_be_is_asked() {
-        let known = cluster("ours", 3, 11);
-        for (mut search, unheard) in [
-            (stale(known.clone()), vec![here(1), here(3)]),
-            (started(known.clone()), vec![]),
+    fn half_of_the_addresses_replace_a_map_that_nobody_tells() {
+        for (answers, result) in [
+            ("9 - 9", Ok(9)),
+            ("9 -", Ok(9)),
+            ("9 - -", UNREACHABLE),
+            ("9 - 8", UNREACHABLE),
+            ("9 - 12", Ok(12)),
+            ("o50 o50 -", Ok(50)),
+            ("o50 - -", UNREACHABLE),
+            ("o50 o50 4", UNREACHABLE),
         ] {
-            search.asks(&here(2));
-            search.weigh(here(2), map(9));
-            assert_eq!(search.unheard(), unheard);
+            assert_eq!(search("11", BELIEVED, answers).1, result, "{answers}");
         }
     }
 
     #[test]
-    fn another_cluster_is_not_followed() {
-        let known = || cluster("ours", 3, 5);
-        let other = |epoch| Ok(cluster("other", 3, epoch));
-        let unreachable = Err(Reason::Unreachable);
-        assert_eq!(
-            search(started(known()), vec![other(50), map(5)]),
-            (2, Ok(5))
-        );
-        assert_eq!(
-            search(started(known()), vec![other(50), silent()]).1,
-            unreachable
-        );
-        // They have been set up anew, or replaced one by one.
-        let both = vec![other(50), other(50), silent()];
-        assert_eq!(search(started(known()), both.clone()).1, unreachable);
-        assert_eq!(search(stale(known()), both).1, Ok(50));
-        assert_eq!(
-            search(stale(known()), vec![other(50), silent(), silent()]).1,
-            unreachable
-        );
-        let alone = || Ok(cluster("other", 1, 50));
-        assert_eq!(
-            search(stale(known()), vec![alone(), silent()]).1,
-            unreachable
-        );
-        let some = vec![other(50), other(50), map(4)];
-        assert_eq!(
-            search(stale(known()), some).1,
-            Ok(4),
-            "all of ours that answer"
-        );
-    }
-
-    #[test]
-    fn who_was_known_before_is_no_stranger() {
-        let mut old = cluster("old", 3, 5);
-        old.nodes.extend(cluster("new", 3, 5).nodes);
-        let mut known = cluster("old", 3, 6);
-        known.follows(&old);
-        let new = Ok(cluster("new", 3, 8));
-        assert_eq!(search(started(known), vec![new]), (1, Ok(8)));
-    }
-
-    #[test]
-    fn who_is_cut_off_from_most_is_not_believed_for_what_it_counts() {
-        let unfit = |epoch| {
-            Ok(Map {
-                serves: false,
-                ..cluster("ours", 3, epoch)
-            })
-        };
-        let known = || cluster("ours", 3, 7);
-        assert_eq!(
-            search(started(known()), vec![unfit(16), map(7), map(7)]),
-            (2, Ok(7))
-        );
-        assert_eq!(
-            search(started(unfit(16).unwrap()), vec![map(7)]),
-            (1, Ok(7))
-        );
-        let mut search = started(known());
-        search.weigh(here(1), unfit(7));
-        assert!(search.will_do() && !search.is_over());
-    }
-
-    #[test]
-    fn one_voice_is_no_majority() {
-        let known = || cluster("ours", 1, 5);
-        let old = Ok(cluster("ours", 1, 4));
-        let answers = vec![old, silent()];
-        assert_eq!(search(stale(known()), answers).1, Err(Reason::Unreachable));
+    fn more_slots_win_at_equal_epochs_and_former_nodes_are_known() {
+        let mut known = answer("5").unwrap();
+        known.assign(7, &Address::tcp("h", 1));
+        let mut search = Search::of(&Arc::new(known.clone()), Instant::now(), 2);
+        search.weigh(answer("5"));
+        assert!(!search.is_over() && !search.will_do());
+        search.weigh(Ok(known.clone()));
+        assert_eq!(search.result().unwrap(), known);
+        let mut renewed = answer("o6").unwrap();
+        renewed.nodes.extend(known.nodes.clone());
+        let mut later = answer("o7").unwrap();
+        later.follows(&renewed);
+        assert!(later.is_related(&known));
     }
 }
