@@ -15,11 +15,11 @@ use super::address::{self, Address, Kind, Login, Targets};
 use super::confirm::Replicas;
 use super::handshake::{Entry, exchange};
 use super::sentinel::Sentinels;
-use super::socket::{Socket, Traffic};
 use super::tls::Tls;
 use crate::config::Config;
 use crate::credentials::{Credentials, CredentialsProvider};
 use crate::error::Error;
+use crate::outside::Stream;
 
 /// A connection for commands takes so many at once before it lets callers wait.
 pub(super) const MOST_UNDER_WAY: usize = 1024;
@@ -72,7 +72,6 @@ pub(super) struct Opened<Driver> {
     pub(super) replicas: Option<Replicas>,
     /// It may become a replica without a word.
     pub(super) alone: bool,
-    pub(super) traffic: Arc<Traffic>,
 }
 
 impl Endpoint {
@@ -174,8 +173,8 @@ impl Endpoint {
     /// Asks on a connection that is closed again.
     pub(super) async fn ask(&self, questions: &[Cmd]) -> Result<Vec<RedisResult<Value>>, Refusal> {
         self.limited(async {
-            let (_, mut socket) = self.open().await?;
-            exchange(&mut socket.stream, questions).await
+            let (_, mut stream) = self.open().await?;
+            exchange(&mut stream, questions).await
         })
         .await
     }
@@ -219,8 +218,7 @@ impl Endpoint {
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(MOST_UNDER_WAY);
         self.limited(async {
-            let (address, socket) = self.open().await?;
-            let Socket { stream, traffic } = socket;
+            let (address, stream) = self.open().await?;
             let (connection, driver) =
                 MultiplexedConnection::new_with_config(&INTRODUCED, stream, config)
                     .await
@@ -229,7 +227,6 @@ impl Endpoint {
                 connection,
                 replicas: self.replicas,
                 alone: self.alone,
-                traffic,
                 driver: self.clone().drive(driver, address.clone()),
                 address,
             })
@@ -247,11 +244,11 @@ impl Endpoint {
     }
 
     /// Opens a connection for subscriptions; where it leads.
-    pub(super) async fn connect_pubsub(&self) -> Result<(Address, Socket), Refusal> {
+    pub(super) async fn connect_pubsub(&self) -> Result<(Address, Box<dyn Stream>), Refusal> {
         self.limited(self.open()).await
     }
 
-    async fn open(&self) -> Result<(Address, Socket), Refusal> {
+    async fn open(&self) -> Result<(Address, Box<dyn Stream>), Refusal> {
         let login = self.login().await?;
         let (address, master) = match &self.place {
             Place::Fixed(address) => (address.clone(), false),
@@ -260,15 +257,15 @@ impl Endpoint {
             Place::Cluster(_) => return Err(Refusal::unreachable("a cluster is no server")),
         };
         let entry = self.entry(&address, &login, master);
-        let socket = tokio::select! {
+        let stream = tokio::select! {
             biased;
-            socket = entry.enter() => socket?,
+            stream = entry.enter() => stream?,
             // One that is gone may take long to be found so.
             () = self.until_not(&address) => {
                 return Err(Refusal::unreachable(format!("{address} is not the master any more")));
             }
         };
-        Ok((address, socket))
+        Ok((address, stream))
     }
 
     /// All are tried at once, as one that is gone may take long to be found so; and again as long as that takes: another one may become
@@ -277,7 +274,7 @@ impl Endpoint {
         &self,
         servers: &[Address],
         login: &Login,
-    ) -> Result<(Address, Socket), Refusal> {
+    ) -> Result<(Address, Box<dyn Stream>), Refusal> {
         let silent = AtomicUsize::new(servers.len());
         let silent = &silent;
         let entering = servers.iter().map(|address| async move {
@@ -289,7 +286,7 @@ impl Endpoint {
                 entered = entry.enter().await;
             }
             entered
-                .map(|socket| (address.clone(), socket))
+                .map(|stream| (address.clone(), stream))
                 .map_err(|refusal| Refusal {
                     detail: format!("{address}: {}", refusal.detail),
                     ..refusal

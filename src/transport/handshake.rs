@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::address::{Address, Login};
 use super::failure::{Reason, Refusal};
 use super::role::is_master;
-use super::socket::Socket;
+use super::socket;
 use super::tls::{self, Tls};
 use crate::config::Protocol;
 use crate::outside::Stream;
@@ -42,11 +42,11 @@ pub(super) struct Entry<'a> {
 impl Entry<'_> {
     /// Connects, logs in, selects the database, tells the client's name, and sees that the server is ready: one that is
     /// loading its data, or wants a password, accepts a connection all the same.
-    pub(super) async fn enter(&self) -> Result<Socket, Refusal> {
-        let socket = Socket::connect(self.address, self.tls).await;
-        let mut socket = socket.map_err(|error| tls::refusal(&error))?;
+    pub(super) async fn enter(&self) -> Result<Box<dyn Stream>, Refusal> {
+        let stream = socket::connect(self.address, self.tls).await;
+        let mut stream = stream.map_err(|error| tls::refusal(&error))?;
         let (commands, needs): (Vec<_>, Vec<_>) = self.commands().into_iter().unzip();
-        let answers = exchange(&mut socket.stream, &commands).await?;
+        let answers = exchange(&mut stream, &commands).await?;
         for (answer, need) in answers.into_iter().zip(needs) {
             let answer = answer.map_err(|error| Refusal::at_connect(&error));
             match (need, answer) {
@@ -59,7 +59,7 @@ impl Entry<'_> {
                 _ => {}
             }
         }
-        Ok(socket)
+        Ok(stream)
     }
 
     /// Who does not know a command repeats what came with it.

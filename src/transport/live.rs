@@ -13,7 +13,6 @@ use super::confirm::Confirming;
 use super::endpoint::{MOST_UNDER_WAY, Opened};
 use super::failure::Reason;
 use super::role::{RoleCheck, is_replica};
-use super::socket::Traffic;
 use super::{Command, Failure, Refusal, Value};
 use crate::clock::Moment;
 use crate::outside;
@@ -47,7 +46,6 @@ pub(crate) struct Live {
     connection: MultiplexedConnection,
     /// Where replicas are waited for.
     confirming: Option<Arc<Confirming>>,
-    traffic: Arc<Traffic>,
     /// How many commands are not answered yet.
     under_way: AtomicUsize,
     keeper: Weak<dyn Keeper>,
@@ -88,7 +86,6 @@ impl Live {
                     .replicas
                     .map(|replicas| Confirming::new(opened.connection.clone(), replicas)),
                 connection: opened.connection,
-                traffic: opened.traffic,
                 under_way: AtomicUsize::new(0),
                 keeper: keeper.clone(),
                 role: Arc::new(RoleCheck::new(opened.alone)),
@@ -162,7 +159,6 @@ impl Live {
     }
 
     async fn answered(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
-        let written = self.traffic.written();
         let sent = Moment::now();
         let connection = self.connection.clone();
         let before = self.under_way.fetch_add(1, Ordering::Relaxed);
@@ -185,10 +181,6 @@ impl Live {
         answer.map(Value::from).map_err(|error| {
             let failure = match Refusal::from_server(&error) {
                 Some(refusal) => Failure::Refused(refusal.naming(|| command.names())),
-                // It was still to be written when the connection ended.
-                None if !error.is_timeout() && self.traffic.written() == written => {
-                    Failure::NoConnection(Refusal::unreachable(error.to_string()))
-                }
                 None => Failure::unanswered(error.to_string(), sent),
             };
             self.note(&failure);

@@ -22,9 +22,9 @@ use super::failure::{Failure, Reason, Refusal};
 use super::handshake::{Entry, exchange};
 use super::messages::{Heard, Messages};
 use super::pubsub;
-use super::socket::Socket;
 use super::tls::Tls;
 use super::{BELIEVED, Backoff, jittered};
+use crate::outside::Stream;
 
 /// What they have said is not asked again for this long.
 const FRESH: Duration = Duration::from_millis(500);
@@ -237,8 +237,7 @@ impl Sentinels {
     async fn hear(&self, sentinel: &Sentinel) -> Result<(), Refusal> {
         let lost = |failure: Failure| Refusal::unreachable(failure.to_string());
         let connecting = async {
-            let socket = sentinel.enter().await?;
-            let (mut asking, hearing) = pubsub::start(socket.stream);
+            let (mut asking, hearing) = pubsub::start(sentinel.enter().await?);
             let news = NEWS.map(str::to_owned);
             let subscribed = asking.subscribe(Messages::Plain, &[&news]).await;
             subscribed
@@ -274,7 +273,7 @@ impl Sentinels {
 }
 
 impl Sentinel {
-    async fn enter(&self) -> Result<Socket, Refusal> {
+    async fn enter(&self) -> Result<Box<dyn Stream>, Refusal> {
         let entered = self.enter_as(&self.login).await;
         match (&entered, &self.login_if_wanted) {
             (Err(refusal), Some(login)) if refusal.reason == Reason::Authentication => {
@@ -284,7 +283,7 @@ impl Sentinel {
         }
     }
 
-    async fn enter_as(&self, login: &Login) -> Result<Socket, Refusal> {
+    async fn enter_as(&self, login: &Login) -> Result<Box<dyn Stream>, Refusal> {
         let entry = Entry {
             address: &self.address,
             tls: self.tls.as_ref(),
@@ -296,7 +295,7 @@ impl Sentinel {
     }
 
     async fn ask(&self, master: &str) -> Result<Answer, Refusal> {
-        let mut stream = self.enter().await?.stream;
+        let mut stream = self.enter().await?;
         let mut commands = [redis::cmd("SENTINEL"), redis::cmd("SENTINEL")];
         // The address of a replica that has just been promoted is told only by the first, the epoch by the second.
         commands[0].arg(&["GET-MASTER-ADDR-BY-NAME", master]);

@@ -31,8 +31,8 @@ pub(crate) struct Subscriber {
 impl Subscriber {
     pub(crate) async fn connect(node: &Node) -> Result<(Subscriptions, Self), Refusal> {
         let endpoint = node.endpoint();
-        let (address, socket) = endpoint.connect_pubsub().await?;
-        let (asking, hearing) = pubsub::start(socket.stream);
+        let (address, stream) = endpoint.connect_pubsub().await?;
+        let (asking, hearing) = pubsub::start(stream);
         let subscriptions = Subscriptions {
             asking,
             kind: node.messages(),
