@@ -10,8 +10,6 @@ mod confirm;
 mod connection;
 mod endpoint;
 mod failure;
-#[cfg(feature = "tls-rustls")]
-mod gather;
 #[cfg(feature = "redis-rs")]
 mod given;
 mod handshake;

@@ -12,7 +12,6 @@ use tokio_rustls::rustls::{ClientConfig, Error, InvalidMessage, RootCertStore};
 use super::IS_IT_TLS;
 use crate::outside::Stream;
 use crate::tls::{self, Certificate};
-use crate::transport::gather::Gathering;
 
 /// What it takes to speak TLS with a server.
 #[derive(Clone)]
@@ -64,7 +63,7 @@ impl Tls {
             None => server_name(host)?,
         };
         let stream = self.connector.connect(name, stream).await?;
-        Ok(Box::new(Gathering::new(stream)))
+        Ok(Box::new(stream))
     }
 }
 
