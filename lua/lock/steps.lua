@@ -7,9 +7,9 @@
 --   wait: owner, count, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms with ":<lease>", how
 --   many may queue
 --   announce: tells JVMs that it is free    check: looks after the client that watches    unwatch: this client does not, any more
--- Returns: as finish.lua has it. Of a step: 1 or 0; how many have taken it, the last token, and how often the owner holds it; how many holds are
+-- Returns: as finish.lua has it, which tells JVMs "0" when the lock has become free. Of a step: 1 or 0; how many have taken it, the last token, and how often the owner holds it; how many holds are
 --   left, -1 if there was none. Or "refused <error>". In an array where nothing has changed that replicas could confirm
--- Publishes: "0" when the lock has become free, "+0" while a client watches
+-- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the lock is what the results say
 

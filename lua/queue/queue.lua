@@ -2,7 +2,8 @@
 -- Counterpart: extension; the part behind queue/entries.lua. The primitive's parts define `free`, `fits` and `take`
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- Returns: nothing by itself. It defines `wait`, `serve`, `first_foreign`, `look_in`
--- Publishes: "grant <kind><ticket> <now in microseconds>", and what `take` adds, to the queue's name, ":" and the client's id
+-- Publishes: "grant <kind><ticket> <now in microseconds>", and what `take` adds, to the queue's name, ":" and the client's id; "none <kind><ticket>"
+--   where it cannot be granted: it has left the queue
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nobody is served before callers that came earlier, unless they want more than there is
 
@@ -56,7 +57,8 @@ local function blocks_no_more(arrival)
   note('block', block)
 end
 
--- Grants what is free to the first entries that it suffices for. Those of this client, which has them by the answer.
+-- Grants what is free to the first entries that it suffices for. Those of this client, which has them by the answer; "-" stands before those that
+-- cannot be granted.
 local function serve()
   local own, gone, passed, size = {}, {}, 0, 2
   while waiting > passed and passed < MOST_PASSED and free() do
@@ -79,6 +81,12 @@ local function serve()
             messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, 'grant ' .. kind .. ticket .. ' ' .. score(now()) .. more }
           end
           granted = granted + 1
+        elseif mine then
+          own[#own + 1] = '-' .. ticket
+        elseif not gone[client] then
+          messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, 'none ' .. kind .. ticket }
+        end
+        if more then
           if block then blocks_no_more(page[i + 1] + 0) end
         end
         drop(entry)
