@@ -446,7 +446,7 @@ async fn a_token_that_is_none_does_not_keep_the_holder_from_unlocking() {
 }
 
 #[tokio::test]
-async fn fences_that_nobody_of_ours_has_written() {
+async fn records_of_locks_that_nobody_of_ours_has_written() {
     count_panics();
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
@@ -455,8 +455,8 @@ async fn fences_that_nobody_of_ours_has_written() {
         "",
         "x",
         "-1",
-        " forced",
-        "0 forced",
+        " done",
+        "0 done",
         "9",
         "1e300",
         "99999999999999999999",
@@ -465,8 +465,8 @@ async fn fences_that_nobody_of_ours_has_written() {
     .enumerate()
     {
         let name = format!("door-{made}");
-        let fence = format!("redisson_lock_fence:{{{name}}}:{}", client.id());
-        let _: () = control.set(&fence, text).await.unwrap();
+        let record = format!("redisson_lock_once:{{{name}}}:{}", client.id());
+        let _: () = control.set(&record, text).await.unwrap();
         let door = client.lock(&name);
         let all = async {
             let guard = clear(&name, door.try_guard().await);
@@ -476,12 +476,12 @@ async fn fences_that_nobody_of_ours_has_written() {
         };
         timeout(LIMIT, all).await.expect("every call ends");
         assert_no_panic(text);
-        let _: () = control.del(&fence).await.unwrap();
-        write_a_list(&mut control, &fence).await;
+        let _: () = control.del(&record).await.unwrap();
+        write_a_list(&mut control, &record).await;
         clear(&name, door.try_lock().await);
         clear(&name, door.force_unlock().await);
         assert_no_panic(text);
-        let _: () = control.del(&fence).await.unwrap();
+        let _: () = control.del(&record).await.unwrap();
         assert!(door.try_lock_for(LIMIT).await.unwrap());
         door.unlock().await.unwrap();
     }
@@ -489,29 +489,29 @@ async fn fences_that_nobody_of_ours_has_written() {
 
 /// Whatever somebody has written there, the client goes on; what it writes itself instead ends in time.
 #[tokio::test]
-async fn a_fence_that_somebody_else_has_written_keeps_nobody_out() {
+async fn record_of_a_lock_that_somebody_else_has_written_keeps_nobody_out() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     let client = connect(&server).await;
     for text in [
         "9000000000000000",
-        "9000000000000000 forced",
+        "9000000000000000 done 0",
         "99999999999999999999",
-        "99999999999999999999999999999999999999999999 forced",
+        "99999999999999999999999999999999999999999999 done",
     ] {
-        let fence = format!("redisson_lock_fence:{{door}}:{}", client.id());
+        let record = format!("redisson_lock_once:{{door}}:{}", client.id());
         let door = client.fenced_lock("door");
-        let _: () = control.set(&fence, text).await.unwrap();
+        let _: () = control.set(&record, text).await.unwrap();
         assert_eq!(door.force_unlock().await, Ok(false), "{text}");
-        let _: () = control.set(&fence, text).await.unwrap();
+        let _: () = control.set(&record, text).await.unwrap();
         assert!(door.try_lock().await.unwrap(), "{text}");
-        let _: () = control.set(&fence, text).await.unwrap();
+        let _: () = control.set(&record, text).await.unwrap();
         let next = client.fenced_lock("door");
         let waits = tokio::spawn(async move { next.guard().await.map(drop) });
         until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
         door.unlock().await.unwrap();
         timeout(LIMIT, waits).await.unwrap().unwrap().unwrap();
-        let left: i64 = control.pttl(&fence).await.unwrap();
+        let left: i64 = control.pttl(&record).await.unwrap();
         assert!(left > 0, "{text}: {left}");
     }
 }

@@ -9,7 +9,7 @@ use sim::differential::cluster::TwoNodes;
 use sim::differential::step::{Fault, Mood, Step};
 use sim::differential::world::{Real, World};
 use sim::differential::{differ, explore};
-use sim::scripts::{ALL, SEMAPHORE, TAKE, digest};
+use sim::scripts::{ALL, LOCK, SEMAPHORE, digest};
 use sim::server::{ConnectionId, Reply, Server, descriptions, key_places};
 
 /// Some moment of 2027, in microseconds.
@@ -351,6 +351,9 @@ fn call(server: &mut Server, connection: ConnectionId, script: &str, rest: &str)
 const RELEASE: &str = "6 rec s ch queue grants notes PUBLISH 0000000000000001 60000 0 \
      11111111-2222-3333-4444-555555555555 30000 :me 60000 0 0 release 1 2";
 
+const TAKE: &str = "6 rec lock ch waiters token notes PUBLISH 0000000000000001 60000 0 \
+     11111111-2222-3333-4444-555555555555 30000 - 60000 0 0 take 4 1000 g";
+
 #[test]
 fn a_restart_loses_the_last_writes_connections_and_scripts() {
     let mut server = Server::new(NOW);
@@ -394,17 +397,9 @@ fn a_restart_without_a_loss_keeps_everything() {
 #[test]
 fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
     let mut server = Server::new(NOW);
-    let taken = Reply::bulk("done -1 1 0");
+    let taken = Reply::bulk("done 0 -1 -1 -1 0 0 1:0:1 | ");
     let connection = server.connect();
-    assert_eq!(
-        call(
-            &mut server,
-            connection,
-            TAKE,
-            "3 lock fence next owner 1000"
-        ),
-        taken.clone()
-    );
+    assert_eq!(call(&mut server, connection, LOCK, TAKE), taken.clone());
     server.faults(|faults| faults.replica = true);
     let Reply::Error(text) = ask(&mut server, connection, "DEL lock") else {
         panic!("a replica is not written to");
@@ -412,15 +407,7 @@ fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
     assert!(text.starts_with(b"READONLY "));
     server.fail_over(1);
     let connection = server.connect();
-    assert_eq!(
-        call(
-            &mut server,
-            connection,
-            TAKE,
-            "3 lock fence next other 1000"
-        ),
-        taken
-    );
+    assert_eq!(call(&mut server, connection, LOCK, TAKE), taken);
 }
 
 #[test]

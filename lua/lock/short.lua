@@ -25,19 +25,25 @@ do
     if size > 3 and pcall('HLEN', lock) == 0 then
       old = pcall('SET', record, ARGV[2] .. ' done 0 -1 -1 -1 0 0 1:0:1 | ', 'PX', ARGV[3], 'GET')
     elseif size == 3 and pcall('HGET', lock, owner) == '1' and string.find(ARGV[7], '^' .. number .. ':1:') then
-      heard, word, free = pcall(ARGV[1], KEYS[3], '0'), '0', 1
-      -- Listeners of a pattern are no waiters.
-      if type(heard) == 'number' and heard > 0 then
-        heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
-        -- From now on they have an account, which is the business of the other parts.
-        if heard > 0 and type(pcall('HSET', KEYS[6], 'left', 1)) == 'number' then pcall('PEXPIRE', KEYS[6], ARGV[8]) end
-      end
-      old = type(heard) == 'number' and pcall('SET', record, ARGV[2] .. ' done 1 -1 -1 ' .. heard .. ' 0 0 0 | ', 'PX', ARGV[3], 'GET')
+      word, free = '0', 1
+      old = pcall('SET', record, ARGV[2] .. ' done 1 -1 -1 -1 0 0 0 | ', 'PX', ARGV[3], 'GET')
     end
-    if old ~= nil and type(heard) == 'number' and type(old) ~= 'table' then
+    if old ~= nil and type(old) ~= 'table' then
       local done = not old or type(old) == 'string' and old < ARGV[2]
       if done and size == 3 then
-        done = pcall('DEL', lock) == 1
+        local ttl = pcall('PTTL', lock)
+        done = type(ttl) == 'number' and pcall('DEL', lock) == 1
+        heard = done and redis.pcall(ARGV[1], KEYS[3], '0')
+        if type(heard) == 'table' then
+          done = false
+          pcall('HSET', lock, owner, 1)
+          if ttl >= 0 then pcall('PEXPIRE', lock, ttl) end
+        elseif done and heard > 0 then
+          -- Listeners of a pattern are no waiters.
+          heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
+          -- From now on they have an account, which is the business of the other parts.
+          if heard > 0 and type(pcall('HSET', KEYS[6], 'left', 1)) == 'number' then pcall('PEXPIRE', KEYS[6], ARGV[8]) end
+        end
       elseif done then
         done = pcall('HSET', lock, owner, 1) == 1
         if done and pcall('PEXPIRE', lock, lease) ~= 1 then

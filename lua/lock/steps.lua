@@ -10,7 +10,7 @@
 --   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
 -- Returns: as finish.lua has it. Of a step: 1 or 0; how many have taken it, the last token, and how often the owner holds it; how many holds are
 --   left, -1 if there was none. Or "refused <error>". In an array where nothing has changed that replicas could confirm
--- Publishes: "0" when the lock has become free, "+0" while a client watches
+-- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the lock is what the results say
 

@@ -69,7 +69,9 @@ local function drop_all(gone)
   end
 end
 local function enter(entry, arrival)
-  waiting = waiting + change({ 'ZADD', QUEUE, 'NX', score(arrival), entry }, 'ZREM', QUEUE, entry)
+  local new = redis.call('ZADD', QUEUE, 'NX', score(arrival), entry)
+  if new == 1 then undo[#undo + 1] = { 'ZREM', QUEUE, entry } end
+  waiting = waiting + new
   if not kept then redis.call('PEXPIRE', QUEUE, KEPT) end
   kept = true
 end

@@ -2,7 +2,7 @@
 -- Counterpart: extension; the part behind queue/jvms.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- Returns: nothing by itself. It defines `finish`, which returns "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a
---   step, "|", and the entries of this client that were served. Times in microseconds, -1 for none
+--   step, "|", and the entries of this client that were served, or could not be. Times in microseconds, -1 for none
 -- Publishes: as announce.lua has it, with "+" while a client watches
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nothing but notes is changed

@@ -2,7 +2,8 @@
 -- Counterpart: extension; the part behind queue/entries.lua. The primitive's parts define `free`, `fits` and `take`
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- Returns: nothing by itself. It defines `wait`, `serve`, `first_foreign`, `look_in`
--- Publishes: "grant <kind><ticket> <now in microseconds>", and what `take` adds, to the queue's name, ":" and the client's id
+-- Publishes: "grant <kind><ticket> <now in microseconds>", and what `take` adds, to the queue's name, ":" and the client's id; "none <kind><ticket>"
+--   where it cannot be granted: it has left the queue
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nobody is served before callers that came earlier, unless they want more than there is
 
@@ -59,7 +60,7 @@ local function blocks_no_more(arrival)
 end
 
 -- Grants what is free to the first entries behind the first `passed` ones that it suffices for. Those of this client, which has them by
--- the answer.
+-- the answer; "-" stands before those that cannot be granted.
 local function serve(passed)
   local own, gone, size, most = {}, {}, 2, passed + MOST_PASSED
   while waiting > passed and free() do
@@ -80,10 +81,11 @@ local function serve(passed)
         drop(entry, page[i + 1])
         local mine = client == CLIENT
         local more = take(entry, amount, life, mine)
-        if more and mine then
-          own[#own + 1] = string.match(entry, '^[^:]+:(%l%d+:%d+:%d+)') .. more
-        elseif more then
-          message(client, 'grant ' .. kind .. ticket .. ' ' .. score(now()) .. more)
+        if not mine then
+          message(client, more and 'grant ' .. kind .. ticket .. ' ' .. score(now()) .. more or 'none ' .. kind .. ticket)
+        else
+          own[#own + 1] = more and string.match(entry, '^[^:]+:(%l%d+:%d+:%d+)') .. more or '-' .. ticket
+        end
         end
         if more then granted = granted + 1 end
         if more and block then blocks_no_more(page[i + 1] + 0) end

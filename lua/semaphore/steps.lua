@@ -14,7 +14,7 @@
 -- Returns: as finish.lua has it. Of a step: how many of count were carried out, followed by ":<counter>" where the range forbade the others;
 --   1 or 0; "missing"; the counter before a drain. Or "unreadable <text>", "refused <error>". In an array where nothing has changed that
 --   replicas could confirm
--- Publishes: as announce.lua has it, where permits were added and some are left; with "+" while a client watches
+-- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: counter and grants change by exactly what the results say; within 32 bits
 

@@ -182,15 +182,15 @@ async fn missing_grants_are_named_so_that_they_can_be_given() {
     }
 }
 
-/// A lock has more beside it than its fence, and its turns ask for the time.
+/// A lock has more beside it than its record, and its queue asks for the time.
 #[tokio::test]
 async fn a_lock_needs_all_that_stands_beside_it() {
-    let all = "app on >p +@all ~door ~redisson_lock_fence:{door}:* ~redisson_lock_token:{door} \
-        &redisson_lock__channel:{door} &redisson_lock_turns:{door}*";
+    let all = "app on >p +@all ~door ~redisson_lock_once:{door}:* ~redisson_lock_token:{door} \
+        ~redisson_lock_notes:{door} &redisson_lock__channel:{door} &redisson_lock_waiters:{door}*";
     for (more, missing) in [
-        ("~redisson_lock_turns*:{door} -time", Some("+time")),
+        ("~redisson_lock_waiters:{door} -time", Some("+time")),
         ("", Some("~redisson_lock_*:{door}*")),
-        ("~redisson_lock_turns*:{door}", None),
+        ("~redisson_lock_waiters:{door}", None),
     ] {
         let rules = format!("{all} {more}");
         let server = RedisServer::options().user(&rules).start().await;
@@ -261,7 +261,7 @@ async fn records_are_counted() {
     }
     for record in [
         "redisson_sc_once:{seats}:a",
-        "redisson_lock_fence:{door}:a",
+        "redisson_lock_once:{door}:a",
         "redisson_sc_grants:{seats}",
     ] {
         let _: () = connection.set(record, 1).await.unwrap();

@@ -146,7 +146,7 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
         self.try_lock_for_with_lease(Duration::ZERO, lease).await
     }
 
-    /// Takes the lock, waiting for `wait` at the most; tries once more at the end of it.
+    /// Takes the lock, waiting for `wait` at the most.
     #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for` gives a guard"]
     async fn try_lock_for(&self, wait: Duration) -> Result<bool> {
         Ok(self.hold(Some(wait), None).await?.is_some())

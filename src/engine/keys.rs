@@ -106,11 +106,6 @@ impl Keys {
         self
     }
 
-    /// The keys beside it.
-    pub(crate) fn beside(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.beside.iter().map(|(key, _)| key)
-    }
-
     /// The same, with all its further keys. Its names have been looked at before.
     pub(crate) fn with_parts(mut self, parts: Vec<Typed>) -> Self {
         self.parts = parts;

@@ -199,7 +199,7 @@ impl Core {
                     if let Some(record) = request.record() {
                         self.record_is_needed(record);
                     }
-                    request.mark_doubtful(self.next_sequence());
+                    request.mark_doubtful();
                     Refusal::unreachable(detail)
                 }
             };

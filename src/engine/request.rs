@@ -68,11 +68,8 @@ pub(crate) struct ScriptCall {
     pub(crate) args: Vec<Arg>,
     /// Which argument is the sequence number; it is filled in when the call departs.
     pub(crate) sequence: Option<usize>,
-    /// Which argument says that an earlier sending may have been carried out: `1`, or the first one's number
-    /// where each has its own; `2`: what stands in the record is not by this client.
+    /// Which argument says that an earlier sending may have been carried out: `1`; `2`: what stands in the record is not by this client.
     pub(crate) record_flag: Option<usize>,
-    /// Whether each sending has a number of its own, instead of all having the first one's.
-    pub(crate) renumbered: bool,
     /// What is asked instead of a repetition: what has become of this number?
     pub(crate) question: Option<Question>,
     /// Where it is put on record.
@@ -113,7 +110,6 @@ impl Request {
             args,
             sequence: None,
             record_flag: None,
-            renumbered: false,
             question: None,
             record: None,
             withdrawn: None,
@@ -245,9 +241,8 @@ impl Request {
         }
     }
 
-    /// Says that a copy of this call, or an earlier one, may still be on its way to the server. The next
-    /// sending's number is `next`, where each has its own.
-    pub(crate) fn mark_doubtful(&mut self, next: u64) {
+    /// Says that a copy of this call, or an earlier one, may still be on its way to the server.
+    pub(crate) fn mark_doubtful(&mut self) {
         self.doubt();
         let Request::Script(call) = self else {
             return;
@@ -255,9 +250,6 @@ impl Request {
         if let Some(question) = &call.question {
             call.keys.truncate(question.keys);
             call.args.truncate(question.args);
-        }
-        if call.renumbered {
-            self.number(next);
         }
     }
 
@@ -269,14 +261,7 @@ impl Request {
         let Some(flag) = call.record_flag else {
             return;
         };
-        match call.sequence {
-            Some(sequence) if call.renumbered => {
-                if matches!(call.args[flag], Arg::Number(0)) {
-                    call.args[flag] = call.args[sequence].clone();
-                }
-            }
-            _ => call.args[flag] = Arg::Number(1),
-        }
+        call.args[flag] = Arg::Number(1);
     }
 }
 

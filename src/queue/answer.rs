@@ -43,6 +43,8 @@ pub(super) struct Answer<'a, W> {
     results: SplitAsciiWhitespace<'a>,
     /// The entries of this client that have been served.
     pub(super) served: Vec<(Ticket, Entry<W>, Taken)>,
+    /// Those that could not be, and have left the queue.
+    pub(super) dropped: Vec<Ticket>,
 }
 
 impl<'a, W: Want> Said<'a, W> {
@@ -69,7 +71,10 @@ impl<'a, W: Want> Answer<'a, W> {
             |time: f64| (time >= 0.0).then(|| Duration::from_micros(time.min(LONGEST) as u64));
         let available = number(words.next())?;
         let look: f64 = number(words.next())?;
-        let served = served.split_ascii_whitespace().map(own);
+        let own_words = served.split_ascii_whitespace();
+        let (dropped, served): (Vec<_>, Vec<_>) = own_words.partition(|word| word.starts_with('-'));
+        let served = served.into_iter().map(own);
+        let dropped = dropped.into_iter().map(|word| number(word.get(1..)));
         Some(Answer {
             available,
             look: micros(look),
@@ -83,6 +88,7 @@ impl<'a, W: Want> Answer<'a, W> {
             clock: Some(number(words.next())?).filter(|clock| *clock > 0),
             results: words,
             served: served.collect::<Option<_>>()?,
+            dropped: dropped.collect::<Option<_>>()?,
         })
     }
 

@@ -92,6 +92,9 @@ impl<P: Primitive> State<P> {
             let lease = self.held.lease_time(entry.want);
             self.served(&batch, *ticket, &entry, *taken, lease, &mut told);
         }
+        for ticket in &answer.dropped {
+            self.entries.remove(*ticket);
+        }
         self.under_way = None;
         for notice in std::mem::take(&mut self.early) {
             self.grant(notice, now, &mut told);
@@ -303,6 +306,8 @@ impl<P: Primitive> State<P> {
             let error = doubt.filter(|_| asked).unwrap_or(error);
             told.add(waiter.reply, Err(error.clone()));
         }
+        // Those that come now ask, too.
+        self.leaving.extend(self.entries.take_all());
         self.note_surplus(Instant::now());
         told
     }

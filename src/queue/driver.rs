@@ -65,7 +65,6 @@ impl<P: Primitive> Object<P> {
             args,
             sequence: Some(NUMBER),
             record_flag: (!takes_back).then_some(SENDING),
-            renumbered: false,
             question: None,
             record: Some(RecordKey {
                 index: 0,

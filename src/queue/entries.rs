@@ -89,6 +89,11 @@ impl<W: Want> Entries<W> {
         Some(entry)
     }
 
+    pub(super) fn take_all(&mut self) -> BTreeMap<Ticket, Entry<W>> {
+        self.by_want.clear();
+        std::mem::take(&mut self.all)
+    }
+
     pub(super) fn has(&self, want: W) -> bool {
         self.by_want.contains_key(&want)
     }

@@ -368,6 +368,11 @@ impl<P: Primitive> State<P> {
                     self.grant(notice, now, &mut told);
                 }
             }
+            // It asks anew, and is told why.
+            Some("none") => {
+                let ticket = words.next().and_then(|word| word.get(1..)?.parse().ok());
+                ticket.and_then(|ticket| self.entries.remove(ticket));
+            }
             Some("watch") if !self.waiters.is_empty() => {
                 self.watches = true;
                 // The answer of a batch under way may know of another one.

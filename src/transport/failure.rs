@@ -187,14 +187,6 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// The same for who cannot do anything with an answer.
-    pub(crate) fn without_answer(mut self) -> Self {
-        if let Failure::Unanswered { unconfirmed, .. } = &mut self {
-            *unconfirmed = None;
-        }
-        self
-    }
-
     pub(crate) fn unanswered(detail: impl Into<String>, sent: Moment) -> Self {
         Failure::Unanswered {
             detail: detail.into(),

@@ -17,8 +17,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("PERMITS_KEYS", PERMITS_KEYS),
     ("RENEW_PERMITS", RENEW_PERMITS),
     ("LOCK", LOCK),
-    ("TAKE", TAKE),
-    ("GIVE", GIVE),
     ("RENEW_LOCKS", RENEW_LOCKS),
     ("ONCE", ONCE),
     ("FORGET", FORGET),

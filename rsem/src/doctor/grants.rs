@@ -28,7 +28,6 @@ pub(super) async fn examine(looker: &Looker, user: Option<&str>, uses: &Uses) ->
     for (kind, given) in [
         (Kind::Semaphore, &uses.semaphores),
         (Kind::Lock, &uses.locks),
-        (Kind::LockTurns, &uses.locks),
     ] {
         let any = [ANY.to_owned()];
         let names: &[String] = if given.is_empty() { &any } else { given };
@@ -64,8 +63,6 @@ fn unknown(error: &str) -> Finding {
 enum Kind {
     Semaphore,
     Lock,
-    /// The order between processes at a lock. It works without.
-    LockTurns,
 }
 
 impl Kind {
@@ -73,7 +70,6 @@ impl Kind {
         match self {
             Kind::Semaphore => "semaphore",
             Kind::Lock => "lock",
-            Kind::LockTurns => "turns at lock",
         }
     }
 
@@ -81,7 +77,7 @@ impl Kind {
     fn channel(&self, name: &str) -> String {
         match self {
             Kind::Semaphore => names::semaphore_channel(name),
-            Kind::Lock | Kind::LockTurns => names::lock_channel(name),
+            Kind::Lock => names::lock_channel(name),
         }
     }
 
@@ -102,26 +98,24 @@ impl Kind {
                 all.extend(waiting(name));
                 all
             }
-            Kind::LockTurns => turns(&names::lock_turns(name), &names::lock_turns_notes(name)),
             Kind::Lock => {
-                let (fence, token) = (names::lock_fence(name, ANY), names::fencing_token(name));
+                let (record, token) = (names::lock_record(name, ANY), names::fencing_token(name));
                 let mut all = around(&self.channel(name));
                 all.extend([
-                    words(&["GET", &fence]),
-                    words(&["SET", &fence, "1"]),
+                    words(&["GET", &record]),
+                    words(&["SET", &record, "1"]),
                     words(&["GET", &token]),
                     words(&["INCR", &token]),
-                    words(&["EXISTS", name, &fence]),
-                    words(&["DEL", name]),
+                    words(&["DEL", name, &record]),
                     words(&["HSET", name, "f", "1"]),
                     words(&["HGET", name, "f"]),
                     words(&["HGETALL", name]),
-                    words(&["HDEL", name, "f"]),
                     words(&["HLEN", name]),
                     words(&["HEXISTS", name, "f"]),
                     words(&["PEXPIRE", name, "1"]),
                     words(&["PTTL", name]),
                 ]);
+                all.extend(queue(&names::lock_queue(name), &names::lock_notes(name)));
                 all
             }
         }
@@ -140,7 +134,7 @@ impl Kind {
                 format!("~redisson_sc*:{inside}*"),
                 format!("&redisson_sc*:{inside}*"),
             ],
-            Kind::Lock | Kind::LockTurns => vec![
+            Kind::Lock => vec![
                 format!("~{name}"),
                 format!("~redisson_lock_*:{inside}*"),
                 format!("&redisson_lock_*:{inside}*"),
@@ -151,54 +145,44 @@ impl Kind {
 
 /// The queue of a semaphore, its grants, and its notes.
 fn waiting(name: &str) -> Vec<Vec<String>> {
-    let (queue, grants, notes) = (names::queue(name), names::grants(name), names::notes(name));
-    let own_channel = format!("{queue}:{ANY}");
-    let mut all = vec![
-        words(&["TIME"]),
-        words(&["EXISTS", &queue, &grants]),
-        words(&["PEXPIRE", &queue, "1"]),
-        words(&["PEXPIRE", &notes, "1"]),
+    let grants = names::grants(name);
+    let mut all = queue(&names::queue(name), &names::notes(name));
+    all.extend([
         words(&["ZSCORE", &grants, "m"]),
         words(&["ZMSCORE", &grants, "m"]),
         words(&["ZRANGEBYSCORE", &grants, "-inf", "1"]),
-        words(&["HGET", &notes, "f"]),
-        words(&["HMGET", &notes, "f"]),
-        words(&["HSET", &notes, "f", "1"]),
-        words(&["HDEL", &notes, "f"]),
-        words(&["SUBSCRIBE", &own_channel]),
-        words(&["PUBLISH", &own_channel, "1"]),
-        words(&["PUBSUB", "NUMSUB", &own_channel]),
-    ];
-    for key in [&queue, &grants] {
-        all.extend([
-            words(&["ZADD", key, "1", "m"]),
-            words(&["ZRANGE", key, "0", "1"]),
-            words(&["ZREM", key, "m"]),
-            words(&["ZCARD", key]),
-            words(&["DEL", key]),
-        ]);
-    }
+    ]);
+    all.extend(zset(&grants));
     all
 }
 
-/// What keeps turns, by the names of a line and its notes.
-fn turns(line: &str, notes: &str) -> Vec<Vec<String>> {
-    let own_channel = format!("{line}:{ANY}");
-    vec![
+/// A queue and its notes.
+fn queue(queue: &str, notes: &str) -> Vec<Vec<String>> {
+    let own_channel = format!("{queue}:{ANY}");
+    let mut all = vec![
         words(&["TIME"]),
-        words(&["ZADD", line, "1", "m"]),
-        words(&["ZRANGE", line, "0", "1"]),
-        words(&["ZREM", line, "m"]),
-        words(&["ZCARD", line]),
-        words(&["HLEN", notes]),
+        words(&["EXISTS", queue, notes]),
+        words(&["PEXPIRE", queue, "1"]),
+        words(&["PEXPIRE", notes, "1"]),
         words(&["HGET", notes, "f"]),
         words(&["HMGET", notes, "f"]),
         words(&["HSET", notes, "f", "1"]),
         words(&["HDEL", notes, "f"]),
-        words(&["PEXPIRE", line, "1"]),
-        words(&["PEXPIRE", notes, "1"]),
-        words(&["SUBSCRIBE", line]),
+        words(&["SUBSCRIBE", &own_channel]),
         words(&["PUBLISH", &own_channel, "1"]),
+        words(&["PUBSUB", "NUMSUB", &own_channel]),
+    ];
+    all.extend(zset(queue));
+    all
+}
+
+fn zset(key: &str) -> [Vec<String>; 5] {
+    [
+        words(&["ZADD", key, "1", "m"]),
+        words(&["ZRANGE", key, "0", "1"]),
+        words(&["ZREM", key, "m"]),
+        words(&["ZCARD", key]),
+        words(&["DEL", key]),
     ]
 }
 
@@ -273,13 +257,6 @@ impl Missing {
         }
         let grants = grants.join(" ");
         let advice = format!("ACL SETUSER {user} {grants}");
-        match kind {
-            Kind::LockTurns => {
-                let found =
-                    format!("{what}: some are missing: who is near and busy is served first");
-                Finding::note(ABOUT, found, advice)
-            }
-            _ => Finding::wrong(ABOUT, format!("{what}: some are missing"), advice),
-        }
+        Finding::wrong(ABOUT, format!("{what}: some are missing"), advice)
     }
 }

@@ -34,14 +34,14 @@ const SINGLE: [&str; 7] = [
     "redisson_sc_notes",
     "redisson_sc_leased_turns",
     "redisson_sc_leased_turns_notes",
-    "redisson_lock_turns",
-    "redisson_lock_turns_notes",
+    "redisson_lock_waiters",
+    "redisson_lock_notes",
 ];
 /// Those of which each client has its own.
 const OF_CLIENTS: [&str; 4] = [
     "redisson_sc_once",
     "redisson_sc_leased_once",
-    "redisson_lock_fence",
+    "redisson_lock_once",
     "redisson_countdownlatch_once",
 ];
 /// The same of the classic recipes; the layout comes behind.
@@ -91,13 +91,14 @@ pub(crate) fn notes(name: &str) -> String {
     beside("redisson_sc_notes", name)
 }
 
-/// The queue of a lock.
-pub(crate) fn lock_turns(name: &str) -> String {
-    beside("redisson_lock_turns", name)
+/// The callers that wait for a lock. The same with a client's id behind it is the channel of that client.
+pub(crate) fn lock_queue(name: &str) -> String {
+    beside("redisson_lock_waiters", name)
 }
 
-pub(crate) fn lock_turns_notes(name: &str) -> String {
-    beside("redisson_lock_turns_notes", name)
+/// What the clients of a lock have noted for each other.
+pub(crate) fn lock_notes(name: &str) -> String {
+    beside("redisson_lock_notes", name)
 }
 
 /// A client's last call on a semaphore.
@@ -105,9 +106,9 @@ pub(crate) fn semaphore_record(name: &str, client: &str) -> String {
     format!("{}:{client}", beside("redisson_sc_once", name))
 }
 
-/// Which calls of a client on a lock come too late.
-pub(crate) fn lock_fence(name: &str, client: &str) -> String {
-    format!("{}:{client}", beside("redisson_lock_fence", name))
+/// A client's last call on a lock.
+pub(crate) fn lock_record(name: &str, client: &str) -> String {
+    format!("{}:{client}", beside("redisson_lock_once", name))
 }
 
 /// How the keys begin of which each client has its own.

@@ -174,24 +174,10 @@ impl Holding {
         (live > 0).then(|| u32::try_from(live).unwrap_or(u32::MAX))
     }
 
-    /// The same before the hold with this number is given back, which counts in any case.
-    pub(super) fn count_with(&self, number: Option<u64>) -> u32 {
-        let counts = |held: &&Held| !held.spent || Some(held.number) == number;
-        let count = self.holds.iter().filter(counts).count();
-        u32::try_from(count).unwrap_or(u32::MAX)
-    }
-
     /// The hold with this number could not be given back.
     pub(super) fn spend(&mut self, number: u64) {
         let mut holds = self.holds.iter_mut();
         let held = holds.find(|held| held.number == number);
-        held.into_iter().for_each(Held::spend);
-    }
-
-    /// The same for the latest that is left and that nobody has the id of.
-    pub(super) fn spend_latest(&mut self) {
-        let mut holds = self.holds.iter_mut().rev();
-        let held = holds.find(|held| held.is_free() && !held.spent);
         held.into_iter().for_each(Held::spend);
     }
 

@@ -80,37 +80,16 @@ impl Holds {
 
     /// How often `owner` holds `lock`.
     pub(crate) fn count(&self, lock: &str, owner: &str) -> Count {
-        self.counted(lock, owner, Holding::count)
-    }
-
-    /// The same before the hold with this number is given back.
-    pub(crate) fn count_with(&self, lock: &str, owner: &str, number: Option<u64>) -> Count {
-        self.counted(lock, owner, |holding| Some(holding.count_with(number)))
-    }
-
-    fn counted(
-        &self,
-        lock: &str,
-        owner: &str,
-        count: impl FnOnce(&Holding) -> Option<u32>,
-    ) -> Count {
         match self.lock().of(lock, owner) {
             None => Count::Held(0),
             Some(holding) if holding.lease.is_lost() => Count::Over,
-            Some(holding) => count(holding).map_or(Count::Over, Count::Held),
+            Some(holding) => holding.count().map_or(Count::Over, Count::Held),
         }
     }
 
     /// Whether anything is known of `object`.
     pub(crate) fn keeps_some_of(&self, object: &str) -> bool {
         self.noted.load(Ordering::Acquire) && self.lock().by_object.contains_key(object)
-    }
-
-    /// Whether some owner here holds `lock`.
-    pub(crate) fn is_held(&self, lock: &str) -> bool {
-        let state = self.lock();
-        let owners = state.by_object.get(lock);
-        owners.is_some_and(|owners| owners.values().any(|holding| !holding.lease.is_lost()))
     }
 
     /// The owner here that holds `lock`.
@@ -322,13 +301,6 @@ impl Holds {
     pub(crate) fn spend(&self, lock: &str, owner: &str, number: u64) {
         if let Some(holding) = self.lock().of(lock, owner) {
             holding.spend(number);
-        }
-    }
-
-    /// The same for the latest that is left and that nobody has the id of.
-    pub(crate) fn spend_latest(&self, lock: &str, owner: &str) {
-        if let Some(holding) = self.lock().of(lock, owner) {
-            holding.spend_latest();
         }
     }
 

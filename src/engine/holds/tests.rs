@@ -63,9 +63,9 @@ async fn holds_are_counted_and_end_together() {
     assert_eq!(holds.term_without("x", "a", Some(first)), Some(SHORT));
     release(&holds, Some(first), true);
     assert_eq!(holds.term_without("x", "a", Some(second)), None);
-    assert!(holds.is_held("x") && !holds.is_watched("x", "a"));
+    assert!(holds.holder("x").is_some() && !holds.is_watched("x", "a"));
     release(&holds, Some(second), false);
-    assert!(!holds.is_held("x") && !lease.is_lost());
+    assert!(holds.holder("x").is_none() && !lease.is_lost());
     assert!(holds.lock().by_object.is_empty());
 }
 
@@ -94,7 +94,7 @@ async fn without_a_number_the_latest_that_is_nobodys_is_meant() {
     release(&holds, Some(number), true);
     assert_eq!(holds.count("x", "a"), Count::Held(1));
     release(&holds, Some(third.number()), false);
-    assert!(!lease.is_lost() && !holds.is_held("x"));
+    assert!(!lease.is_lost() && holds.holder("x").is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,10 +107,11 @@ async fn each_of_several_that_could_not_be_given_back_is_spent() {
     let guarded = take();
     drop((take(), take()));
     for left in [2, 1] {
-        holds.spend_latest("x", "a");
+        let latest = holds.latest("x", "a").expect("one is left");
+        assert_ne!(latest, guarded.number(), "somebody has the id");
+        holds.spend("x", "a", latest);
         assert_eq!(holds.count("x", "a"), Count::Held(left));
     }
-    holds.spend_latest("x", "a");
     assert!(holds.is_watched("x", "a"), "somebody has the id");
     holds.spend("x", "a", guarded.number());
     assert!(!holds.is_watched("x", "a"));
@@ -121,7 +122,7 @@ async fn what_was_lost_is_not_what_is_held() {
     let holds = Holds::default();
     let (old, number) = take(&holds, SHORT, after(1));
     tokio::time::sleep(SECOND).await;
-    assert!(old.is_lost() && !holds.is_held("x"));
+    assert!(old.is_lost() && holds.holder("x").is_none());
     assert_eq!(holds.count("x", "a"), Count::Over);
     assert!(!holds.is_gone("x", "a", number), "it may be left over");
     let (new, later) = take(&holds, SHORT, after(1));
@@ -304,19 +305,25 @@ async fn what_could_not_be_given_back_does_not_count() {
     let (_, second) = take(&holds, Term::Watched, after(60));
     holds.spend("x", "a", second);
     assert_eq!(holds.count("x", "a"), Count::Held(1));
-    assert_eq!(holds.count_with("x", "a", Some(second)), Count::Held(2));
     assert!(!holds.is_watched("x", "a") && !holds.is_gone("x", "a", second));
     holds.leaves("x", "a", Some(second), false);
     assert!(!holds.is_watched("x", "a"));
     assert_eq!(holds.term_without("x", "a", Some(first)), None);
     holds.spend("x", "a", first);
     assert_eq!(holds.count("x", "a"), Count::Over, "it may be left over");
-    assert_eq!(holds.count_with("x", "a", Some(first)), Count::Held(1));
-    assert!(!lease.is_lost() && holds.is_held("x"));
+    // It is given back after all.
+    holds.leaves("x", "a", Some(first), true);
+    assert_eq!(holds.count("x", "a"), Count::Held(1));
+    holds.spend("x", "a", first);
+    assert!(!lease.is_lost() && holds.holder("x").is_some());
     // Taken anew, it is counted from one on.
     let (_, third) = take(&holds, LONG, after(60));
-    assert_eq!(holds.count_with("x", "a", Some(third)), Count::Held(1));
-    assert!(holds.is_gone("x", "a", first) && holds.is_gone("x", "a", second));
+    assert_eq!(holds.count("x", "a"), Count::Held(1));
+    assert!(
+        !holds.is_gone("x", "a", third)
+            && holds.is_gone("x", "a", first)
+            && holds.is_gone("x", "a", second)
+    );
 }
 
 #[tokio::test(start_paused = true)]

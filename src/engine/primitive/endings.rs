@@ -41,7 +41,7 @@ impl<P: Primitive> State<P> {
             later,
             owed,
         } = verdict;
-        let (mut again, mut surplus) = (Vec::new(), Vec::new());
+        let mut surplus = Vec::new();
         if self.closed && batch.calls.iter().any(|queued| !queued.later) {
             self.owes_until = Some(now + LONGEST_OWED);
         }
@@ -57,11 +57,8 @@ impl<P: Primitive> State<P> {
                         told.answer(queued, Ok(Outcome::Reply(reply)));
                     }
                 }
-                Done::Failed(error) => self.refuse_one(queued, *error, &mut told, now),
-                Done::Again => again.push(queued),
             }
         }
-        self.call_again(again);
         if allowed {
             self.try_all_again();
         }
@@ -89,19 +86,6 @@ impl<P: Primitive> State<P> {
                     }
                 },
                 Got::Again => self.look = true,
-                Got::Failed(error) => {
-                    let in_doubt = self.is_in_doubt(ask.ticket);
-                    if let Some((reply, since)) = self.take(ask.ticket, now) {
-                        let error = if in_doubt {
-                            never_answered(name, P::wait(&ask.want), since, now)
-                        } else {
-                            *error
-                        };
-                        told.add(reply, Err(error));
-                    }
-                    // That says nothing to the others.
-                    self.look = true;
-                }
                 Got::InVain | Got::Nothing if ask.last || matches!(grant, Got::InVain) => {
                     let in_doubt = self.is_in_doubt(ask.ticket);
                     if stopped.is_none()

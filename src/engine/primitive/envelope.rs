@@ -78,7 +78,6 @@ fn call(
         args,
         sequence: Some(SEQUENCE),
         record_flag: Some(RECORD_FLAG),
-        renumbered: false,
         question: None,
         record: None,
         withdrawn: None,

@@ -71,7 +71,6 @@ use tokio::time::Instant;
 
 pub(crate) use envelope::{Wire, alone};
 pub(crate) use line::Line;
-pub(crate) use round::Short;
 
 use super::few::Few;
 use super::keys::Keys;
@@ -79,7 +78,6 @@ use super::request::{Arg, Request};
 use super::wakeups::Wake;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::transport::Value;
 
 /// What a primitive is. Pure; called under the line's lock.
 pub(crate) trait Primitive: Sized + Send + 'static {
@@ -196,16 +194,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
 
     /// Nothing of it has been done, and it will not be sent again as it is.
     fn undone(&mut self) {}
-
-    /// A short form of a batch that departs, for a usual case.
-    fn short(&self, _batch: &Batch<Self>, _wire: &Wire<'_>) -> Option<Short> {
-        None
-    }
-
-    /// What the answer to a short look says of `batch`; nothing where something is to be seen to.
-    fn looked(&mut self, _batch: &Batch<Self>, _value: &Value) -> Option<Verdict<Self>> {
-        None
-    }
 
     /// What a batch is sent in. A script without the envelope keeps its own account of what was carried out, and answers in
     /// the envelope's words.
@@ -443,15 +431,7 @@ pub(crate) struct Verdict<P: Primitive> {
 impl<P: Primitive> Verdict<P> {
     /// What somebody is told who was refused.
     fn errors(&mut self) -> impl Iterator<Item = &mut Error> {
-        let replies = self.replies.iter_mut().filter_map(|done| match done {
-            Done::Failed(error) => Some(&mut **error),
-            _ => None,
-        });
-        let grants = self.grants.iter_mut().filter_map(|got| match got {
-            Got::Failed(error) => Some(&mut **error),
-            _ => None,
-        });
-        self.stopped.iter_mut().chain(replies).chain(grants)
+        self.stopped.iter_mut()
     }
 
     /// Each question has got something or not.
@@ -477,10 +457,6 @@ impl<P: Primitive> Verdict<P> {
 /// What has become of a call.
 pub(crate) enum Done<R> {
     Reply(R),
-    /// It was refused, and nothing else was.
-    Failed(Box<Error>),
-    /// It was not carried out, and is made again at once.
-    Again,
 }
 
 /// What a question has got.
@@ -490,8 +466,6 @@ pub(crate) enum Got<G> {
     Nothing,
     /// It waits no longer.
     InVain,
-    /// It was refused, and nothing else was.
-    Failed(Box<Error>),
     /// It is not decided yet: it asks again at once, for the last time if this was to be the last.
     Again,
 }

@@ -21,20 +21,9 @@ use crate::engine::log;
 use crate::engine::once::{
     Ending, MOST_DISOWNED, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
 };
-use crate::engine::request::Request;
 use crate::engine::sent::UnderWay;
 use crate::error::Error;
-use crate::transport::{Failure, Reason, Refusal, Value};
-
-/// A short form of a batch.
-pub(crate) enum Short {
-    /// A script in front of which stands no envelope. It is sent once; whatever is answered but a `done`, or nothing, leads to
-    /// the [other](Primitive::request) form.
-    Script(Request),
-    /// A question, for a batch that only looks, whose answer may say that there is nothing to be [seen to](Primitive::looked). Whatever else
-    /// is answered, or nothing, leads to the other form.
-    Look(Request),
-}
+use crate::transport::{Reason, Refusal, Value};
 
 /// How a batch has ended.
 enum Ended<P: Primitive> {
@@ -80,43 +69,12 @@ impl<P: Primitive> Batch<P> {
 }
 
 impl<P: Primitive> Line<P> {
-    async fn carry_out_batch(
-        &self,
-        batch: Box<Batch<P>>,
-        short: Option<Short>,
-        departing: UnderWay<'_>,
-    ) {
+    async fn carry_out_batch(&self, batch: Box<Batch<P>>, departing: UnderWay<'_>) {
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
-        let mut departing = Some(departing);
-        let mut first = None;
+        let departing = Some(departing);
         // What is rare has a future of its own: this one is made, and moved, for every call.
-        let ended = match short {
-            Some(Short::Script(usual)) => match self.core.try_for_callers(&usual).await {
-                Ok(value) if envelope::is_done(&value) => Some(self.answered(&mut batch, &value)),
-                Ok(_) => None,
-                // What it has done is asked for in the other form.
-                Err(failure) => {
-                    first = Some(failure.without_answer());
-                    None
-                }
-            },
-            Some(Short::Look(question)) => match self.core.try_for_callers(&question).await {
-                Ok(value) => self.looked(&mut batch, &value).then_some(None),
-                Err(failure) => {
-                    first = Some(failure.without_answer());
-                    None
-                }
-            },
-            None => None,
-        };
-        let ended = match ended {
-            Some(ended) => ended,
-            None => {
-                departing = departing.filter(|_| first.is_none());
-                Box::pin(self.carry_out_on_record(&mut batch, first, departing, began)).await
-            }
-        };
+        let ended = Box::pin(self.carry_out_on_record(&mut batch, departing, began)).await;
         if let Some(mut ended) = ended {
             if ended.has_wrong_type(batch.parts() == 1) {
                 ended = Box::pin(self.explained(ended)).await;
@@ -125,12 +83,10 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// Carries `batch` out by the envelope, behind a `first` sending in the other form that has failed. Nothing where its
-    /// callers have been told.
+    /// Carries `batch` out by the envelope. Nothing where its callers have been told.
     async fn carry_out_on_record(
         &self,
         batch: &mut InHand<'_, Self>,
-        mut first: Option<Failure>,
         mut departing: Option<UnderWay<'_>>,
         began: Instant,
     ) -> Option<Ended<P>> {
@@ -151,10 +107,7 @@ impl<P: Primitive> Line<P> {
                 sent = Moment::now();
                 self.tell_impatient(batch, trouble, began)
             };
-            let ending = match first.take() {
-                None => self.core.carry_out(&mut request, callers).await,
-                Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
-            };
+            let ending = self.core.carry_out(&mut request, callers).await;
             if let Ending::Unconfirmed(_, departed) = &ending {
                 sent = *departed;
             }
@@ -228,18 +181,6 @@ impl<P: Primitive> Line<P> {
             ended => return Some(ended),
         }
         None
-    }
-
-    /// Whether there is nothing to be seen to, by the answer to a short look; then its callers are told.
-    fn looked(&self, batch: &mut InHand<'_, Self>, value: &Value) -> bool {
-        batch.answered = Instant::now();
-        let mut inner = self.lock();
-        let verdict = inner.state.primitive.looked(batch, value);
-        let ended = verdict.is_some();
-        if let Some(verdict) = verdict {
-            self.arrive(inner, *batch.take(), verdict);
-        }
-        ended
     }
 
     /// Notes what has been answered to `batch`, and tells its callers.
@@ -409,7 +350,6 @@ impl<P: Primitive> Rounds for Line<P> {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core().runtime.clone();
         let round = async move {
-            let mut short = None;
             let (task, departing) = {
                 let mut inner = self.lock();
                 let departing = self.core.sent.departs(from_ref(self.keys.object()));
@@ -419,7 +359,6 @@ impl<P: Primitive> Rounds for Line<P> {
                     inner.sent_before = self.core.sent.count();
                     let primitive = &mut inner.state.primitive;
                     primitive.departs(batch);
-                    short = primitive.short(batch, &self.wire());
                 }
                 let settled = inner.state.take_settled();
                 self.unlock(inner);
@@ -427,7 +366,7 @@ impl<P: Primitive> Rounds for Line<P> {
                 (task, departing)
             };
             match task {
-                Some(Task::Batch(batch)) => self.carry_out_batch(batch, short, departing).await,
+                Some(Task::Batch(batch)) => self.carry_out_batch(batch, departing).await,
                 Some(Task::Command(command)) => {
                     Box::pin(self.carry_out_command(*command, departing)).await;
                 }

@@ -388,15 +388,6 @@ impl Turns {
         self.learned = Some(now);
     }
 
-    /// Nothing is free, and the line has not been looked at: what was to be reported is for later.
-    pub(crate) fn is_idle(&mut self, report: Report) {
-        self.heard += report.heard;
-        self.may_have_told = false;
-        self.looking = None;
-        self.look_from = 0;
-        self.told_until = None;
-    }
-
     /// The server's answer to a batch with a report, sent at `sent`, in which callers who wait have `asked` or not,
     /// and that leaves some of those `waiting` who were reported, or none. Says when it is to be looked, if that is new.
     pub(crate) fn answered(

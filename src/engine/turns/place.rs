@@ -27,8 +27,6 @@ pub(crate) struct Place {
     first: Option<u64>,
     /// There is a reason to ask that an earlier answer has not had: it may have been told that it is its turn.
     woken: bool,
-    /// The report says nothing that the line does not have.
-    tells_nothing: bool,
     /// This client was one of those who listened when it departed.
     listened: bool,
     /// Messages on the object's channel are heard.
@@ -78,20 +76,11 @@ impl Place {
             report: None,
             first: None,
             woken: false,
-            tells_nothing: false,
             listened: false,
             hears: false,
             leaves: false,
             zeros: false,
         })
-    }
-
-    /// The same where all that strangers announce is a zero; else one follows the announcement of several permits.
-    pub(crate) fn of_zeros(self) -> Self {
-        Place {
-            zeros: true,
-            ..self
-        }
     }
 
     /// From now on this client takes what it can get.
@@ -102,11 +91,6 @@ impl Place {
     /// Whether the clients that wait take turns, and this one with them.
     pub(crate) fn is_kept(&self, now: Instant) -> bool {
         self.turns.takes_part(now)
-    }
-
-    /// The line, if this client may stand in it.
-    pub(crate) fn line(&self, now: Instant) -> Option<&Arc<str>> {
-        self.is_kept(now).then_some(&self.names.line)
     }
 
     /// The channel of all comes last, behind which it asks once more: then it hears when its turn has come. Until then it is taken for
@@ -248,10 +232,7 @@ impl Place {
             (true, true) if self.turns.has_company(now) => 3,
             (true, true) => 2,
         };
-        let called = self.woken || self.turns.is_to_ask();
-        let nobody_ends = batch.asks.len() == of_waiters.named;
-        let known = self.first.take() == Some(of_waiters.ticket);
-        self.tells_nothing = known && nobody_ends && !called;
+        self.first = None;
         self.woken &= of_waiters.named == 0;
         let reports = self.turns.wants_report(now, batch.first_is_known);
         self.report = reports.then(|| self.turns.report(of_waiters, own, now));
@@ -317,16 +298,6 @@ impl Place {
         })
     }
 
-    /// The batch has not been carried out, as nothing is free: what it reports is for a later one. Whether this client has been called
-    /// meanwhile, and is to ask.
-    pub(crate) fn is_idle(&mut self) -> bool {
-        if let Some(report) = self.report.take() {
-            self.first = Some(report.ticket);
-            self.turns.is_idle(report);
-        }
-        self.turns.is_to_ask()
-    }
-
     /// That look is made.
     pub(crate) fn looks(&mut self) {
         if let Some(at) = self.turns.look_at() {
@@ -337,21 +308,5 @@ impl Place {
     /// Whether it stands in line, and is to leave it from now on.
     pub(crate) fn leaves(&mut self) -> bool {
         self.turns.is_in_line() && !std::mem::replace(&mut self.leaves, true)
-    }
-
-    /// Whether a batch that departs now tells of those who wait; `answered`: some of them have been told to.
-    pub(crate) fn would_report(&self, now: Instant, answered: bool) -> bool {
-        self.turns.wants_report(now, answered)
-    }
-
-    /// Whether the batch under way does.
-    pub(crate) fn reports(&self) -> bool {
-        self.report.is_some()
-    }
-
-    /// Whether that says nothing new: this client stands in line for the same caller, or does not, and has not been told anything
-    /// itself that it would answer.
-    pub(crate) fn tells_nothing(&self) -> bool {
-        self.tells_nothing
     }
 }

@@ -52,27 +52,35 @@ use crate::stats::{Holding, What};
 ///
 /// # Waiting
 ///
-/// Callers are served in the order of their arrival, to within a few milliseconds, in whichever client of this crate they wait, and
-/// JVMs are given an equal share: a lock is a semaphore of one permit to the [rule of turns](crate::guide::turns). Of a client only the
-/// first asks Redis. It is woken when it is its turn, when the holder's time to live has ended, when the
-/// subscription was made anew, and looks by itself every few seconds
-/// ([`safety_interval`](crate::ClientBuilder::safety_interval)). When an owner of this client unlocks, and the next one is of this
-/// client, too, that one takes the lock in the same script.
+/// 1. Waiters stand in one queue in Redis, in the order in which they came, whichever process they are in.
+/// 2. The script that frees the lock moves it to the first waiter, and notifies its client.
+/// 3. A client that does not confirm a grant within 1 s and two round trips loses it to the next waiter.
+/// 4. JVMs do not queue. An equal share is left to them.
 ///
-/// `try_lock`, and the last try of a timed call, take the lock whenever it is free.
+/// A grant is the lock under a short time to live. The caller goes on as soon as a fresh notification arrives, and the client confirms the
+/// grant within 100 ms, which sets the lease. Waiters of an owner that has the lock already do not wait.
+///
+/// Waiting clients look when the holder's time to live ends, when the subscription was made anew, and every few seconds
+/// ([`safety_interval`](crate::ClientBuilder::safety_interval)). A waiting caller costs no polling and no task. Each client waits with
+/// 64 entries per lock at the most. `try_lock` takes the lock whenever it is free.
 ///
 /// # In Redis
 ///
 /// | | |
 /// |---|---|
 /// | key `name` | hash: the owner that holds the lock, `<client id>:<number>`, and how often it does; with a time to live |
-/// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free; `+0`, which JVMs read as 0, where clients of this crate take turns |
-/// | key `redisson_lock_fence:{name}:<client id>` | string: left behind only by a call that had to be repeated, so that copies of it which arrive late do no harm, and by one that forced the lock open; vanishes after ten minutes, or four retry windows where that is longer, or is deleted some seconds later, where no copy can arrive |
-/// | keys `redisson_lock_turns:{name}`, `redisson_lock_turns_notes:{name}` | zset, hash: whose callers wait since when; vanish a minute after their last use |
-/// | channels `redisson_lock_turns:{name}`, `redisson_lock_turns:{name}:<client id>` | whose turn it is |
+/// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free for JVMs; `+0`, which JVMs read as 0, while a client of this crate waits. It is repeated after 50 ms, 200 ms, 1 s, 5 s and 30 s while the lock is free and JVMs listen |
+/// | key `redisson_lock_waiters:{name}` | zset: an entry for each waiter, with its arrival in microseconds of the server's clock |
+/// | channel `redisson_lock_waiters:{name}:<client id>` | `grant`, a ticket, the time, and a fencing token; `none` and a ticket: the entry could not be granted; `watch`: the client listens to JVMs from now on |
+/// | key `redisson_lock_notes:{name}` | hash: the client that listens to JVMs, their share, and the client that had the last grant |
+/// | key `redisson_lock_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
 ///
-/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the names of fence and turns begin with
-/// `redisson_lock_fence::` and so on. Scripts: `lua/lock/`.
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last four begin with
+/// `redisson_lock_waiters::` and so on. An entry reads `<client id>:<kind><ticket>:<owner's number>:<life of its grant in ms>:<lease in ms>`; the
+/// kind is `f` for a fenced lock, else `g`. Queue and notes vanish a minute after their last use; records as
+/// [those of semaphores](crate::RSemaphore#in-redis). Deleting the queue or the notes costs the order of some waiters.
+///
+/// Scripts: `lua/lock/steps.lua` carries a batch of calls out, behind `short.lua`, `hold.lua` and `lua/queue/`; `renew.lua` renews.
 ///
 /// # Errors
 ///
@@ -88,6 +96,9 @@ use crate::stats::{Holding, What};
 /// Any future may be dropped at any await point. An operation takes its place at the first poll; a lock
 /// acquired by a future that was dropped is given back, an unlock is carried out; what else has not been sent is not sent any more.
 ///
+/// Where the server refuses a command in the middle of a script, the script undoes what it has changed. Where it forbids that, too, a lock that was to be
+/// given back may be free, or stay without a time to live; `rsem doctor` tells what a user lacks.
+///
 /// # DIFFERENCE from Redisson
 ///
 /// - A call whose answer was lost is repeated and takes effect once. There is no `redisson_unlock_latch` key.
@@ -97,7 +108,7 @@ use crate::stats::{Holding, What};
 /// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
 ///   lease on top of a hold without one does not bring its end nearer. Guards give back the hold that they were made
 ///   for; [`unlock`](RLock::unlock), the latest that has no guard.
-/// - A waiting call whose time runs out tries once more at the end.
+/// - Waiters of this crate are served in their order; Redisson's race.
 /// - A lease of zero is refused; to Redisson it means none.
 /// - Java's `getFairLock` and `getSpinLock` of the same name have the same key, and wait in other ways: they exclude this lock, and
 ///   neither side wakes the other. `rsem doctor --lock` sees a fair lock that JVMs wait for.
@@ -205,7 +216,7 @@ impl RLock {
         self.try_lock_for_with_lease(Duration::ZERO, lease).await
     }
 
-    /// As [`lock`](Self::lock), but waits for `wait` at the most and tries once more at the end of it; `false` when
+    /// As [`lock`](Self::lock), but waits for `wait` at the most; `false` when
     /// the time has run out. A wait of zero is [`try_lock`](Self::try_lock). For wait, lease and the other times see
     /// [there](crate::ClientBuilder#names-and-times-of-calls).
     ///
@@ -308,13 +319,12 @@ impl RLock {
     /// frees the lock.
     ///
     /// Redis: the owner's count falls by one and the time to live becomes that of the holds which are left; or `name`
-    /// is deleted and `0` is published, unless the next caller of this client takes the lock in the same step.
+    /// is deleted and `0` is published, unless the lock is moved to a waiter in the same script.
     /// Redisson: `unlock()`.
     ///
     /// # Errors
     ///
-    /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. (A lock that was
-    /// lost between two sendings of this call counts as unlocked by it.) With any other error that says that nothing
+    /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. With any other error that says that nothing
     /// took effect, it is held on. The hold of a guard, which is spent, is neither renewed nor counted any more then; a call of
     /// this gives it back.
     pub async fn unlock(&self) -> Result<()> {

@@ -2,14 +2,14 @@
 
 use fastrand::Rng;
 
-use super::contents::{ENDS, NEXT, NOTED, TIMES};
-use super::script_calls::{ENTRIES, PERMITS, RECORDS};
+use super::contents::{ENDS, NOTED, TIMES};
+use super::script_calls::{ENTRIES, PERMITS, RECORDS, WAITERS};
 use super::step::Words;
 
 pub const KEYS: &[&str] = &[
-    "s", "s2", "lock", "fence", "token", "turns", "notes", "times", "owners", "counter", "tokens",
-    "line", "slot1", "slot2", "slot3", "set", "list", "zset", "hash", "k", "", "peers", "r1", "r2",
-    "once", "queue", "grants", "latch", "jobs", "permits", "jobs2", "permits2", "next", "fence2",
+    "s", "s2", "lock", "waiters", "token", "turns", "notes", "times", "owners", "counter",
+    "tokens", "line", "slot1", "slot2", "slot3", "set", "list", "zset", "hash", "k", "", "peers",
+    "r1", "r2", "once", "queue", "grants", "latch", "jobs", "permits", "jobs2", "permits2",
 ];
 
 pub const CHANNELS: &[&str] = &[
@@ -23,6 +23,8 @@ pub const CHANNELS: &[&str] = &[
     "line:client-a",
     "queue:11111111-2222-3333-4444-555555555555",
     "queue:aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee",
+    "waiters:11111111-2222-3333-4444-555555555555",
+    "waiters:aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee",
 ];
 
 const VALUES: &[&str] = &[
@@ -370,10 +372,10 @@ pub fn fill(rng: &mut Rng, form: &str) -> Words {
                 "R" => choose(rng, RECORDS),
                 "N" => choose(rng, NOTED),
                 "E" => choose(rng, ENTRIES),
+                "W" => choose(rng, WAITERS),
                 "A" => choose(rng, TIMES),
                 "D" => choose(rng, PERMITS),
                 "T" => choose(rng, ENDS),
-                "X" => choose(rng, NEXT),
                 word => word,
             };
             words.push(word.into());

@@ -7,7 +7,7 @@ use super::commands::{choose, fill};
 use super::script_calls::Subject;
 use super::step::Words;
 
-/// What may stand in a record or a fence.
+/// What may stand in a record.
 pub const NOTED: &[&str] = &[
     "0000000000000003 done",
     "0000000000000040 done -1 2 1",
@@ -46,15 +46,6 @@ pub const ENDS: &[&str] = &[
     "1e3",
     "inf",
     "-inf",
-];
-
-/// Which client may be next at a lock.
-pub const NEXT: &[&str] = &[
-    "5000 1800000000123 fence2",
-    "300 1799999999000 fence",
-    "300 1900000000000 fence2",
-    "x",
-    "",
 ];
 
 /// What keeps an object in a state in which there is something for its scripts to do.
@@ -102,15 +93,19 @@ const fn tended(subject: Subject) -> &'static [&'static str] {
         ],
         Subject::Locks => &[
             "DEL lock",
-            "HSET lock owner-a 1",
-            "HSET lock owner-a 1",
-            "HSET lock owner-a 1",
+            "HSET lock 11111111-2222-3333-4444-555555555555:4 1",
+            "HSET lock 11111111-2222-3333-4444-555555555555:5 1",
+            "HSET lock aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:4 2",
             "PEXPIRE lock 60000",
             "INCR token",
-            "SET next X PX 5000",
-            "DEL fence fence2",
-            "DEL fence fence2 next",
-            "DEL fence fence2 next",
+            "ZADD waiters A W",
+            "ZADD waiters A W A W",
+            "HSET notes watch 11111111-2222-3333-4444-555555555555",
+            "HSET notes lent aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee",
+            "HSET notes left 0 credit 3 rate 0.5",
+            "DEL waiters notes",
+            "DEL waiters notes lock",
+            "DEL R*",
         ],
         Subject::Recipes => &[
             "INCR counter",
@@ -162,15 +157,16 @@ const fn spoiled(subject: Subject) -> &'static [&'static str] {
             "SET turns x",
         ],
         Subject::Locks => &[
-            "SET fence N",
-            "LPUSH fence x",
-            "SET next X",
-            "LPUSH next x",
+            "SET R N",
+            "LPUSH R x",
+            "SET waiters x",
+            "SET notes x",
+            "HSET notes look V lent V",
             "SET token V",
             "SET token 9007199254740991",
             "LPUSH token x",
             "SET lock x",
-            "HSET lock owner-a V",
+            "HSET lock 11111111-2222-3333-4444-555555555555:4 V",
         ],
         Subject::Recipes => &[
             "SET R N",

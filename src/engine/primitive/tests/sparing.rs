@@ -245,24 +245,6 @@ fn what_was_for_others_is_no_reason_for_who_comes_later() {
 }
 
 #[test]
-fn a_call_that_was_not_carried_out_is_the_next_one() {
-    let (mut state, now) = line();
-    let mut first = call(&mut state, Call::Try, now);
-    let mut second = call(&mut state, Call::Leave, now);
-    let batch = depart(&mut state);
-    arrive(&mut state, batch, vec![Done::Again], Vec::new(), now);
-    assert!(first.try_recv().is_err());
-    let batch = depart(&mut state);
-    assert_eq!(batch.calls[0].call, Call::Try);
-    let failed = vec![Done::Failed(refusal().into())];
-    arrive(&mut state, batch, failed, Vec::new(), now);
-    let told = first.try_recv().expect("it is told");
-    assert_eq!(told.and_then(Outcome::or_refusal).err(), Some(refusal()));
-    assert!(second.try_recv().is_err());
-    assert_eq!(depart(&mut state).calls[0].call, Call::Leave);
-}
-
-#[test]
 fn what_nobody_has_been_told_of_is_taken_back() {
     let (mut state, now) = line();
     let caller = call(&mut state, Call::Try, now);
@@ -270,18 +252,6 @@ fn what_nobody_has_been_told_of_is_taken_back() {
     drop(caller);
     let owed = arrive(&mut state, batch, vec![Done::Reply(true)], Vec::new(), now);
     assert_eq!(owed, [Call::Leave]);
-}
-
-#[test]
-fn a_refusal_of_one_question_is_a_reason_for_the_others() {
-    let (mut state, now) = line();
-    let (mut first, mut second) = (join(&mut state, now), join(&mut state, now));
-    let batch = depart(&mut state);
-    let failed = vec![Got::Failed(refusal().into())];
-    arrive(&mut state, batch, Vec::new(), failed, now);
-    assert_eq!(first.try_recv().expect("it is told").err(), Some(refusal()));
-    assert!(second.try_recv().is_err());
-    assert_eq!(depart(&mut state).asks[0].ticket, 1);
 }
 
 #[test]

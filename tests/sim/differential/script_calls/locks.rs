@@ -1,104 +1,110 @@
-//! Calls on a lock.
+//! Calls on a lock, with what waits in its queue; and what renews it.
 
 use fastrand::Rng;
 
-use super::{Call, Form, publish, sequence, stand_in_line, texts};
+use super::{Call, Form, RECORDS, envelope, number, texts};
 use crate::sim::differential::commands::{CHANNELS, choose};
 use crate::sim::differential::step::Mood;
-use crate::sim::scripts::{GIVE, LOCK, RENEW_LOCKS, TAKE};
+use crate::sim::scripts::{LOCK, RENEW_LOCKS};
 
-const OWNERS: &[&str] = &["owner-a", "owner-a", "owner-b", "owner-c"];
+/// Two owners of each client, without the client's id.
+const OWNERS: &[&str] = &["4", "4", "5", "18446744073709551615"];
+/// What two clients have in the queue: the last as nobody of ours writes it.
+pub const WAITERS: &[&str] = &[
+    "11111111-2222-3333-4444-555555555555:g1:4:1000:30000",
+    "11111111-2222-3333-4444-555555555555:f2:5:1000:700",
+    "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:g1:4:1000:30000",
+    "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:f7:18446744073709551615:1000:5000",
+    "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:g8:5:x",
+];
 const LEASES: &[&str] = &["5", "1000", "30000", "600000"];
-/// Of two clients.
-const FENCES: &[&str] = &["fence", "fence", "fence2"];
+/// The length of a client's id.
+const ID: usize = 36;
 
 pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
-    let mut keys = texts(&["lock", CHANNELS[1], choose(rng, FENCES)]);
-    let fenced = rng.u32(..3) == 0;
-    let doubt = if rng.u32(..6) == 0 {
-        sequence(rng, mood)
-    } else {
-        "0".to_owned()
-    };
-    let mut arguments = vec![
-        "PUBLISH".to_owned(),
-        sequence(rng, mood),
-        "60000".to_owned(),
-        doubt,
-    ];
-    // A fence that is ahead of this client.
-    arguments.extend(texts(&[choose(
-        rng,
-        &["", "", "", "0000000000009999 done -1 0"],
-    )]));
-    for _ in 0..rng.u32(1..5) {
-        let kind = match rng.u32(..8) {
-            0..=1 => "acquire",
-            2..=3 => "wait",
-            4 if fenced => choose(rng, &["acquire_fenced", "wait_fenced"]),
-            5 => "force",
-            6 => choose(rng, &["tend", "release"]),
-            _ => "release",
-        };
-        let owner = if ["force", "tend"].contains(&kind) {
-            ""
-        } else {
-            choose(rng, OWNERS)
-        };
-        let holds = choose(rng, &["0", "0", "1", "1", "2", "-1"]);
-        arguments.extend(texts(&[kind, owner, holds, choose(rng, LEASES)]));
+    let record = choose(rng, RECORDS);
+    let client = &record[record.len() - ID..];
+    let keys = texts(&[record, "lock", CHANNELS[1], "waiters", "token", "notes"]);
+    let mut arguments = envelope(rng, mood);
+    let known = choose(rng, &["", "", "4:1:0", "4:2:30000", "5:1:30000"]);
+    arguments.extend(texts(&[client, "30000", known, "60000"]));
+    arguments.extend([number(rng, 3), "0".to_owned()]);
+    if rng.u32(..3) == 0 {
+        for _ in 0..rng.u32(1..3) {
+            let kind = choose(rng, &["confirm", "confirm", "extend", "leave"]);
+            arguments.extend(texts(&[kind, own_entry(rng, client), arrival(rng)]));
+        }
     }
-    if rng.bool() {
-        stand_in_line(rng, &mut keys, &mut arguments);
+    // Mostly what a call alone is.
+    let count = if rng.bool() { 1 } else { rng.u32(0..4) };
+    for _ in 0..count {
+        arguments.extend(step(rng));
     }
-    if fenced {
-        keys.push("token".to_owned());
+    for flag in ["announce", "check", "unwatch"] {
+        if rng.u32(..6) == 0 {
+            arguments.extend(texts(&[flag, "0", "0"]));
+        }
     }
     Call {
         source: LOCK,
         keys,
         arguments,
-        form: Form::Fenced,
+        form: Form::Queued,
     }
 }
 
-pub(super) fn take(rng: &mut Rng) -> Call {
-    let mut keys = texts(&["lock", choose(rng, FENCES)]);
-    let mut arguments = texts(&[choose(rng, OWNERS), choose(rng, LEASES)]);
-    if rng.bool() {
-        keys.push(CHANNELS[1].to_owned());
-        arguments.push(publish(rng));
-        if rng.bool() {
-            keys.push("turns".to_owned());
-            arguments.push(choose(rng, &["0", "1"]).to_owned());
+/// One of the client's entries, without its id.
+fn own_entry(rng: &mut Rng, client: &str) -> &'static str {
+    let own = WAITERS.iter().filter_map(|entry| {
+        let rest = entry.strip_prefix(client)?;
+        rest.strip_prefix(':')
+    });
+    let own: Vec<_> = own.filter(|entry| !entry.ends_with('x')).collect();
+    own[rng.usize(..own.len())]
+}
+
+fn arrival(rng: &mut Rng) -> &'static str {
+    choose(
+        rng,
+        &["1799999999000000", "1800000000123000", "1900000000000000"],
+    )
+}
+
+fn step(rng: &mut Rng) -> Vec<String> {
+    let kind = match rng.u32(..10) {
+        0..=2 => "take",
+        3..=5 => "wait",
+        6 => "force",
+        _ => "release",
+    };
+    let fenced = if rng.u32(..3) == 0 { "f" } else { "g" };
+    match kind {
+        "take" => texts(&[kind, choose(rng, OWNERS), choose(rng, LEASES), fenced]),
+        "release" => texts(&[kind, choose(rng, OWNERS), choose(rng, LEASES)]),
+        "wait" => {
+            let owner = choose(rng, OWNERS);
+            let mut words = texts(&[kind, owner, choose(rng, &["1", "1", "2"]), fenced]);
+            words.push(number(rng, 12));
+            words.push(choose(rng, &["0", "0", "300000"]).to_owned());
+            words.push(choose(rng, &["0", "0", "1800000000123001"]).to_owned());
+            words.push(format!("1000:{}", choose(rng, LEASES)));
+            words.push(number(rng, 3));
+            words
         }
-    }
-    Call {
-        source: TAKE,
-        keys,
-        arguments,
-        form: Form::Plain,
-    }
-}
-
-pub(super) fn give(rng: &mut Rng) -> Call {
-    Call {
-        source: GIVE,
-        keys: texts(&["lock", CHANNELS[1], choose(rng, FENCES)]),
-        arguments: texts(&["PUBLISH", choose(rng, OWNERS)]),
-        form: Form::Plain,
+        _ => texts(&[kind, "0", "0"]),
     }
 }
 
 pub(super) fn renew(rng: &mut Rng) -> Call {
+    let owner = |rng: &mut Rng| {
+        let record = choose(rng, RECORDS);
+        format!("{}:{}", &record[record.len() - ID..], choose(rng, OWNERS))
+    };
+    let arguments = vec![choose(rng, LEASES).to_owned(), owner(rng), owner(rng)];
     Call {
         source: RENEW_LOCKS,
         keys: texts(&["lock", "hash"]),
-        arguments: texts(&[
-            choose(rng, LEASES),
-            choose(rng, OWNERS),
-            choose(rng, OWNERS),
-        ]),
+        arguments,
         form: Form::Plain,
     }
 }

@@ -15,6 +15,7 @@ use super::commands::{CHANNELS, KEYS, choose};
 use super::step::{Mood, Words};
 use crate::sim::scripts::digest;
 
+pub use locks::WAITERS;
 pub use permits::MEMBERS as PERMITS;
 pub use semaphores::ENTRIES;
 
@@ -43,12 +44,9 @@ enum Form {
     Recorded,
     /// The same, as `lua/queue/record.lua` has it: nobody asks about it but by sending it again.
     Queued,
-    /// By a fence, with another number for each sending.
-    Fenced,
 }
 
-/// Where the number stands, and the flag that says whether an earlier copy may arrive.
-const SEQUENCE: usize = 1;
+/// Where the flag stands that says whether an earlier copy may arrive.
 const FLAG: usize = 3;
 /// How many arguments a question has.
 const BEFORE_STEPS: usize = 4;
@@ -132,9 +130,7 @@ impl Subject {
             (Subject::Permits, 0..=8) => permits::batch(rng, mood),
             (Subject::Permits, 9) => permits::both_keys(rng, mood),
             (Subject::Permits, _) => permits::renew(rng),
-            (Subject::Locks, 0..=5) => locks::batch(rng, mood),
-            (Subject::Locks, 6..=7) => locks::take(rng),
-            (Subject::Locks, 8..=10) => locks::give(rng),
+            (Subject::Locks, 0..=10) => locks::batch(rng, mood),
             (Subject::Locks, _) => locks::renew(rng),
             (Subject::Recipes, _) => recipes::batch(rng, mood),
         }
@@ -148,10 +144,6 @@ fn again(rng: &mut Rng, mood: &mut Mood) -> Call {
     };
     match (call.form, rng.u32(..5)) {
         (Form::Plain, _) | (_, 0) => {}
-        (Form::Fenced, _) => {
-            call.arguments[FLAG] =
-                std::mem::replace(&mut call.arguments[SEQUENCE], sequence(rng, mood));
-        }
         (_, 1) => "1".clone_into(&mut call.arguments[FLAG]),
         (Form::Queued, _) => "2".clone_into(&mut call.arguments[FLAG]),
         (_, 2) => "3".clone_into(&mut call.arguments[FLAG]),
