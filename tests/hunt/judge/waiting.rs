@@ -293,6 +293,10 @@ impl Judge {
             if in_jvm && self.is_for_jvms_alone(object) {
                 continue;
             }
+            // One that was cut off when the permits came is called again only where a client has a handle, or has seen it listen.
+            if in_jvm && well.is_some_and(|well| well > *since && well >= ample) {
+                continue;
+            }
             let patience = if in_jvm {
                 JVM_PATIENCE
             } else if self.is_left_by_the_lost(object) {
