@@ -509,9 +509,14 @@ impl<P: Primitive> State<P> {
         let under_way = self.under_way.as_ref();
         let sent = under_way.filter(|batch| self.core.sent.since(batch.sent_before, Some(key)));
         let asked = sent.map_or(Vec::new(), |batch| batch.asked.clone());
+        // They may have what is being confirmed.
+        let confirms = sent.into_iter().flat_map(|batch| &batch.confirms);
+        let granted = confirms.filter_map(|ticket| self.entries.get(*ticket));
+        let granted: Vec<Want> = granted.map(|entry| entry.want).collect();
         let mut told = Told::default();
         for (id, waiter) in self.waiters.take_all() {
-            let error = match asked.binary_search(&id).is_ok() {
+            let in_doubt = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
+            let error = match in_doubt {
                 true => trouble.error(name, P::WAIT, waiter.since),
                 false => shut_down(name),
             };

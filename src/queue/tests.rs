@@ -183,7 +183,10 @@ impl Server {
         self.clock = CLOCK + self.began.elapsed().as_micros() as u64;
         let mut words = Vec::new();
         for (ticket, _) in &batch.extends {
-            words.push(usize::from(self.grants.contains_key(&(client, *ticket))));
+            let place = (client, *ticket);
+            let granted = self.grants.get(&place).map(|(want, _)| *want);
+            granted.iter().for_each(|want| self.hold(place, *want));
+            words.push(usize::from(granted.is_some()));
         }
         for (ticket, entry) in &batch.confirms {
             let place = (client, *ticket);

@@ -70,7 +70,7 @@ impl Ledger {
         -of(&self.net) - of(&self.held)
     }
 
-    fn on_record(&self, host: Host) -> i64 {
+    pub(super) fn on_record(&self, host: Host) -> i64 {
         self.recorded.get(&host).copied().unwrap_or_default()
     }
 }

@@ -137,7 +137,12 @@ impl Judge {
         let others: i64 = others.map(|(_, waiting)| waiting.wanted.permits).sum();
         let ledger = &mut self.ledgers[object];
         ledger.denied.insert(host);
-        let excess = ledger.in_excess(host) - others;
+        // What is granted and not confirmed comes back by itself.
+        let returns = match self.watched.is_watched(object) {
+            true => 0,
+            false => ledger.on_record(host),
+        };
+        let excess = ledger.in_excess(host) - others - returns;
         let balanced = balanced && !ledger.doubts.contains_key(&host);
         // What somebody else of it has lost is on record of nobody until that time is over.
         let balanced = balanced && !self.has_lost_some(object, host);
@@ -286,6 +291,10 @@ impl Judge {
             let in_jvm = host >= jvm::FIRST;
             // What Redisson leaves asleep by itself is not to be judged.
             if in_jvm && self.is_for_jvms_alone(object) {
+                continue;
+            }
+            // One that was cut off when the permits came is called again only where a client has a handle, or has seen it listen.
+            if in_jvm && well.is_some_and(|well| well > *since && well >= ample) {
                 continue;
             }
             let patience = if in_jvm {
