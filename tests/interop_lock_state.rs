@@ -247,7 +247,9 @@ async fn what_redisson_leaves_behind_is_all_that_is_left() {
             .await;
         // Redisson removes its latch without waiting for that.
         until("only the token is left", PATIENCE, async || {
-            let keys: Vec<String> = world.redis.clone().keys("*").await.unwrap();
+            let mut keys: Vec<String> = world.redis.clone().keys("*").await.unwrap();
+            // Its record goes with others, or at the shutdown.
+            keys.retain(|key| !key.starts_with("redisson_lock_once:"));
             keys == ["redisson_lock_token:{door}"]
         })
         .await;

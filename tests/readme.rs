@@ -350,12 +350,9 @@ async fn what_locks_need() {
     let third = connect(&server, "app").await;
     door.lock().await.unwrap();
     let tasks = [&other, &third].map(|client| waits(client.lock("door")));
-    until("both stand in line", LIMIT, async || {
-        control
-            .zcard::<_, u64>("redisson_lock_turns:{door}")
-            .await
-            .unwrap()
-            == 2
+    until("both wait in the queue", LIMIT, async || {
+        let queue = "redisson_lock_waiters:{door}";
+        control.zcard::<_, u64>(queue).await.unwrap() == 2
     })
     .await;
     door.unlock().await.unwrap();
@@ -365,6 +362,7 @@ async fn what_locks_need() {
     client.fenced_lock("door").lock().await.unwrap();
     assert_eq!(other.lock("door").try_lock_for(SHORT).await, Ok(false));
     assert_eq!(door.hold_count().await, Ok(0));
+    assert_eq!(door.is_held().await, Ok(false));
     door.remaining_ttl().await.unwrap();
     assert_eq!(other.lock("door").force_unlock().await, Ok(true));
     assert_eq!(door.is_locked().await, Ok(false));

@@ -6,15 +6,14 @@
 --   take: owner, lease in ms, kind     release: owner, lease of what is left     force
 --   wait: owner, count, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms with ":<lease>", how
 --   many may queue
---   announce: tells JVMs that it is free    check: looks after the client that watches    unwatch: this client does not, any more
+--   check: looks after the client that watches    unwatch: this client does not, any more
 --   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
--- Returns: as finish.lua has it. Of a step: 1 or 0; how many have taken it, the last token, and how often the owner holds it; how many holds are
+-- Returns: as finish.lua has it, which tells JVMs "0" when the lock has become free. Of a step: 1 or 0; how many have taken it, the last
+--   token, and how often the owner holds it; how many holds are
 --   left, -1 if there was none. Or "refused <error>". In an array where nothing has changed that replicas could confirm
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the lock is what the results say
-
-local announces = false
 
 -- Carries the step at `i` out: its result, and where the next one is.
 local function step(i)
@@ -40,8 +39,6 @@ local function step(i)
   if kind == 'force' then
     result = 1 - total
     if total == 0 then unlock() end
-  elseif kind == 'announce' then
-    announces = true
   elseif kind == 'check' then
     check_watcher()
   elseif kind == 'unwatch' then
@@ -62,7 +59,7 @@ local function work()
   local function say() return 0, 1, watcher and '+' or '' end
   -- A lock that nobody waits for ends by itself.
   local ttl = total == 0 and waiting > 0 and redis.call('PTTL', LOCK)
-  return finish(results, own, before == 0, announces, say, ttl and ttl >= 0 and now() + ttl * 1000 or nil)
+  return finish(results, own, before == 0, false, say, ttl and ttl >= 0 and now() + ttl * 1000 or nil)
 end
 
 return once(work, notify)

@@ -148,15 +148,7 @@ async fn missing_grants_are_named_so_that_they_can_be_given() {
     ];
     let (status, bad, all) = doctor(&url, &arguments).await;
     assert_eq!(status, 1);
-    assert_eq!(
-        bad,
-        [
-            "note persistence",
-            "wrong grants",
-            "wrong grants",
-            "note grants"
-        ]
-    );
+    assert_eq!(bad, ["note persistence", "wrong grants", "wrong grants"]);
     assert_eq!(
         rsem(&app, &["run", "-s", "seats", "--create", "1", "true"])
             .await

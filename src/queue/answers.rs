@@ -177,7 +177,7 @@ impl<P: Primitive> State<P> {
         self.look |= self.pass.is_some();
         let found =
             before.is_some_and(|before| answer.available > before) && answer.jvms != Some(0);
-        if answer.available <= 0 {
+        if answer.available <= 0 || !P::TELLS_AGAIN {
             self.announce_at = None;
         } else if adds || found && self.announce_at.is_none() {
             let step = if answer.jvms == Some(0) { UNHEARD } else { 0 };

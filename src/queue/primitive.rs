@@ -22,6 +22,8 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     const WAIT: &'static str;
     /// So many waiters are asked for together where the client has no entry.
     const MOST_ASKED: usize;
+    /// JVMs are told again of what is left free, as they do not pass a wake-up on.
+    const TELLS_AGAIN: bool;
     type Want: Want;
     type Call: Call<Want = Self::Want>;
     type Held: Held<Self>;

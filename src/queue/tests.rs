@@ -41,6 +41,7 @@ impl Primitive for Model {
     const KIND: &'static str = "model";
     const WAIT: &'static str = "acquire";
     const MOST_ASKED: usize = super::MOST_TOGETHER;
+    const TELLS_AGAIN: bool = true;
     type Want = Amount;
     type Call = Call;
     type Held = Leases<Self>;

@@ -17,9 +17,9 @@ pub use fenced::RFencedLock;
 use super::names;
 use super::object::Object;
 use crate::api::{Hold, Lock, LockGuard, RemainingTtl, check_millis};
-use crate::engine::Core;
-use crate::engine::call::{self as engine_call, Dropped, Wait};
+use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
+use crate::engine::{self, Core};
 use crate::error::Result;
 use crate::lease::{LastLease, Lease};
 use crate::queue::{self, Outcome};
@@ -69,7 +69,7 @@ use crate::stats::{Holding, What};
 /// | | |
 /// |---|---|
 /// | key `name` | hash: the owner that holds the lock, `<client id>:<number>`, and how often it does; with a time to live |
-/// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free for JVMs; `+0`, which JVMs read as 0, while a client of this crate waits. It is repeated after 50 ms, 200 ms, 1 s, 5 s and 30 s while the lock is free and JVMs listen |
+/// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free for JVMs; `+0`, which JVMs read as 0, while a client of this crate waits |
 /// | key `redisson_lock_waiters:{name}` | zset: an entry for each waiter, with its arrival in microseconds of the server's clock |
 /// | channel `redisson_lock_waiters:{name}:<client id>` | `grant`, a ticket, the time, and a fencing token; `none` and a ticket: the entry could not be granted; `watch`: the client listens to JVMs from now on |
 /// | key `redisson_lock_notes:{name}` | hash: the client that listens to JVMs, their share, and the client that had the last grant |
@@ -419,8 +419,8 @@ impl RLock {
         operation: &'static str,
         wait: Wait,
         dropped: Dropped,
-    ) -> engine_call::Call<'_> {
-        let call = engine_call::Call::new(self.name(), operation, wait, dropped);
+    ) -> engine::call::Call<'_> {
+        let call = engine::call::Call::new(self.name(), operation, wait, dropped);
         call.about(self.line.keys().object())
     }
 

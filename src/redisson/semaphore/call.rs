@@ -36,6 +36,7 @@ impl Primitive for Permits {
     const KIND: &'static str = "semaphore";
     const WAIT: &'static str = "acquire";
     const MOST_ASKED: usize = queue::MOST_TOGETHER;
+    const TELLS_AGAIN: bool = true;
     type Want = Amount;
     type Call = Call;
     type Held = Leases<Self>;

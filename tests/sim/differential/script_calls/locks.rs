@@ -40,7 +40,7 @@ pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
     for _ in 0..count {
         arguments.extend(step(rng));
     }
-    for flag in ["announce", "check", "unwatch"] {
+    for flag in ["check", "unwatch"] {
         if rng.u32(..6) == 0 {
             arguments.extend(texts(&[flag, "0", "0"]));
         }
