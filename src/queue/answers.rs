@@ -512,7 +512,7 @@ impl<P: Primitive> State<P> {
         // They may have what is being confirmed.
         let confirms = sent.into_iter().flat_map(|batch| &batch.confirms);
         let granted = confirms.filter_map(|ticket| self.entries.get(*ticket));
-        let granted: Vec<Want> = granted.map(|entry| entry.want).collect();
+        let granted: Vec<P::Want> = granted.map(|entry| entry.want).collect();
         let mut told = Told::default();
         for (id, waiter) in self.waiters.take_all() {
             let in_doubt = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
