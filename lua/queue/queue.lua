@@ -86,7 +86,6 @@ local function serve(passed)
         else
           own[#own + 1] = more and string.match(entry, '^[^:]+:(%l%d+:%d+:%d+)') .. more or '-' .. ticket
         end
-        end
         if more then granted = granted + 1 end
         if more and block then blocks_no_more(page[i + 1] + 0) end
       elseif blocks(page[i + 1] + 0) then
