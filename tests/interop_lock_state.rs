@@ -204,8 +204,9 @@ async fn the_same_bytes() {
         let mut world = World::start(version, LONG).await;
         let lock = world.rust.lock("rust");
         let java_owner = world.java_owner("a").await;
-        let mut java_channel = Channel::subscribe(&world.server, &channel("java")).await;
-        let mut rust_channel = Channel::subscribe(&world.server, &channel("rust")).await;
+        // By patterns, as they would be taken for JVMs that wait, and be left a share.
+        let mut java_channel = Channel::pattern(&world.server, &channel("java")).await;
+        let mut rust_channel = Channel::pattern(&world.server, &channel("rust")).await;
         for sequence in sequences {
             for (number, op) in sequence.iter().enumerate() {
                 let what = format!("{version}: step {number} of {sequence:?}");

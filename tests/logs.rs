@@ -38,7 +38,7 @@ async fn permits_whose_fate_stays_unknown_are_named() {
     let door = client.lock("fate-lock");
     let lock = door.guard().await.unwrap();
     let number = door.owner().rsplit(':').next().unwrap();
-    let owner = format!("unlock({number})");
+    let owner = number.to_owned();
     let slot = client
         .slot_semaphore("fate-slots", 3)
         .permit()

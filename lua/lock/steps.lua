@@ -56,6 +56,8 @@ local function work()
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
   local own = serve(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
+  -- Where nobody waits nothing has to be left to JVMs.
+  if waiting == 0 and account then reserved, account.ends = 0, nil end
   local function say() return 0, 1, watcher and '+' or '' end
   -- A lock that nobody waits for ends by itself.
   local ttl = total == 0 and waiting > 0 and redis.call('PTTL', LOCK)
