@@ -601,6 +601,41 @@ async fn what_is_given_back_travels_apart_from_what_is_asked_for() {
     .await;
 }
 
+/// The same, where the caller that asks has gone when the replica is given up, and what both did was lost.
+#[tokio::test]
+async fn release_beside_a_waiter_that_goes_is_there_behind_a_failover() {
+    let mut pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = builder.retry_window(BOUND).connect().await.unwrap();
+    let seats = client.semaphore("seats");
+    seats.release(1).await.unwrap();
+    seats.acquire(1).await.unwrap();
+    pair.part().await;
+    // The first one is under way alone.
+    let all = async {
+        tokio::join!(
+            seats.add_permits(0),
+            seats.release(1),
+            seats.try_acquire_for(1, BOUND)
+        )
+    };
+    let (_, released, acquired) = all.await;
+    for error in [released.unwrap_err(), acquired.unwrap_err()] {
+        assert!(
+            matches!(
+                error,
+                Error::OutcomeUnknown { .. } | Error::Unavailable { .. }
+            ),
+            "{error}"
+        );
+    }
+    pair.fail_over().await;
+    until("the permit is free", LIMIT, async || {
+        ask::<i64>(&pair.replica, &["GET", "seats"]).await == 1
+    })
+    .await;
+}
+
 /// What is held lasts on while the replica is away, also where a step of its holder, or of its line, is not confirmed.
 #[tokio::test]
 async fn who_renews_waits_for_no_replica() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::batch::{Batch, Run};
+use super::batch::{Batch, Queued, Run};
 use super::entries::MOST;
 use super::primitive::{Call, Held, Primitive};
 use super::state::{Item, State, UnderWay};
@@ -86,9 +86,13 @@ impl<P: Primitive> State<P> {
         if self.look && self.checked.is_none_or(is_old) {
             self.missed();
         }
-        let mut calls = Vec::new();
+        // What is owed is repeated until a replica has it, what is asked for is taken back then: they travel apart.
+        let apart = self.core.config.replicas.is_some();
+        let mut calls: Vec<Queued<P>> = Vec::new();
         while calls.len() < MOST_TOGETHER
-            && let Some(Item::Call(_)) = self.calls.front()
+            && let Some(Item::Call(next)) = self.calls.front()
+            && (!apart
+                || (calls.first()).is_none_or(|first| first.call.is_owed() == next.call.is_owed()))
         {
             if let Some(Item::Call(mut queued)) = self.calls.pop_front()
                 && !queued.is_pointless()
@@ -102,6 +106,7 @@ impl<P: Primitive> State<P> {
         let mut extends: Vec<_> = std::mem::take(&mut self.unconfirmed).into_iter().collect();
         extends.retain(|(ticket, (entry, _))| self.held.has(*ticket, entry.want));
         self.ask_at = None;
+        let owed = calls.first().is_some_and(|first| first.call.is_owed());
         let mut batch = Batch {
             header: self.held.header(),
             extends,
@@ -148,7 +153,9 @@ impl<P: Primitive> State<P> {
         let confirms = granted.into_iter();
         let confirms = confirms.filter_map(|ticket| Some((ticket, *self.entries.get(ticket)?)));
         batch.confirms = confirms.collect();
-        self.ask(&mut batch, now);
+        if !(apart && owed) {
+            self.ask(&mut batch, now);
+        }
         batch
     }
 
