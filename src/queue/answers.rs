@@ -307,9 +307,8 @@ impl<P: Primitive> State<P> {
     /// something.
     pub(super) fn never_answered(&mut self, name: &str, trouble: &Trouble<'_>) -> Told {
         let mut told = Told::default();
-        let new: Vec<Id> = self.waiters.unanswered().map(|(id, _)| id).collect();
-        let before = self.waiters.iter().map(|(id, _)| id);
-        let before: Vec<Id> = before.filter(|id| new.binary_search(id).is_err()).collect();
+        let all = self.waiters.iter().map(|(id, _)| id);
+        let before: Vec<Id> = all.filter(|id| self.waiters.is_answered(*id)).collect();
         for waiter in before.into_iter().filter_map(|id| self.waiters.remove(id)) {
             told.add(
                 waiter.reply,
