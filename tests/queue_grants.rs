@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Permit, RSemaphore, Result};
+use support::acl::set_user;
 use support::clients::{LIMIT, builder, connect, limited, served, stored, until_stored};
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::sequence::start;
@@ -267,6 +268,15 @@ async fn lives(control: &mut MultiplexedConnection) -> Vec<u64> {
         .collect()
 }
 
+/// A grant of the only permit has run out as soon as another client can have it.
+async fn until_run_out(other: &RSemaphore) {
+    until("it has run out", LIMIT, async || {
+        other.reclaim().await.unwrap();
+        other.try_acquire(1).await.unwrap()
+    })
+    .await;
+}
+
 /// Messages may be slower than a grant lasts.
 #[tokio::test]
 async fn grants_of_a_client_that_confirms_late_last_longer() {
@@ -279,12 +289,7 @@ async fn grants_of_a_client_that_confirms_late_last_longer() {
     proxy.at_script(1, Fate::HoldRequest);
     releasing.release(1).await.unwrap();
     proxy.until_struck(1).await;
-    // It has run out as soon as another client can have the permit.
-    until("it has run out", LIMIT, async || {
-        releasing.reclaim().await.unwrap();
-        releasing.try_acquire(1).await.unwrap()
-    })
-    .await;
+    until_run_out(&releasing).await;
     proxy.deliver(1).await;
     until("it waits with another entry", LIMIT, async || {
         let now = lives(&mut control).await;
@@ -310,11 +315,7 @@ async fn client_whose_guard_has_run_out_queues_its_others_again() {
     releasing.release(1).await.unwrap();
     let lost = got(first).await;
     proxy.until_struck(1).await;
-    until("it has run out", LIMIT, async || {
-        releasing.reclaim().await.unwrap();
-        releasing.try_acquire(1).await.unwrap()
-    })
-    .await;
+    until_run_out(&releasing).await;
     assert!(lost.is_lost());
     until_queued(&mut control, NAME, 0).await;
     proxy.deliver(1).await;
@@ -336,7 +337,7 @@ async fn refused_release_notifies_nobody() {
     let other = connect(server.url()).await;
     let waiting = queued_guard(&mut control, &other, 0).await;
     // The last thing that a script does is to put its answer on record.
-    rule(&mut control, "-set").await;
+    set_user(&mut control, &["app", "-set"]).await;
     let refused = held.release(1).await.expect_err("it is forbidden");
     assert!(
         matches!(refused, Error::PermissionDenied { .. }),
@@ -346,14 +347,8 @@ async fn refused_release_notifies_nobody() {
     other.semaphore(NAME).available_permits().await.unwrap();
     assert!(!waiting.is_finished());
     assert_eq!(queued(&mut control, NAME).await.len(), 1);
-    rule(&mut control, "+set").await;
+    set_user(&mut control, &["app", "+set"]).await;
     held.release(1).await.unwrap();
     got(waiting).await.release().await.unwrap();
     assert_eq!(stored(&server, NAME).await, ["1"]);
-}
-
-async fn rule(control: &mut MultiplexedConnection, rule: &str) {
-    let mut change = redis::cmd("ACL");
-    change.arg(&["SETUSER", "app", rule]);
-    let () = change.query_async(control).await.unwrap();
 }

@@ -13,7 +13,7 @@ use support::server::RedisServer;
 use support::waiters::until;
 
 const FORGET: &str = include_str!("../lua/engine/forget.lua");
-/// So many records go with one script at the most.
+/// So many records go with one script; fewer are not worth one.
 const TOGETHER: usize = 64;
 
 /// The records of semaphores, recipes and locks, but for those that many semaphores share.
@@ -65,7 +65,7 @@ async fn some_at_a_time(count: usize, one: impl AsyncFn(usize)) {
 }
 
 #[tokio::test]
-async fn objects_used_once_leave_no_key_for_few_commands() {
+async fn objects_used_once_leave_few_keys_for_few_commands() {
     const SEMAPHORES: usize = 3000;
     const OTHERS: usize = 500;
     let server = RedisServer::start().await;
@@ -84,10 +84,10 @@ async fn objects_used_once_leave_no_key_for_few_commands() {
         assert!(deleted.delete().await.unwrap());
     })
     .await;
-    until_left(&mut control, 0).await;
+    until_left(&mut control, TOGETHER - 1).await;
     let scripts = given_back(&monitor.until_marker().await);
     let objects = SEMAPHORES + 3 * OTHERS;
-    assert!(scripts > objects / TOGETHER, "{scripts}");
+    assert!(scripts >= objects / TOGETHER, "{scripts}");
     assert!(scripts <= objects / 10, "{scripts} for {objects} objects");
 }
 
@@ -127,7 +127,7 @@ async fn the_record_of_a_call_in_doubt_stays() {
     until("the others are given back", LIMIT, async || {
         let left = records(&mut control).await;
         assert!(left.contains(&record), "{left:?}");
-        left.len() == 1
+        left.len() <= TOGETHER
     })
     .await;
     proxy.deliver(1).await;

@@ -23,7 +23,7 @@ pub(crate) struct Keys {
     /// Keys that its scripts need besides, and that say nothing of whether it exists.
     beside: Vec<Typed>,
     turns: Option<TurnKeys>,
-    /// What makes the name unusable; and in a cluster alone.
+    /// The flaw that makes the name unusable; and one that does so in a cluster alone.
     flaw: Option<&'static str>,
     flaw_in_cluster: Option<&'static str>,
 }
@@ -159,7 +159,7 @@ impl Keys {
     }
 }
 
-/// What makes a name unusable in a cluster. Redisson asks only whether there is a `{`.
+/// The flaw that makes a name unusable in a cluster. Redisson asks only whether there is a `{`.
 fn flaw_in_cluster(object: &str, channel: &str) -> Option<&'static str> {
     (hash_tag(object) != hash_tag(channel))
         .then_some("its braces would put the object and its channel into different slots")

@@ -2,8 +2,10 @@
 //!
 //! A record (see [`once`](super::once)) is needed while its call is unanswered, and as long as a copy of the call may still
 //! arrive. Where every call of late was answered when it was sent for the first time, there is no copy: the record could
-//! go at once. It is left until nobody has used it for a second, as a busy object would only make it anew. One script deletes
-//! [`TOGETHER`] of them ([`forget`](super::forget)).
+//! go at once. It is left until nobody has used it for some seconds, as a busy object would only make it anew, and until
+//! there are [`TOGETHER`] of them, which one script deletes ([`forget`](super::forget)): fewer are not worth a command, and
+//! vanish by their time to live. So a client that uses a few objects sends nothing for this but at its shutdown, and one that
+//! uses a hundred thousand, each once, leaves fewer than [`TOGETHER`] keys behind.
 //!
 //! A record of a call that was sent and not answered stays for its whole time.
 
@@ -132,7 +134,7 @@ impl State {
     }
 
     pub(super) fn is_worth_a_look(&self) -> bool {
-        !self.older.is_empty() || !self.recent.is_empty() || !self.doubted.is_empty()
+        self.older.len() >= TOGETHER || !self.recent.is_empty() || !self.doubted.is_empty()
     }
 
     /// They are left to their time to live from now on.

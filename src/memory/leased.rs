@@ -48,7 +48,7 @@ pub struct LeasedSemaphore {
     lease: Option<Duration>,
 }
 
-/// Who holds the permits.
+/// The holders of the permits.
 struct Leases {
     limit: usize,
     lease: Option<Duration>,

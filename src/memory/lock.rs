@@ -55,7 +55,7 @@ struct State {
     changed: Vec<Lease>,
 }
 
-/// What a caller wants: the lock for this owner, for so long; `None`: without an end.
+/// The lock for this owner, for so long; `None`: without an end.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     owner: Arc<str>,

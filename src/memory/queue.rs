@@ -15,14 +15,14 @@ use crate::error::Result;
 use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
 
-/// What is waited for, and who has it.
+/// The object that callers wait for, and its holders.
 pub(super) trait Rules: Send + 'static {
     type Want: Clone + Ord + Send + Sync;
     type Grant: Send;
     /// A waiter that the rest does not suffice for holds those behind it up for a time, again and again.
     const BLOCKS: bool;
 
-    /// What has come to its end by `now` is free.
+    /// Frees the holds and counters whose time has ended by `now`.
     fn expire(&mut self, now: Instant);
 
     fn fits(&self, want: &Self::Want) -> bool;
@@ -32,14 +32,14 @@ pub(super) trait Rules: Send + 'static {
     /// The caller has gone that this was granted to.
     fn take_back(&mut self, grant: Self::Grant);
 
-    /// When something comes to its end.
+    /// When the next one ends.
     fn next_end(&self) -> Option<Instant>;
 
     /// The leases that have changed, and whose holders are to be told.
     fn changed(&mut self) -> Vec<Lease>;
 }
 
-/// What all handles of one object share.
+/// The part that all handles of one object share.
 pub(super) struct Shared<R: Rules> {
     pub(super) name: String,
     pub(super) faults: Faults,
@@ -54,7 +54,7 @@ struct Queue<R: Rules> {
     waiters: BTreeMap<u64, Waiter<R>>,
     by_want: BTreeMap<R::Want, BTreeSet<u64>>,
     next: u64,
-    /// What has been granted, and is to be told.
+    /// Grants that their waiters are to be told of.
     served: Vec<(Waiter<R>, R::Grant)>,
     /// From when to when a waiter has blocked those behind it; and when the one that does so now stops.
     block: Option<(Instant, Instant)>,
@@ -106,10 +106,16 @@ impl<R: Rules> Shared<R> {
         self.faults.carry_out(&self.name, operation, act).await
     }
 
-    /// Does something with what there is now.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut R) -> T) -> T {
+    /// The queue as of now.
+    fn current(&self) -> MutexGuard<'_, Queue<R>> {
         let mut queue = self.queue.lock();
         queue.rules.expire(Instant::now());
+        queue
+    }
+
+    /// Does something with what there is now.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut R) -> T) -> T {
+        let mut queue = self.current();
         queue.serve();
         let answer = change(&mut queue.rules);
         self.settle(queue);
@@ -152,8 +158,7 @@ impl<R: Rules> Shared<R> {
 
     fn join(&self, want: R::Want, deadline: Option<Instant>) -> Place<'_, R> {
         let (reply, granted) = oneshot::channel();
-        let mut queue = self.queue.lock();
-        queue.rules.expire(Instant::now());
+        let mut queue = self.current();
         let id = queue.next;
         queue.next += 1;
         let alike = queue.by_want.entry(want.clone()).or_default();
@@ -298,8 +303,7 @@ impl<R: Rules> Drop for Place<'_, R> {
         if self.granted.is_terminated() {
             return;
         }
-        let mut queue = self.shared.queue.lock();
-        queue.rules.expire(Instant::now());
+        let mut queue = self.shared.current();
         let waiter = queue.remove(self.id);
         self.shared.settle(queue);
         drop(waiter);

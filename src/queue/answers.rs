@@ -350,9 +350,8 @@ impl<P: Primitive> State<P> {
         for run in &batch.runs {
             self.held.asked_in_vain(run.want, true);
         }
-        let new: Vec<Id> = self.waiters.unanswered().map(|(id, _)| id).collect();
-        let before = self.waiters.iter().map(|(id, _)| id);
-        let before: Vec<Id> = before.filter(|id| new.binary_search(id).is_err()).collect();
+        let all = self.waiters.iter().map(|(id, _)| id);
+        let before: Vec<Id> = all.filter(|id| self.waiters.is_answered(*id)).collect();
         for waiter in before.into_iter().filter_map(|id| self.waiters.remove(id)) {
             told.add(
                 waiter.reply,

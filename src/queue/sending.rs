@@ -86,7 +86,7 @@ impl<P: Primitive> State<P> {
         if self.look && self.checked.is_none_or(is_old) {
             self.missed();
         }
-        // What is owed is repeated until a replica has it, what is asked for is taken back then: they travel apart.
+        // Owed calls are repeated until a replica has them. Permits that were asked for are taken back then. So they travel apart.
         let apart = self.core.config.replicas.is_some();
         let mut calls: Vec<Queued<P>> = Vec::new();
         while calls.len() < MOST_TOGETHER

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -511,20 +511,13 @@ fn frame(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= length).then_some(length)
 }
 
-const FORGET: &str = include_str!("../../lua/engine/forget.lua");
-static FORGET_DIGEST: LazyLock<String> =
-    LazyLock::new(|| redis::Script::new(FORGET).get_hash().to_owned());
-
 /// `*n`, `$length`, name.
 fn name_of(request: &[u8]) -> &[u8] {
     let name = request.split(|byte| *byte == b'\n').nth(2);
     name.unwrap_or_default().trim_ascii_end()
 }
 
-/// A script that somebody's call sends: not the one by which clients give their records back, whenever that is.
 fn is_script_call(request: &[u8]) -> bool {
     let name = name_of(request);
-    let forgets = |word: &[u8]| request.windows(word.len()).any(|part| part == word);
-    (name.eq_ignore_ascii_case(b"EVAL") && !forgets(FORGET.as_bytes()))
-        || (name.eq_ignore_ascii_case(b"EVALSHA") && !forgets(FORGET_DIGEST.as_bytes()))
+    name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA")
 }

@@ -94,7 +94,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 /// | key `redisson_sc_leased_turns:{name}` | zset: which client's callers wait since when; only while others listen, too |
 /// | key `redisson_sc_leased_turns_notes:{name}` | hash: what is known of those clients; gone a minute after its last use, as the line is |
 /// | channels `redisson_sc_leased_turns:{name}`, `redisson_sc_leased_turns:{name}:<client id>` | whose turn it is |
-/// | key `redisson_sc_leased_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted a second or two after its last use, or at the shutdown; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
+/// | key `redisson_sc_leased_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted, with others, some seconds after its last use, or at the shutdown; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and our own keys have a second colon
 /// instead: `redisson_sc_leased_once::`. While turns are kept a `+` stands before each number on the first channel, as our clients pass it over

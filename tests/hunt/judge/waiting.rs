@@ -137,7 +137,7 @@ impl Judge {
         let others: i64 = others.map(|(_, waiting)| waiting.wanted.permits).sum();
         let ledger = &mut self.ledgers[object];
         ledger.denied.insert(host);
-        // What is granted and not confirmed comes back by itself.
+        // Grants that are not confirmed come back by themselves.
         let returns = match self.watched.is_watched(object) {
             true => 0,
             false => ledger.on_record(host),
