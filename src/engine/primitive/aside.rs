@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::endings::not_carried_out;
 use super::state::{Item, MOST_COMPARED, State};
 use super::{Primitive, Queued};
 use crate::error::Error;
@@ -78,7 +79,7 @@ impl<P: Primitive> State<P> {
         let (over, rest): (Vec<_>, Vec<_>) =
             (aside.calls.into_iter()).partition(|queued| now >= queued.since + LONGEST);
         for queued in over {
-            self.is_lost(&queued, &aside.error);
+            not_carried_out(&queued, &aside.error);
         }
         if !rest.is_empty() {
             (aside.until, aside.calls) = (now + PAUSE, rest);

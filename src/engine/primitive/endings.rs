@@ -73,7 +73,6 @@ impl<P: Primitive> State<P> {
                     surplus.extend(P::give_back(grant));
                     self.gone.remove(&ask.ticket);
                     if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
-                        waiter.in_doubt &= !P::SETTLES;
                         P::asks_anew(&mut waiter.want);
                     }
                     self.look = true;
@@ -91,7 +90,7 @@ impl<P: Primitive> State<P> {
                     if stopped.is_none()
                         && let Some((reply, since)) = self.take(ask.ticket, now)
                     {
-                        let in_vain = if in_doubt && !P::SETTLES {
+                        let in_vain = if in_doubt {
                             Err(never_answered(name, P::wait(&ask.want), since, now))
                         } else {
                             Ok(Outcome::InVain)
@@ -99,11 +98,7 @@ impl<P: Primitive> State<P> {
                         told.add(reply, in_vain);
                     }
                 }
-                Got::InVain | Got::Nothing => {
-                    if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
-                        waiter.in_doubt &= !P::SETTLES;
-                    }
-                }
+                Got::InVain | Got::Nothing => {}
             }
         }
         if let Some(error) = stopped {
@@ -119,7 +114,6 @@ impl<P: Primitive> State<P> {
         self.note(look, now);
         self.give_back(surplus, now);
         self.owe(owed, now);
-        self.look |= self.primitive.would_serve(&self.waiters, now);
         self.later = later.and_then(|(time, call)| Some((now.checked_add(time)?, call)));
         self.settle_later();
         told
@@ -142,7 +136,6 @@ impl<P: Primitive> State<P> {
 
     /// Nothing of `batch` has been done: its calls are the first of the next one.
     pub(super) fn put_back(&mut self, batch: Batch<P>, now: Instant) {
-        self.primitive.undone();
         self.call_again(batch.calls);
         self.withdraw(now);
         self.look = true;
@@ -173,8 +166,6 @@ impl<P: Primitive> State<P> {
         if doubt.is_some() {
             let owed = self.primitive.unknown(&batch);
             self.owe(owed, now);
-        } else {
-            self.primitive.undone();
         }
         // Those who were to be served behind it did not ask for that reason.
         self.look |= self.frees(&batch);
@@ -203,38 +194,19 @@ impl<P: Primitive> State<P> {
     ) {
         let Some(reply) = queued.reply.take().filter(|reply| !reply.is_closed()) else {
             if let Some(queued) = self.set_aside(queued, &error, now) {
-                self.is_lost(&queued, &error);
+                not_carried_out(&queued, &error);
             }
             return;
         };
-        let comes_back = self.primitive.given_up(&queued.call);
-        let refused = Refused {
-            queued,
-            error,
-            comes_back,
-        };
+        let refused = Refused { queued, error };
         told.add(reply, Ok(Outcome::Refused(Box::new(refused))));
     }
 
     /// It is tried again later, or is lost, unless it comes back anyway.
     pub(super) fn nobody_learned(&mut self, refused: Refused<P>, now: Instant) {
-        let Refused {
-            queued,
-            error,
-            comes_back,
-        } = refused;
-        if !comes_back && let Some(queued) = self.set_aside(queued, &error, now) {
-            self.primitive.nobody_learned(&queued.call);
+        let Refused { queued, error } = refused;
+        if let Some(queued) = self.set_aside(queued, &error, now) {
             not_carried_out(&queued, &error);
-        }
-    }
-
-    /// Nobody waits for `queued`, which was refused because of this `error`, and it is not tried again.
-    pub(super) fn is_lost(&mut self, queued: &Queued<P>, error: &Error) {
-        let comes_back = self.primitive.given_up(&queued.call);
-        self.primitive.nobody_learned(&queued.call);
-        if !comes_back {
-            not_carried_out(queued, error);
         }
     }
 
@@ -251,9 +223,6 @@ impl<P: Primitive> State<P> {
         self.withdraw(now);
         let owed = self.primitive.unknown(batch);
         self.owe(owed, now);
-        for queued in &batch.calls {
-            self.primitive.given_up(&queued.call);
-        }
     }
 
     /// The runtime has ended while `batch` was under way.
@@ -396,9 +365,6 @@ impl<P: Primitive> State<P> {
                 }
                 dropped = true;
                 // What was never sent must not happen after this; the rest is a matter of its answer.
-                if !trouble.doubtful {
-                    self.primitive.given_up(&queued.call);
-                }
                 return trouble.doubtful;
             } else {
                 next = next.into_iter().chain([due]).min();
@@ -459,9 +425,7 @@ impl<P: Primitive> State<P> {
             match item {
                 Item::Call(mut queued) => {
                     tell_trouble(name, &mut queued, &untouched, &mut told);
-                    if queued.is_pointless() {
-                        self.primitive.given_up(&queued.call);
-                    } else {
+                    if !queued.is_pointless() {
                         self.queue.push_back(Item::Call(queued));
                     }
                 }
@@ -483,7 +447,7 @@ impl<P: Primitive> Told<P> {
 }
 
 /// Nobody waits for `queued` who could be told of this `error`.
-fn not_carried_out<P: Primitive>(queued: &Queued<P>, error: &Error) {
+pub(super) fn not_carried_out<P: Primitive>(queued: &Queued<P>, error: &Error) {
     let (error, call) = (error.clone(), P::name(&queued.call));
     if matches!(error, Error::NotHeld { .. }) {
         unlocked(move || tracing::debug!(%error, "lost before it was given back"));

@@ -99,8 +99,8 @@ pub(super) enum Answer<'a> {
     Done(&'a str),
     /// It was asked about: it was not carried out, and will not be.
     NotDone,
-    /// A later one of this client is on record, or this one before it was sent; with what stands there, where that is said.
-    Stale(&'a str),
+    /// A later one of this client is on record, or this one before it was sent.
+    Stale,
     /// Something stands there that does not belong there.
     Unreadable(&'a str),
     /// Nothing was done, by this sending or any other, because of this error.
@@ -115,7 +115,7 @@ impl<'a> Answer<'a> {
         Some(match word {
             "done" => Answer::Done(rest),
             NOTHING => Answer::NotDone,
-            "stale" => Answer::Stale(rest),
+            "stale" => Answer::Stale,
             "unreadable" => Answer::Unreadable(rest),
             "refused" => Answer::Refused(rest),
             _ => return None,
@@ -127,7 +127,7 @@ impl<'a> Answer<'a> {
         match self {
             Answer::Done(_) | Answer::Refused(_) => asked_for && !text.starts_with(UNRECORDED),
             Answer::NotDone => true,
-            Answer::Stale(_) | Answer::Unreadable(_) => false,
+            Answer::Stale | Answer::Unreadable(_) => false,
         }
     }
 }

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::channels::Channels;
 use super::envelope::{self, Answer};
-use super::locked::Locked;
 use super::pending::Pending;
 use super::state::{Item, State};
 use super::{Outcome, Primitive, Ticket, Told, Unlearned};
@@ -23,7 +22,7 @@ use crate::engine::request::{Arg, Request, Script};
 use crate::engine::timer::{Rings, Timer};
 use crate::engine::wakeups::{Listener, Wake};
 use crate::error::{Error, Result};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Refusal, Value};
 
 /// One object of one client.
@@ -100,8 +99,8 @@ impl<P: Primitive> Line<P> {
         self.keys.name()
     }
 
-    pub(super) fn lock(&self) -> Locked<'_, P> {
-        Locked::new(self.inner.lock(), self)
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner<P>> {
+        self.inner.lock()
     }
 
     /// Carries `call` out. Queued at the first poll. When the future is dropped after that, what is
@@ -197,10 +196,6 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    pub(super) fn itself(&self) -> Option<Arc<Self>> {
-        self.itself.upgrade()
-    }
-
     /// The client that it belongs to.
     pub(crate) fn client(&self) -> &Arc<Core> {
         &self.core
@@ -212,7 +207,11 @@ impl<P: Primitive> Line<P> {
         self.add(self.lock(), add)
     }
 
-    fn add<T>(&self, mut inner: Locked<'_, P>, add: impl FnOnce(&mut State<P>) -> T) -> Result<T> {
+    fn add<T>(
+        &self,
+        mut inner: MutexGuard<'_, Inner<P>>,
+        add: impl FnOnce(&mut State<P>) -> T,
+    ) -> Result<T> {
         if inner.state.closed {
             return Err(self.shut_down());
         }
@@ -255,7 +254,7 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    fn kick_if_needed(self: &Arc<Self>, mut inner: Locked<'_, P>) {
+    fn kick_if_needed(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner<P>>) {
         if inner.state.has_work() {
             self.note_busy(&mut inner);
             drop(inner);
@@ -275,19 +274,19 @@ impl<P: Primitive> Line<P> {
     }
 
     /// Ends a change after which there may be something to do, now or earlier than before.
-    fn see_to_it(&self, mut inner: Locked<'_, P>) {
+    fn see_to_it(&self, mut inner: MutexGuard<'_, Inner<P>>) {
         let work = inner.state.has_work();
         if work {
             self.note_busy(&mut inner);
         }
         self.unlock(inner);
-        if work && let Some(line) = self.itself() {
+        if work && let Some(line) = self.itself.upgrade() {
             drive::kick(&line);
         }
     }
 
     /// Ends a change after which something may be due earlier than before.
-    pub(super) fn unlock(&self, mut inner: Locked<'_, P>) {
+    pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
         if inner.state.waiters.is_empty() && !inner.state.stays() && inner.kept.is_none() {
             return;
         }

@@ -1,5 +1,5 @@
-//! One line for each lock, latch, semaphore whose permits have ids, and classic recipe: what a primitive is, and what the line does
-//! with it. [`RSemaphore`](crate::RSemaphore) stands on [`queue`](crate::queue) instead.
+//! One line for each latch, semaphore whose permits have ids, and classic recipe: what a primitive is, and what the line does
+//! with it. [`RSemaphore`](crate::RSemaphore) and the locks stand on [`queue`](crate::queue) instead.
 //!
 //! A [`Primitive`] is a state machine: it does no I/O, starts no task and waits for nothing. It says what travels, who asks, how that is
 //! written and read, what gives a grant back, what is owed, and what a message means. Everything that *happens* is the
@@ -15,9 +15,8 @@
 //!   not been granted.
 //! - **At its deadline** a waiter keeps its ticket: the next question that names it is its last, and the answer to
 //!   that is its answer.
-//! - **What was sent and not answered** is asked about by its number (that of a lock is sent again, which comes to the same: what nobody wants any more only tells then
-//!   whether it was done). If the server has not seen it, it never will, and
-//!   those calls are made again that somebody still wants, or that are owed.
+//! - **What was sent and not answered** is asked about by its number. If the server has not seen it, it never will, and those calls
+//!   are made again that somebody still wants, or that are owed.
 //! - **A refusal is what the script says it is.** `refused` means that no sending has done anything. An error of the
 //!   server's means that for this sending only: behind an unanswered one the outcome is unknown. Where several travel
 //!   together, each is tried on its own before anybody is told.
@@ -32,17 +31,16 @@
 //!
 //! # How what stands on it fits
 //!
-//! | | recipes | lock | permits with ids |
-//! |---|---|---|---|
-//! | `Call` | release, clear, list, and what the line of all clients needs | try, release, force, and the same | release, add, set, list, and the same |
-//! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | owner, term, since when | permits, their ids |
-//! | `Grant` | id, slot, until when | hold | ids |
+//! | | recipes | permits with ids |
+//! |---|---|---|
+//! | `Call` | release, clear, list, and what the line of all clients needs | release, add, set, list, and the same |
+//! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | permits, their ids |
+//! | `Grant` | id, slot, until when | ids |
 //! | `asks` | the first `limit + 1`, and who tries under a peer's lock | the first | as many as may be served |
-//! | `give_back` | release of the id | release of this hold | release of the ids |
-//! | `rest` | its place in the line of all clients is given up | the same | the same |
-//! | `unknown` | release of the ids | the holds are given up | release of the ids |
-//! | look `After` | first expiry, peers' lock, pace | the holder's end | the next end of a permit |
-//! | short form | - | a script without a number; a look while it is held | - |
+//! | `give_back` | release of the id | release of the ids |
+//! | `rest` | its place in the line of all clients is given up | the same |
+//! | `unknown` | release of the ids | release of the ids |
+//! | look `After` | first expiry, peers' lock, pace | the next end of a permit |
 //!
 //! Who waits for a latch takes nothing: all ask at once, by a command that only reads, and nothing is given back.
 
@@ -51,7 +49,6 @@ mod channels;
 mod endings;
 mod envelope;
 mod line;
-mod locked;
 mod pending;
 mod round;
 mod row;
@@ -69,12 +66,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub(crate) use envelope::{Wire, alone};
+pub(crate) use envelope::alone;
 pub(crate) use line::Line;
 
 use super::few::Few;
 use super::keys::Keys;
-use super::request::{Arg, Request};
+use super::request::Arg;
 use super::wakeups::Wake;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -85,12 +82,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     const KIND: &'static str;
     /// What errors and the log call the wait.
     const WAIT: &'static str;
-    /// Whether those who wait may ask while calls stay behind that did not fit: they are not about who asks.
-    const OVERTAKES: bool = false;
-    /// Whether an answer that grants nothing says, too, that no earlier question has got anything: its waiter is in doubt no
-    /// more.
-    const SETTLES: bool = false;
-
     /// What a caller asks for that is answered by the next round.
     type Call: Send;
     /// The answer to a call.
@@ -113,11 +104,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// What errors call the wait for this.
     fn wait(_want: &Self::Want) -> &'static str {
         Self::WAIT
-    }
-
-    /// The same with all that somebody needs who repairs by hand.
-    fn wait_details(want: &Self::Want) -> String {
-        Self::wait(want).to_owned()
     }
 
     /// Whether a call is carried out although its caller has gone.
@@ -156,16 +142,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         Look::Now
     }
 
-    /// What is known of a call that would depart with `batch`, so that it need not be sent. It was made at `since`.
-    fn settled(
-        &mut self,
-        _batch: &Batch<Self>,
-        _call: &Self::Call,
-        _since: Instant,
-    ) -> Option<Result<Self::Reply>> {
-        None
-    }
-
     /// Who asks, when there is a reason to: all, if nothing else is said. Those whose time is up ask in any case.
     /// `batch` has the calls that travel along.
     fn asks<'a>(
@@ -174,37 +150,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         waiters: &'a Waiters<Self>,
     ) -> Vec<(Ticket, &'a Self::Want)> {
         waiters.iter().collect()
-    }
-
-    /// Whether there is a reason to ask for those who are left, behind an answer.
-    fn would_serve(&mut self, _waiters: &Waiters<Self>, _now: Instant) -> bool {
-        false
-    }
-
-    /// A call was refused, or nobody will know whether it was carried out. Whether what it would have done is done in another way from now on.
-    fn given_up(&mut self, _call: &Self::Call) -> bool {
-        false
-    }
-
-    /// Nobody has learned that a call was refused, and it is not tried again.
-    fn nobody_learned(&mut self, _call: &Self::Call) {}
-
-    /// A batch departs. Once for each.
-    fn departs(&mut self, _batch: &Batch<Self>) {}
-
-    /// Nothing of it has been done, and it will not be sent again as it is.
-    fn undone(&mut self) {}
-
-    /// What a batch is sent in. A script without the envelope keeps its own account of what was carried out, and answers in
-    /// the envelope's words.
-    fn request(&mut self, batch: &Batch<Self>, wire: &Wire<'_>) -> Request {
-        wire.request(self, batch)
-    }
-
-    /// `request` is to be sent once more, with this number: it was refused because of a record that nobody of ours has
-    /// written, of which `found` is known. That does not count.
-    fn disown(request: &mut Request, number: u64, _found: &str) {
-        request.disown_record(number);
     }
 
     /// Writes the steps of a batch: at least one for a batch that is not empty. Once for each batch that departs.
@@ -292,11 +237,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     fn remembers(&self) -> Option<Instant> {
         None
     }
-
-    /// What is to be done when nothing is locked any more: those are told who wait for what the objects of a client share.
-    fn after(&mut self) -> Option<fn(&Arc<Line<Self>>)> {
-        None
-    }
 }
 
 /// A waiter's number, rising in the order of arrival.
@@ -368,7 +308,7 @@ impl<P: Primitive> Batch<P> {
     fn contents(&self) -> String {
         let calls = self.calls.iter();
         let calls = calls.map(|queued| P::details(&queued.call));
-        let asks = self.asks.iter().map(|ask| P::wait_details(&ask.want));
+        let asks = self.asks.iter().map(|ask| P::wait(&ask.want).to_owned());
         let mut all: Vec<(String, usize)> = Vec::new();
         for details in calls.chain(asks).filter(|details| !details.is_empty()) {
             match all.last_mut() {
@@ -484,8 +424,6 @@ pub(crate) enum Outcome<P: Primitive> {
 pub(crate) struct Refused<P: Primitive> {
     queued: Queued<P>,
     error: Error,
-    /// It is done in another way.
-    comes_back: bool,
 }
 
 impl<P: Primitive> Outcome<P> {

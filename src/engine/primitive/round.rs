@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::endings::Answered;
 use super::envelope::{self, Answer, Wire};
 use super::line::Inner;
-use super::locked::Locked;
 use super::state::Task;
 use super::{Batch, Line, Primitive, Verdict};
 use crate::clock::Moment;
@@ -23,6 +22,7 @@ use crate::engine::once::{
 };
 use crate::engine::sent::UnderWay;
 use crate::error::Error;
+use crate::sync::MutexGuard;
 use crate::transport::{Reason, Refusal, Value};
 
 /// How a batch has ended.
@@ -92,7 +92,7 @@ impl<P: Primitive> Line<P> {
     ) -> Option<Ended<P>> {
         let mut request = {
             let mut inner = self.lock();
-            inner.state.primitive.request(batch, &self.wire())
+            self.wire().request(&mut inner.state.primitive, batch)
         };
         request.number(self.core.next_sequence());
         if batch.doubtful {
@@ -112,20 +112,17 @@ impl<P: Primitive> Line<P> {
                 sent = *departed;
             }
             let ending = batch.confirmed(ending);
-            let found = match &ending {
-                Ending::Answer(value) => match Answer::read(&envelope::text(value)) {
-                    Some(Answer::Stale(found)) => Some(found.to_owned()),
-                    _ => None,
-                },
-                _ => None,
-            };
-            match found {
-                Some(found) if !unanswered && disowned < MOST_DISOWNED => {
+            match &ending {
+                Ending::Answer(value)
+                    if !unanswered
+                        && disowned < MOST_DISOWNED
+                        && Answer::read(&envelope::text(value)) == Some(Answer::Stale) =>
+                {
                     tracing::warn!(
                         name = self.name(),
                         "somebody else has written to this client's record"
                     );
-                    P::disown(&mut request, self.core.next_sequence(), &found);
+                    request.disown_record(self.core.next_sequence());
                     disowned += 1;
                 }
                 _ => break ending,
@@ -184,7 +181,12 @@ impl<P: Primitive> Line<P> {
     }
 
     /// Notes what has been answered to `batch`, and tells its callers.
-    fn arrive(&self, mut inner: Locked<'_, P>, mut batch: Batch<P>, verdict: Verdict<P>) {
+    fn arrive(
+        &self,
+        mut inner: MutexGuard<'_, Inner<P>>,
+        mut batch: Batch<P>,
+        verdict: Verdict<P>,
+    ) {
         let heard = std::mem::take(&mut batch.heard);
         let (sent, now) = (batch.sent.timer(), batch.answered);
         let answered = Answered { verdict, sent, now };
@@ -279,7 +281,7 @@ impl<P: Primitive> Line<P> {
                 Ended::Answered(verdict)
             }
             Answer::NotDone => Ended::NotDone,
-            Answer::Stale(_) => return None,
+            Answer::Stale => return None,
             Answer::Unreadable(found) => Ended::Failed {
                 error: state.primitive.unreadable(name, found),
                 doubt: None,
@@ -357,12 +359,8 @@ impl<P: Primitive> Rounds for Line<P> {
                 if let Some(Task::Batch(batch)) = &mut task {
                     batch.heard = inner.channels.heard();
                     inner.sent_before = self.core.sent.count();
-                    let primitive = &mut inner.state.primitive;
-                    primitive.departs(batch);
                 }
-                let settled = inner.state.take_settled();
                 self.unlock(inner);
-                self.tell(settled);
                 (task, departing)
             };
             match task {

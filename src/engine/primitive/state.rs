@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tokio::time::Instant;
 
 use super::aside::Aside;
-use super::{
-    Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Ticket, Told, Unlearned, Waiters,
-};
+use super::{Ask, Batch, Look, Primitive, Queued, Reply, Ticket, Unlearned, Waiters};
 use crate::clock::Moment;
 use crate::engine::command::Command;
 use crate::engine::wakeups::Wake;
@@ -87,8 +85,6 @@ pub(super) struct State<P: Primitive> {
     pub(super) apart: bool,
     /// Those who wait were left out for that, and travel next.
     left_out: bool,
-    /// Who is to be told what, as it was known when its call would have departed.
-    settled: Told<P>,
     /// A batch was given up whose copies may still reach the server.
     pub(super) doubtful: bool,
     pub(super) closed: bool,
@@ -115,7 +111,6 @@ impl<P: Primitive> State<P> {
             singly: 0,
             apart: false,
             left_out: false,
-            settled: Told::nobody(),
             doubtful: false,
             closed,
             told: 0,
@@ -382,9 +377,6 @@ impl<P: Primitive> State<P> {
         }
         let most = if batch.is_empty() { most } else { 0 };
         while batch.calls.len() < most && all_fit && self.next().is_some() {
-            if self.settle_first(&batch) {
-                continue;
-            }
             match self.queue.pop_front() {
                 Some(Item::Call(queued))
                     if self.may_join(&batch, &queued)
@@ -402,8 +394,7 @@ impl<P: Primitive> State<P> {
         }
         self.look |= self.frees(&batch);
         // What does not fit may be about who asks.
-        let may_ask = all_fit || P::OVERTAKES;
-        if may_ask && batch.asks.is_empty() && (self.singly == 0 || batch.calls.is_empty()) {
+        if all_fit && batch.asks.is_empty() && (self.singly == 0 || batch.calls.is_empty()) {
             self.left_out = self.apart && batch.calls.iter().any(|one| P::is_owed(&one.call));
             if !self.left_out {
                 self.ask(&mut batch);
@@ -419,26 +410,6 @@ impl<P: Primitive> State<P> {
     fn may_join(&self, batch: &Batch<P>, queued: &Queued<P>) -> bool {
         let alike = |last: &Queued<P>| P::is_owed(&last.call) == P::is_owed(&queued.call);
         !self.apart || batch.calls.last().is_none_or(alike)
-    }
-
-    /// Whether the first call need not depart with `batch`, as it is known what becomes of it; then it is gone.
-    fn settle_first(&mut self, batch: &Batch<P>) -> bool {
-        let Some(Item::Call(first)) = self.queue.front() else {
-            return false;
-        };
-        let settled = self.primitive.settled(batch, &first.call, first.since);
-        if let Some(outcome) = settled
-            && let Some(Item::Call(first)) = self.queue.pop_front()
-        {
-            self.settled.answer(first, outcome.map(Outcome::Reply));
-            return true;
-        }
-        false
-    }
-
-    /// Whom it tells.
-    pub(super) fn take_settled(&mut self) -> Told<P> {
-        std::mem::replace(&mut self.settled, Told::nobody())
     }
 
     /// Whether those who wait may be served behind `batch`.

@@ -33,8 +33,6 @@ pub(crate) struct Place {
     hears: bool,
     /// It is about to leave the line of all clients.
     leaves: bool,
-    /// Strangers announce everything by a zero.
-    zeros: bool,
 }
 
 /// What the server has said of a batch.
@@ -79,7 +77,6 @@ impl Place {
             listened: false,
             hears: false,
             leaves: false,
-            zeros: false,
         })
     }
 
@@ -152,7 +149,7 @@ impl Place {
                 }
             }
             Wake::Message(payload) => {
-                if self.zeros || payload != b"0" {
+                if payload != b"0" {
                     self.turns.heard();
                 }
                 self.turns.message(now)

@@ -6,7 +6,6 @@ mod fair;
 mod gate;
 mod orders;
 mod rwlock;
-mod sparing;
 mod verdicts;
 mod world;
 
