@@ -5,17 +5,6 @@ macro_rules! lua {
         concat!($(include_str!(concat!("../lua/", $file, ".lua"))),+)
     };
 }
-/// Serves the callers of several clients in turn.
-macro_rules! turns {
-    () => {
-        lua!(
-            "engine/line",
-            "semaphore/stops",
-            "semaphore/strangers",
-            "semaphore/turns"
-        )
-    };
-}
 /// What is carried out once, and undone where it is refused.
 macro_rules! envelope {
     () => {
@@ -76,18 +65,20 @@ pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
 
 pub(crate) const LATCH: &str = concat!(envelope!(), lua!("latch/steps"));
 
-pub(crate) const PERMITS: &str = concat!(
-    lua!("permit_expirable/lone", "queue/announce"),
-    envelope!(),
-    lua!("permit_expirable/counter"),
-    turns!(),
-    lua!("permit_expirable/steps"),
+pub(crate) const PERMITS: &str = lua!(
+    "permit_expirable/short",
+    "queue/announce",
+    "queue/record",
+    "semaphore/permits",
+    "queue/entries",
+    "permit_expirable/permits",
+    "queue/queue",
+    "queue/jvms",
+    "queue/finish",
+    "permit_expirable/steps"
 );
-pub(crate) const PERMITS_KEYS: &str = concat!(
-    lua!("queue/announce"),
-    envelope!(),
-    lua!("permit_expirable/keys"),
-);
+pub(crate) const PERMITS_KEYS: &str =
+    lua!("queue/announce", "queue/record", "permit_expirable/keys");
 pub(crate) const RENEW_PERMITS: &str = lua!("permit_expirable/renew");
 
 pub(crate) const TIMESTAMP: &str = recipe!("recipes/times", "recipes/timestamp");

@@ -1,5 +1,4 @@
-//! Permits with ids in many clients: whoever came first is served first, a crowd costs no more than two, and those who keep no
-//! turns get a share.
+//! Permits with ids in many clients: they are granted in the order of the queue, at the same cost however many clients wait.
 
 mod support;
 
@@ -7,20 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::future::{join_all, select_all};
+use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, RPermitExpirableSemaphore, Result};
-use support::channel::Channel;
-use support::clients::{LIMIT, NEVER, builder, connect, limited, scripts};
+use support::clients::{LIMIT, NEVER, builder, connect, scripts};
 use support::server::RedisServer;
-use support::waiters::{channel, until, until_subscribers};
+use support::waiters::until;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const NAME: &str = "jobs";
-const LINE: &str = "redisson_sc_leased_turns:{jobs}";
-const NOTES: &str = "redisson_sc_leased_turns_notes:{jobs}";
+const QUEUE: &str = "redisson_sc_leased_queue:{jobs}";
+const NOTES: &str = "redisson_sc_leased_notes:{jobs}";
 const HOLD: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -44,7 +42,7 @@ async fn granted(task: JoinHandle<Result<Held>>) -> Held {
 
 async fn until_in_line(control: &mut MultiplexedConnection, count: u64) {
     until(&format!("{count} stand in line"), LIMIT, async || {
-        control.zcard::<_, u64>(LINE).await.unwrap() == count
+        control.zcard::<_, u64>(QUEUE).await.unwrap() == count
     })
     .await;
 }
@@ -107,7 +105,7 @@ async fn shares(crowds: &[Crowd], times: usize) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn who_came_first_is_first_in_whichever_client() {
+async fn permits_are_granted_in_the_order_of_arrival() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     let clients = [connect(server.url()).await, connect(server.url()).await];
@@ -124,10 +122,7 @@ async fn who_came_first_is_first_in_whichever_client() {
             clients[early].stats().waiting == 1
         })
         .await;
-        // Answered behind the waiter's own question.
-        both[early].available_permits().await.unwrap();
-        // Clearly later: not within what does not count between two clients.
-        tokio::time::sleep(Duration::from_millis(40)).await;
+        until_in_line(&mut control, 1).await;
         let second = acquire(&both[late]);
         until_in_line(&mut control, 2).await;
         both[0].release(held.id()).await.unwrap();
@@ -158,7 +153,7 @@ async fn a_crowd_of_clients_has_equal_shares_at_the_cost_of_two() {
         shares.iter().all(|share| (3..=7).contains(share)),
         "{shares:?}"
     );
-    assert!(cost <= 8.0, "{cost} scripts a grant");
+    assert!(cost <= 3.5, "{cost} scripts a grant");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,19 +165,6 @@ async fn clients_of_equal_size_have_equal_shares() {
     let shares = shares(&crowds, 1500).await;
     let (least, most) = (shares.iter().min(), shares.iter().max());
     assert!(most <= least.map(|least| 3 * least).as_ref(), "{shares:?}");
-}
-
-/// Who takes what it can get, and hands it round, leaves the others what is over: that is what it is for.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_without_turns_takes_what_it_can_get() {
-    let server = RedisServer::start().await;
-    let clients = clients(&server, 2).await;
-    clients[0].try_set_permits(2).await.unwrap();
-    let taking = Crowd::start(&clients[0].clone().without_turns(), 16);
-    let keeping = Crowd::start(&clients[1], 16);
-    until("it is served", PATIENCE, async || taking.served() > 300).await;
-    let shares = [taking.served(), keeping.served()];
-    assert!(shares[0] > 2 * shares[1], "{shares:?}");
 }
 
 /// Permits whose time is over come back to all who wait, though nobody gives them back; and not all of them look for each.
@@ -210,138 +192,45 @@ async fn permits_that_end_come_back_to_a_crowd_without_a_herd() {
     assert!(cost <= 40.0, "{cost} scripts a grant");
 }
 
-/// The one that has told another client that its turn has come may go: somebody looks whether that one came.
+/// A client that is frozen is waited for once, for 100 ms and two round trips, however many of its callers wait.
 #[tokio::test]
-async fn a_turn_is_not_lost_with_the_one_who_has_told_of_it() {
-    for shuts_down in [false, true] {
-        let server = RedisServer::start().await;
-        let mut control = server.connection().await;
-        let proxy = support::proxy::Proxy::start(&server).await;
-        let frozen = connect(proxy.url()).await.permit_expirable_semaphore(NAME);
-        let going = connect(server.url()).await;
-        let last = connect(server.url()).await.permit_expirable_semaphore(NAME);
-        let jobs = going.permit_expirable_semaphore(NAME);
-        jobs.try_set_permits(1).await.unwrap();
-        let held = jobs.acquire().await.unwrap();
-        let first = acquire(&frozen);
-        until_subscribers(&mut control, &channel(NAME), 1).await;
-        frozen.available_permits().await.unwrap();
-        let second = acquire(&last);
-        until_in_line(&mut control, 2).await;
-        proxy.mute();
-        // It knows of the others, as it has waited, too.
-        assert!(
-            jobs.try_acquire_for(Duration::from_millis(50))
-                .await
-                .unwrap()
-                .is_none()
-        );
-        jobs.release(held.id()).await.unwrap();
-        if shuts_down {
-            going.shutdown().await.unwrap();
-        }
-        drop((jobs, going));
-        let _ = granted(second).await;
-        first.abort();
-    }
-}
-
-/// Where the server does not let a line be kept, or be heard, there are no turns, and nobody waits in vain.
-#[tokio::test]
-async fn a_line_that_may_not_be_kept() {
-    for rules in [
-        "~* &* +@all -hset",
-        "~* &* +@all -pexpire",
-        "~* resetchannels &redisson_sc:* +@all",
-    ] {
-        let (server, client) = limited(rules).await;
-        let mut control = server.connection().await;
-        let other = connect(server.url()).await;
-        let both = [client, other].map(|client| client.permit_expirable_semaphore(NAME));
-        both[0].try_set_permits(1).await.unwrap();
-        let held = both[0].acquire().await.unwrap();
-        let tasks = both.each_ref().map(|jobs| {
-            let jobs = jobs.clone();
-            tokio::spawn(async move {
-                let held = jobs.acquire().await?;
-                jobs.release(held.id()).await
-            })
-        });
-        until_subscribers(&mut control, &channel(NAME), 2).await;
-        both[0].release(held.id()).await.unwrap();
-        for task in tasks {
-            let told = timeout(LIMIT, task).await;
-            told.unwrap_or_else(|_| panic!("{rules}: asleep"))
-                .unwrap()
-                .unwrap();
-        }
-    }
-}
-
-/// It has nothing to ask for: an answer that would count for it never comes.
-#[tokio::test]
-async fn who_is_called_into_a_line_that_may_not_be_kept_asks_no_more() {
-    let (server, client) = limited("~* &* +@all -hset").await;
+async fn a_frozen_client_holds_up_the_queue_once() {
+    let server = RedisServer::start().await;
     let mut control = server.connection().await;
-    let jobs = client.permit_expirable_semaphore(NAME);
-    jobs.try_set_permits(1).await.unwrap();
-    let held = jobs.acquire().await.unwrap();
-    let _stranger = Channel::subscribe(&server, &channel(NAME)).await;
-    let waiting = acquire(&jobs);
-    let mut was_heard = false;
-    until(
-        "it has been called, and does not listen any more",
-        LIMIT,
-        async || {
-            // One after the other, to meet every moment.
-            for _ in 0..1_000 {
-                let heard: u64 = control.publish(LINE, "new").await.unwrap();
-                was_heard |= heard > 0;
-                if was_heard && heard == 0 {
-                    return true;
-                }
-            }
-            false
-        },
-    )
-    .await;
-    let before = scripts(&mut control).await;
-    // One that asks again at once asks hundreds of times meanwhile.
-    for _ in 0..2_000 {
-        let () = redis::cmd("PING").query_async(&mut control).await.unwrap();
-    }
-    let asked = scripts(&mut control).await - before;
-    assert!(asked <= 20, "{asked} scripts");
-    jobs.release(held.id()).await.unwrap();
-    let _ = granted(waiting).await;
+    let proxy = support::proxy::Proxy::start(&server).await;
+    let frozen = connect(proxy.url()).await.permit_expirable_semaphore(NAME);
+    let holding = connect(server.url()).await.permit_expirable_semaphore(NAME);
+    let last = connect(server.url()).await.permit_expirable_semaphore(NAME);
+    holding.try_set_permits(1).await.unwrap();
+    let held = holding.acquire().await.unwrap();
+    let stuck: Vec<_> = (0..20).map(|_| acquire(&frozen)).collect();
+    until_in_line(&mut control, 20).await;
+    let second = acquire(&last);
+    until_in_line(&mut control, 21).await;
+    proxy.mute();
+    let released = std::time::Instant::now();
+    holding.release(held.id()).await.unwrap();
+    let _ = granted(second).await;
+    // Each of the twenty would take 100 ms.
+    assert!(released.elapsed() < Duration::from_millis(1500));
+    stuck.iter().for_each(JoinHandle::abort);
 }
 
-/// There is no order, and nobody waits for one.
+/// The queue and the notes are this crate's: what stands there and is of another type goes.
 #[tokio::test]
-async fn beside_a_key_that_holds_something_else_releases_are_answered() {
-    for key in [LINE, NOTES] {
+async fn beside_a_key_that_holds_something_else_waiters_are_served() {
+    for key in [QUEUE, NOTES] {
         let server = RedisServer::start().await;
         let mut control = server.connection().await;
         let _: () = control.set(key, "7").await.unwrap();
-        let clients = join_all((0..3).map(|_| connect(server.url()))).await;
-        let [first, second, releasing] = &clients[..] else {
-            unreachable!("there are three");
-        };
-        let jobs = releasing.permit_expirable_semaphore(NAME);
-        jobs.try_set_permits(1).await.unwrap();
-        let mut held = jobs.acquire().await.unwrap();
-        for _ in 0..4 {
-            let mut waiting: Vec<_> = [first, second]
-                .map(|client| acquire(&client.permit_expirable_semaphore(NAME)))
-                .into();
-            until_subscribers(&mut control, &channel(NAME), 2).await;
-            while !waiting.is_empty() {
-                jobs.release(held.id()).await.unwrap();
-                let served = timeout(LIMIT, select_all(waiting)).await;
-                let (next, _, others) = served.unwrap_or_else(|_| panic!("{key}: asleep"));
-                (held, waiting) = (next.unwrap().unwrap(), others);
-            }
-        }
+        let both = [connect(server.url()).await, connect(server.url()).await];
+        let [first, second] = both.map(|client| client.permit_expirable_semaphore(NAME));
+        first.try_set_permits(1).await.unwrap();
+        let held = first.acquire().await.unwrap();
+        let waits = acquire(&second);
+        until_in_line(&mut control, 1).await;
+        first.release(held.id()).await.unwrap();
+        let _ = granted(waits).await;
     }
 }
 
@@ -354,7 +243,7 @@ async fn who_waits_comes_when_a_permit_ends_that_was_handed_over_with_a_shorter_
     ours.try_set_permits(1).await.unwrap();
     let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
     let short = acquire(&ours.clone().with_lease(Duration::from_millis(200)));
-    until_subscribers(&mut control, &channel(NAME), 1).await;
+    until_in_line(&mut control, 1).await;
     let waits = acquire(&others);
     until_in_line(&mut control, 2).await;
     ours.release(long.id()).await.unwrap();
@@ -381,8 +270,7 @@ async fn who_waits_comes_when_a_permit_ends_whose_lease_has_been_shortened() {
     for shortens in [true, false] {
         let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
         let waits = acquire(&others);
-        until_subscribers(&mut control, &channel(NAME), 1).await;
-        until_in_line(&mut control, 0).await;
+        until_in_line(&mut control, 1).await;
         if shortens {
             assert!(
                 ours.update_lease_time(long.id(), Some(short))
@@ -419,7 +307,7 @@ async fn the_second_in_line_is_told_of_an_earlier_end_as_well() {
     ours.try_set_permits(1).await.unwrap();
     let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
     let goes = acquire(first);
-    until_subscribers(&mut control, &channel(NAME), 1).await;
+    until_in_line(&mut control, 1).await;
     let stays = acquire(second);
     until_in_line(&mut control, 2).await;
     let short = Duration::from_millis(500);

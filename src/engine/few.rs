@@ -22,23 +22,12 @@ impl<T> FromIterator<T> for Few<T> {
 }
 
 impl<T> Few<T> {
-    pub(crate) fn one(one: T) -> Self {
-        Few {
-            first: Some(one),
-            others: Vec::new(),
-        }
-    }
-
     /// None yet, with room for `most`.
     pub(crate) fn up_to(most: usize) -> Self {
         Few {
             first: None,
             others: Vec::with_capacity(most.saturating_sub(1)),
         }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.others.len()
     }
 
     pub(crate) fn push(&mut self, one: T) {

@@ -22,21 +22,9 @@ pub(crate) struct Keys {
     parts: Vec<Typed>,
     /// Keys that its scripts need besides, and that say nothing of whether it exists.
     beside: Vec<Typed>,
-    turns: Option<TurnKeys>,
     /// The flaw that makes the name unusable; and one that does so in a cluster alone.
     flaw: Option<&'static str>,
     flaw_in_cluster: Option<&'static str>,
-}
-
-/// Where the clients of an object keep turns.
-#[derive(Debug, Clone)]
-pub(crate) struct TurnKeys {
-    /// Whose callers wait since when. Those who take part listen to a channel of the same name.
-    pub(crate) line: Arc<str>,
-    /// What is known of each of them.
-    pub(crate) notes: Arc<str>,
-    /// Where this client is told that its turn has come.
-    pub(crate) own_channel: Arc<str>,
 }
 
 impl Keys {
@@ -59,7 +47,6 @@ impl Keys {
             record: record.into(),
             parts: Vec::new(),
             beside: Vec::new(),
-            turns: None,
         }
     }
 
@@ -118,21 +105,6 @@ impl Keys {
         self.parts.iter().map(|(key, _)| key)
     }
 
-    /// The same, and the keys in which the clients of an object keep turns.
-    pub(crate) fn with_turns(mut self, line: String, notes: String, client_id: &str) -> Self {
-        self.turns = Some(TurnKeys {
-            own_channel: format!("{line}:{client_id}").into(),
-            line: line.into(),
-            notes: notes.into(),
-        });
-        self
-    }
-
-    /// Where turns are kept, for objects whose clients do; see `engine::turns`.
-    pub(crate) fn turns(&self) -> Option<&TurnKeys> {
-        self.turns.as_ref()
-    }
-
     /// Those that come first in a script of the object.
     pub(crate) fn own(&self) -> [&Arc<str>; 3] {
         [&self.record, &self.object, &self.channel]
@@ -146,10 +118,6 @@ impl Keys {
             (Arc::clone(&self.record), "string"),
         ]);
         all.extend(self.beside.iter().cloned());
-        if let Some(turns) = &self.turns {
-            all.push((Arc::clone(&turns.line), "zset"));
-            all.push((Arc::clone(&turns.notes), "hash"));
-        }
         all
     }
 

@@ -34,7 +34,6 @@ pub(crate) mod request;
 pub(crate) mod sent;
 pub(crate) mod sync;
 pub(crate) mod timer;
-pub(crate) mod turns;
 pub(crate) mod wakeups;
 mod window;
 pub(crate) mod wrong_type;

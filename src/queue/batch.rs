@@ -58,7 +58,7 @@ impl<W: Want> Run<W> {
         trip: Duration,
         late: u32,
     ) -> Self {
-        let life = LIFE[usize::from(waiter.want.is_leased())] << late;
+        let life = LIFE[usize::from(waiter.want.is_used_at_once())] << late;
         Run {
             want: waiter.want,
             count: 1,

@@ -12,7 +12,6 @@ use super::pending::Pending;
 use super::primitive::{Call, Held, Primitive};
 use super::state::State;
 use super::waiters::Id;
-use crate::api::encoded;
 use crate::engine::Core;
 use crate::engine::answer::{self, answer_of};
 use crate::engine::command::{Command, Commands};
@@ -74,7 +73,7 @@ impl<P: Primitive> Object<P> {
     pub(crate) fn of(core: &Arc<Core>, keys: Keys, queue: QueueKeys) -> Arc<Self> {
         let place = Arc::clone(keys.object());
         core.objects.find_or_make(P::KIND, &place, |closed| {
-            let suffix = suffix(core.client_name());
+            let suffix = P::suffix(core);
             let keys = keys.in_cluster(core.connection.is_cluster());
             let held = P::Held::new(core, &keys, &queue, &suffix);
             Arc::new_cyclic(|itself| Object {
@@ -98,6 +97,11 @@ impl<P: Primitive> Object<P> {
 
     pub(crate) fn client(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    /// What this client adds to the entries of what it holds.
+    pub(crate) fn suffix(&self) -> &str {
+        &self.suffix
     }
 
     /// The key beside the object.
@@ -127,7 +131,7 @@ impl<P: Primitive> Object<P> {
                 self.finish(inner, told);
                 return Ok(Outcome::Number(1));
             }
-            inner.state.call(call, Some(reply), now);
+            inner.state.call(call.clone(), Some(reply), now);
             self.begin(inner);
         }
         let pending = Pending {
@@ -338,14 +342,6 @@ impl<P: Primitive> Object<P> {
             }
         }
         self.finish(inner, told);
-    }
-}
-
-/// What a client adds to the entries of what it holds: its name.
-fn suffix(client_name: &str) -> Arc<str> {
-    match client_name {
-        "" => "".into(),
-        name => format!(":{}", encoded(name)).into(),
     }
 }
 

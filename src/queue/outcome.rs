@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use tokio::sync::oneshot;
 
+use crate::clock::Moment;
 use crate::engine::request::Arg;
 use crate::error::Result;
 
@@ -20,6 +21,11 @@ pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
 
     /// It is held under a lease that the client renews.
     fn is_leased(self) -> bool;
+
+    /// Its holder goes on at a fresh notification, and learns where the grant has run out.
+    fn is_used_at_once(self) -> bool {
+        self.is_leased()
+    }
 
     /// The life of a grant as its step says it.
     fn life(self, millis: u64) -> Arg {
@@ -88,6 +94,8 @@ pub(crate) struct Grant<W> {
     /// Under which it is held, where it is leased.
     pub(crate) ticket: Ticket,
     pub(crate) taken: Taken,
+    /// When it ends for the time being.
+    pub(crate) until: Option<Moment>,
 }
 
 impl<W> Grant<W> {
@@ -97,6 +105,7 @@ impl<W> Grant<W> {
             want,
             ticket,
             taken,
+            until: None,
         }
     }
 }

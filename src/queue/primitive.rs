@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::object::QueueKeys;
 use super::outcome::{Grant, Outcome, Ticket, Want};
+use crate::api::encoded;
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::keys::Keys;
@@ -30,6 +31,14 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
 
     fn script() -> &'static LazyLock<Script>;
 
+    /// What a client adds to the entries of what it holds: its name.
+    fn suffix(core: &Core) -> Arc<str> {
+        match &**core.client_name() {
+            "" => "".into(),
+            name => format!(":{}", encoded(name)).into(),
+        }
+    }
+
     /// The call that gives `grant` back.
     fn give_back(grant: Grant<Self::Want>) -> Self::Call;
 }
@@ -38,7 +47,7 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
 pub(crate) type Result<W> = std::result::Result<Outcome<W>, Error>;
 
 /// A call on an object, but waiting.
-pub(crate) trait Call: Copy + PartialEq + Send + Unpin + Debug + Display + 'static {
+pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'static {
     type Want;
     /// What is noted of a call on its way.
     type Note: Default + Send;
@@ -57,6 +66,11 @@ pub(crate) trait Call: Copy + PartialEq + Send + Unpin + Debug + Display + 'stat
 
     /// Whether one step may stand for several such calls.
     fn adds_up(&self) -> bool;
+
+    /// As how many calls it counts in a batch.
+    fn size(&self) -> usize {
+        1
+    }
 
     /// What it takes, without waiting for it.
     fn takes(&self) -> Option<Self::Want>;

@@ -54,7 +54,8 @@ impl<P: Primitive> State<P> {
         let passing = waits.then(|| self.held.passing()).flatten();
         let wants = passing.into_iter();
         let wants = wants.flat_map(|passing| self.waiters.wants(passing));
-        wants.filter(|(want, _)| !self.entries.has(*want))
+        let unheard = wants.filter(|(want, _)| !self.entries.has(*want));
+        unheard.take((2 * MOST).saturating_sub(self.entries.len()))
     }
 
     /// What is carried out next.
@@ -89,7 +90,8 @@ impl<P: Primitive> State<P> {
         // Owed calls are repeated until a replica has them. Permits that were asked for are taken back then. So they travel apart.
         let apart = self.core.config.replicas.is_some();
         let mut calls: Vec<Queued<P>> = Vec::new();
-        while calls.len() < MOST_TOGETHER
+        let mut size = 0;
+        while size < MOST_TOGETHER
             && let Some(Item::Call(next)) = self.calls.front()
             && (!apart
                 || (calls.first()).is_none_or(|first| first.call.is_owed() == next.call.is_owed()))
@@ -100,6 +102,7 @@ impl<P: Primitive> State<P> {
                 self.held.departs(&queued.call, &mut queued.note);
                 let takes = queued.call.takes();
                 queued.lease = takes.map_or(queued.lease, |want| self.held.lease_time(want));
+                size += queued.call.size();
                 calls.push(queued);
             }
         }

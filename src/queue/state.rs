@@ -282,11 +282,11 @@ impl<P: Primitive> State<P> {
     ) -> Queued<P> {
         let takes = call.takes().filter(|want| want.is_leased());
         Queued {
+            note: self.held.queued(&call),
+            ticket: takes.map_or(0, |_| self.core.next_sequences(1)),
             call,
             reply,
             since: now,
-            note: self.held.queued(&call),
-            ticket: takes.map_or(0, |_| self.core.next_sequences(1)),
             lease: Duration::ZERO,
         }
     }
@@ -408,7 +408,7 @@ impl<P: Primitive> State<P> {
             return;
         };
         let until = self.fresh_until(clock, &entry);
-        if let Some(until) = until.filter(|_| entry.want.is_leased())
+        if let Some(until) = until.filter(|_| entry.want.is_used_at_once())
             && let Some(waiter) = self.waiters.take(entry.want)
         {
             self.entries.remove(ticket);
@@ -472,6 +472,7 @@ impl<P: Primitive> State<P> {
             want,
             ticket,
             taken,
+            until: Some(until),
         };
         self.held.granted(grant, life, until);
         for ticket in self.entries.let_in_by(want) {

@@ -58,18 +58,30 @@ pub(crate) fn of_latch(name: &str, mapper: &NameMapper, client_id: &str) -> Keys
     Keys::new(name, object, "string", channel, record).in_any_slot()
 }
 
-/// The names of a semaphore whose permits have ids. Its counter and its channel are called like a semaphore's.
-pub(crate) fn of_permit_expirable(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
+/// The names of a semaphore whose permits have ids, and of its queue. Its counter and its channel are called like a semaphore's.
+pub(crate) fn of_permit_expirable(
+    name: &str,
+    mapper: &NameMapper,
+    client_id: &str,
+) -> (Keys, QueueKeys) {
     let object = mapper.map(name);
     let channel = prefixed("redisson_sc", &object);
     let record = beside("redisson_sc_leased_once", &object);
     let record = format!("{record}:{client_id}");
     let permits = suffixed(&object, "timeout");
-    let line = beside("redisson_sc_leased_turns", &object);
-    let notes = beside("redisson_sc_leased_turns_notes", &object);
-    Keys::new(name, object, "string", channel, record)
+    let queue = beside("redisson_sc_leased_queue", &object);
+    let queue = QueueKeys {
+        beside: permits.clone().into(),
+        notes: beside("redisson_sc_leased_notes", &object).into(),
+        own_channel: format!("{queue}:{client_id}").into(),
+        queue: queue.into(),
+        client: client_id.into(),
+    };
+    let keys = Keys::new(name, object, "string", channel, record)
         .with_part(permits, "zset")
-        .with_turns(line, notes, client_id)
+        .with_beside(Arc::clone(&queue.queue), "zset")
+        .with_beside(Arc::clone(&queue.notes), "hash");
+    (keys, queue)
 }
 
 /// The counter of a lock's fencing tokens; `lock` is the mapped name.
@@ -143,7 +155,8 @@ mod tests {
             ("jobs", "{jobs}:timeout", ":{jobs}:id"),
             ("a{b}c", "a{b}c:timeout", "::a{b}c:id"),
         ] {
-            let leased = of_permit_expirable(name, &NameMapper::default(), "id");
+            let (leased, queue) = of_permit_expirable(name, &NameMapper::default(), "id");
+            assert_eq!(&*queue.beside, permits);
             assert_eq!(leased.channel(), keys(name).channel());
             assert_eq!(
                 leased.parts().map(|key| &**key).collect::<Vec<_>>(),

@@ -320,8 +320,34 @@ impl<L: Commands> Object<'_, L> {
         let keys = self.line.keys();
         let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
         script_keys.extend(second.into_iter().chain(announced).map(Arc::clone));
+        let read = |value| read(self.answer(operation, value)?);
         let request = alone(&ONCE, script_keys, record_life, steps);
-        let read = |value| match &value {
+        self.send(operation, Dropped::Withdrawn, request, read)
+            .await
+    }
+
+    /// A script that changes something, and is carried out once. What it says.
+    pub(crate) async fn run(
+        &self,
+        operation: &'static str,
+        script: &'static LazyLock<Script>,
+        keys: Vec<Arc<str>>,
+        steps: Vec<Arg>,
+    ) -> Result<String> {
+        self.line.keys().check()?;
+        let record_life = self.line.core().config.record_life();
+        let request = alone(script, keys, record_life, steps);
+        let read = |value| match self.answer(operation, value)? {
+            Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            value => Err(self.unexpected(operation, &value)),
+        };
+        self.send(operation, Dropped::Withdrawn, request, read)
+            .await
+    }
+
+    /// An answer, unless it says that the call was refused.
+    fn answer(&self, operation: &'static str, value: Value) -> Result<Value> {
+        match &value {
             Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
                 let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
                 Err(refused(
@@ -333,10 +359,8 @@ impl<L: Commands> Object<'_, L> {
             Value::BulkString(bytes) if bytes == b"stale" => {
                 Err(self.unexpected(operation, &value))
             }
-            _ => read(value),
-        };
-        self.send(operation, Dropped::Withdrawn, request, read)
-            .await
+            _ => Ok(value),
+        }
     }
 
     /// What is answered is read as a part of the call, so that it counts as failed where that is an error.

@@ -32,8 +32,8 @@ const SINGLE: [&str; 7] = [
     "redisson_sc_queue",
     "redisson_sc_grants",
     "redisson_sc_notes",
-    "redisson_sc_leased_turns",
-    "redisson_sc_leased_turns_notes",
+    "redisson_sc_leased_queue",
+    "redisson_sc_leased_notes",
     "redisson_lock_waiters",
     "redisson_lock_notes",
 ];

@@ -4,12 +4,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::engine::request::Arg;
-use crate::outside;
+use crate::queue::Ticket;
+use crate::transport::digest;
 
-/// So many bytes has each that is given out.
+/// Each that is given out has so many bytes.
 pub(super) const BYTES: usize = 16;
 
-/// An id as it stands in Redis, or several one behind the other. One that was given out takes no memory of its own.
+/// An id as it stands in Redis. One of this crate or of Redisson takes no memory of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Id {
     One([u8; BYTES]),
@@ -47,21 +48,11 @@ impl Deref for Id {
     }
 }
 
-/// New ones, one behind the other.
-pub(super) fn make(count: usize) -> Id {
-    if count == 1 {
-        let mut bytes = [0; BYTES];
-        outside::random(&mut bytes);
-        return Id::One(bytes);
-    }
-    let mut bytes = vec![0; BYTES * count];
-    outside::random(&mut bytes);
-    Id::Other(bytes.into())
-}
-
-/// Each of some that stand one behind the other.
-pub(super) fn split(ids: &[u8]) -> impl Iterator<Item = Id> {
-    ids.chunks(BYTES).map(Into::into)
+/// The ids of the permits that are taken under `ticket`, as hex digits; `lua/permit_expirable/permits.lua` makes the same. `secret` is
+/// the client's.
+pub(super) fn of(secret: &str, ticket: Ticket, amount: u32) -> impl Iterator<Item = Arc<str>> {
+    let hash = digest(&format!("{secret}:{ticket}"));
+    (1..=amount).map(move |place| format!("{}{place:04x}", &hash[..28]).into())
 }
 
 pub(super) fn to_hex(bytes: &[u8]) -> Arc<str> {
@@ -112,8 +103,6 @@ pub(super) fn from_hex(text: &str) -> Option<Id> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     #[test]
@@ -126,15 +115,14 @@ mod tests {
         for bad in ["", "1", "123", "xy", "1g", "+1", "ää", " 12"] {
             assert_eq!(from_hex(bad), None, "{bad:?}");
         }
-        let some = make(3);
-        let each: Vec<Id> = split(&some).collect();
-        assert!(each.len() == 3 && each.iter().all(|id| id.len() == BYTES));
-        assert!(each[0] != each[1] && each[1] != each[2]);
-        assert_eq!(from_hex(&to_hex(&each[0])).as_ref(), Some(&each[0]));
-        // The system's bytes are asked for many at a time, and none is given out twice.
-        let counts = (1..40).chain([1; 100]);
-        let many: Vec<Id> = counts.map(make).collect();
-        let all: HashSet<Id> = many.iter().flat_map(|ids| split(ids)).collect();
-        assert_eq!(all.len(), (1..40).sum::<usize>() + 100);
+        let some: Vec<_> = of("00", 7, 3).collect();
+        assert!(some.iter().all(|id| id.len() == 2 * BYTES));
+        assert_ne!(some[0], some[1]);
+        assert_ne!(of("00", 8, 1).next(), of("00", 7, 1).next());
+        assert_ne!(of("01", 7, 1).next(), of("00", 7, 1).next());
+        assert_eq!(
+            from_hex(&some[0]).map(|id| to_hex(&id)).as_ref(),
+            some.first()
+        );
     }
 }

@@ -1,49 +1,35 @@
 //! Which permits this client keeps, and what it knows of their ends: in the table of `engine::holds`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::RPermitExpirableSemaphore;
-use super::calls::Call;
+use super::call::Call;
+use super::held::{AGES, renewing};
 use super::ids::{self, Id};
 use crate::api::Held;
 use crate::clock::Moment;
-use crate::engine::command::Commands;
-use crate::engine::holds::{Kept, Renewing, Term, Version};
-use crate::engine::request::{Arg, Script};
+use crate::engine::holds::{Renewing, Term, Version};
 use crate::error::{Effect, Result};
 use crate::lease::Lease;
-use crate::lua;
-
-static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
-
-/// One script call renews so many at the most: it took 0.5 ms (redis-server 7.0.15, 2 cores of an AMD EPYC).
-const MOST_RENEWED: usize = 250;
-
-/// Instead of for ever: longer than any process lives.
-const AGES: Duration = Duration::from_secs(1 << 32);
 
 impl RPermitExpirableSemaphore {
     /// The handle of a guard: its permits last for a time.
     pub(super) fn renewing(&self) -> Self {
-        let lease = self.lease.unwrap_or(self.core.config.lock_watchdog_timeout);
-        self.clone().with_lease(lease)
+        self.clone().with_lease(self.renewed_lease())
+    }
+
+    fn renewed_lease(&self) -> Duration {
+        self.lease.unwrap_or(self.core.config.lock_watchdog_timeout)
     }
 
     /// The key in which the permits stand that are held.
-    fn permits_key(&self) -> &Arc<str> {
-        let mut parts = self.line.keys().parts();
-        parts.next().expect("it has one")
+    pub(super) fn permits_key(&self) -> &Arc<str> {
+        self.line.beside()
     }
 
     fn renewal(&self) -> Renewing {
-        Renewing {
-            script: &RENEWAL,
-            several: true,
-            most: MOST_RENEWED,
-            owner: |id| ids::from_hex(id).map_or(Arg::Word(""), |id| id.arg()),
-            lease: self.lease.unwrap_or(self.core.config.lock_watchdog_timeout),
-        }
+        renewing(self.renewed_lease())
     }
 
     /// Renews it from now on.
@@ -53,10 +39,12 @@ impl RPermitExpirableSemaphore {
         };
         let until = held.until.unwrap_or_else(|| Moment::now() + AGES);
         let (key, holds) = (self.permits_key(), &self.core.holds);
+        // The queue confirms what it has granted to a guard.
+        let is_granted = holds.is_watched(key, &held.id);
         let lease = holds.keep(key, &held.id, Term::Watched, until, self.renewal());
         self.core.renew(lasts);
         // The next round may be a whole pause away.
-        if lease.remaining() < Some(lasts / 3 * 2) && !lease.is_lost() {
+        if !is_granted && lease.remaining() < Some(lasts / 3 * 2) && !lease.is_lost() {
             let place = (Arc::clone(key), Arc::clone(&held.id));
             self.core.renew_now(place, lasts);
         }
@@ -83,30 +71,7 @@ impl RPermitExpirableSemaphore {
         };
         self.core.holds.released(self.permits_key(), id, None, None);
         self.core.holds.tell();
-        self.line.owe(Call::release(bytes));
-    }
-
-    /// Nobody holds these any more. Who keeps one of them is told: a guard that gives it back has ended that before.
-    pub(super) fn is_gone(&self, ids: &[impl AsRef<str>]) {
-        if !self.core.holds.keeps_some_of(self.permits_key()) {
-            return;
-        }
-        for id in ids {
-            let id = id.as_ref().to_ascii_lowercase();
-            self.core.holds.lost(self.permits_key(), &id);
-        }
-        self.core.holds.tell();
-    }
-
-    /// What this client keeps now of all objects.
-    pub(super) fn kept_now(&self) -> Kept {
-        self.core.holds.kept()
-    }
-
-    /// Nobody holds what was kept then.
-    pub(super) fn all_are_gone(&self, kept: Kept) {
-        self.core.holds.all_lost(self.permits_key(), kept);
-        self.core.holds.tell();
+        self.line.owe(Call::Release(bytes));
     }
 
     /// A change of its lease is about to be sent.

@@ -1,15 +1,15 @@
 //! [`RPermitExpirableSemaphore`]: Redisson's semaphore whose permits have ids and leases.
 
-mod calls;
+mod call;
 mod handle;
+mod held;
 mod ids;
 mod keeping;
 mod object;
-mod primitive;
-mod steps;
 
+use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -18,19 +18,18 @@ use super::names;
 use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis, shortened};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::once::in_part;
-use crate::engine::primitive::{Line, Primitive};
-use crate::engine::request::Script;
-use crate::engine::turns::Place;
+use crate::engine::once::{in_part, unexpected_answer};
+use crate::engine::request::Request;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
-use crate::lua;
+use crate::queue::{Call as _, Grant, Object, Outcome, Primitive};
 use crate::stats::What;
-use calls::{Call, Counted, Grant, Reply, Want};
+use crate::transport::{Command, Value};
+use call::{Call, Counted, PermitExpirable, Permits, millis};
 use ids::Id;
-use primitive::{MOST_AT_ONCE, PermitExpirable};
 
-static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
+/// One call takes, or gives back, so many permits at the most.
+const MOST_AT_ONCE: usize = 1024;
 
 /// A semaphore whose permits have ids and leases, shared with Java's `RPermitExpirableSemaphore` of the same name.
 ///
@@ -146,16 +145,15 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 #[derive(Clone)]
 pub struct RPermitExpirableSemaphore {
     core: Arc<Core>,
-    line: Arc<Line<PermitExpirable>>,
+    line: Arc<Object<PermitExpirable>>,
     lease: Option<Duration>,
 }
 
 impl RPermitExpirableSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        let keys = names::of_permit_expirable(name, &core.config.name_mapper, core.id());
-        let place = Place::of(&keys, core.config.safety_interval).expect("its clients keep turns");
+        let (keys, queue) = names::of_permit_expirable(name, &core.config.name_mapper, core.id());
         RPermitExpirableSemaphore {
-            line: Line::of(core, keys, &STEPS, PermitExpirable::new(place)),
+            line: Object::of(core, keys, queue),
             core: Arc::clone(core),
             lease: None,
         }
@@ -169,14 +167,6 @@ impl RPermitExpirableSemaphore {
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
-        self
-    }
-
-    /// The same semaphore, at which this client does not wait for its turn: whoever of its callers finds a permit takes it, and the
-    /// clients that keep turns get what is left; see [`turns`](crate::guide::turns). For all handles of this client, from now on.
-    #[must_use]
-    pub fn without_turns(self) -> Self {
-        self.line.change(PermitExpirable::without_turns);
         self
     }
 
@@ -203,8 +193,8 @@ impl RPermitExpirableSemaphore {
     /// answer for the retry window is told.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self) -> Result<Held> {
-        let grant = self.take(1, None).await?;
-        Ok(grant.expect(GRANTED).one())
+        let held = self.take_one(None, false).await?;
+        Ok(held.expect(GRANTED))
     }
 
     /// Takes `permits` permits, waiting until all of them are there; none is had at once.
@@ -216,8 +206,8 @@ impl RPermitExpirableSemaphore {
     /// As [`acquire`](Self::acquire), and [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire_many(&self, permits: u32) -> Result<Vec<Held>> {
-        let grant = self.take(permits, None).await?;
-        Ok(grant.expect(GRANTED).all())
+        let held = self.take(permits, None, false).await?;
+        Ok(held.expect(GRANTED))
     }
 
     /// Takes a permit if one is free now, whoever waits. Redisson: `tryAcquire()`.
@@ -240,7 +230,7 @@ impl RPermitExpirableSemaphore {
         self.try_acquire_many_for(permits, Duration::ZERO).await
     }
 
-    /// Takes a permit, waiting for `wait` at the most; tries once more at the end of it. Redisson: `tryAcquire(long, TimeUnit)`,
+    /// Takes a permit, waiting for `wait` at the most; `None` when the time is over. Redisson: `tryAcquire(long, TimeUnit)`,
     /// `tryAcquire(long, long, TimeUnit)`.
     ///
     /// # Errors
@@ -248,11 +238,10 @@ impl RPermitExpirableSemaphore {
     /// As [`acquire`](Self::acquire).
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
-        let grant = self.take(1, Some(wait)).await?;
-        Ok(grant.map(Grant::one))
+        self.take_one(Some(wait), false).await
     }
 
-    /// Takes `permits` permits, waiting for `wait` at the most; tries once more at the end of it. Redisson: `tryAcquire(int,
+    /// Takes `permits` permits, waiting for `wait` at the most; `None` when the time is over. Redisson: `tryAcquire(int,
     /// long, long, TimeUnit)`.
     ///
     /// # Errors
@@ -264,8 +253,7 @@ impl RPermitExpirableSemaphore {
         permits: u32,
         wait: Duration,
     ) -> Result<Option<Vec<Held>>> {
-        let grant = self.take(permits, Some(wait)).await?;
-        Ok(grant.map(Grant::all))
+        self.take(permits, Some(wait), false).await
     }
 
     /// Gives the permit with this id back, whoever has acquired it.
@@ -276,13 +264,13 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`PermitNotHeld`](Error::PermitNotHeld) if it is not held, or not any more.
     pub async fn release(&self, id: &str) -> Result<()> {
-        self.give_back(
-            id,
-            |held| {
-                if held { Ok(()) } else { Err(self.not_held(id)) }
-            },
-        )
-        .await
+        let release = Call::Release(self.id(id)?);
+        let released = |number| match number {
+            1 => Ok(()),
+            _ => Err(self.not_held(id)),
+        };
+        self.run(release, |outcome| released(number_of(&outcome)))
+            .await
     }
 
     /// Gives the permits with these ids back: all of them, or none if one of them is not held.
@@ -293,19 +281,16 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`PermitNotHeld`](Error::PermitNotHeld) if one of them is not held, [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
     pub async fn release_many(&self, ids: &[impl AsRef<str> + Sync]) -> Result<()> {
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let released = |count: std::result::Result<u32, &str>| match count {
-            Ok(_) => Ok(()),
-            Err(id) => Err(self.not_held(id)),
-        };
-        self.give_back_together(ids, released).await
+        self.give_back_together(ids, |count| match usize::try_from(-1 - count) {
+            Ok(place) => Err(self.not_held(ids.get(place).map_or("", AsRef::as_ref))),
+            Err(_) => Ok(()),
+        })
+        .await
     }
 
     /// Gives the permit with this id back; `false` if it is not held, or not any more. Redisson: `tryRelease(String)`.
     pub async fn try_release(&self, id: &str) -> Result<bool> {
-        self.give_back(id, Ok).await
+        self.flag(Call::Release(self.id(id)?)).await
     }
 
     /// Gives the permits with these ids back: all of them, or none if one of them is not held. How many they were.
@@ -316,10 +301,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
     pub async fn try_release_many(&self, ids: &[impl AsRef<str> + Sync]) -> Result<u32> {
-        if ids.is_empty() {
-            return Ok(0);
-        }
-        self.give_back_together(ids, |count| Ok(count.unwrap_or(0)))
+        self.give_back_together(ids, |count| Ok(u32::try_from(count).unwrap_or(0)))
             .await
     }
 
@@ -336,8 +318,8 @@ impl RPermitExpirableSemaphore {
         let bytes = self.id(id)?;
         self.check_lease(lease)?;
         let prolonging = self.prolong(&bytes, lease);
-        let call = Call::Prolong(bytes, lease);
-        let prolonged = self.run(call, |reply| self.flag(id, &reply)).await;
+        let call = Call::Prolong(bytes, millis(lease));
+        let prolonged = self.flag(call).await;
         prolonging.answered(&prolonged);
         prolonged
     }
@@ -346,26 +328,27 @@ impl RPermitExpirableSemaphore {
     ///
     /// Redisson: `getLeaseTime(String)`, which throws for one that is not held.
     pub async fn lease_time(&self, id: &str) -> Result<RemainingTtl> {
-        let read = |reply| match reply {
-            Reply::Remaining(left) => Ok(left),
-            reply => self.flag(id, &reply).map(|_| RemainingTtl::Missing),
-        };
-        self.run(Call::Remaining(self.id(id)?), read).await
+        let left = self.number(Call::Remaining(self.id(id)?)).await?;
+        Ok(match u64::try_from(left) {
+            Ok(left) => RemainingTtl::Expires(Duration::from_millis(left)),
+            Err(_) if left == -1 => RemainingTtl::Persistent,
+            Err(_) => RemainingTtl::Missing,
+        })
     }
 
     /// The permits available now; 0 if the semaphore does not exist. Redisson: `availablePermits()`.
     pub async fn available_permits(&self) -> Result<i64> {
-        self.count(Call::Count(Counted::Available)).await
+        self.number(Call::Count(Counted::Available)).await
     }
 
     /// The permits that are held now. Redisson: `acquiredPermits()`.
     pub async fn acquired_permits(&self) -> Result<i64> {
-        self.count(Call::Count(Counted::Acquired)).await
+        self.number(Call::Count(Counted::Acquired)).await
     }
 
     /// The permits there are, held or not; 0 if the semaphore does not exist. Redisson: `getPermits()`.
     pub async fn permits(&self) -> Result<i64> {
-        self.count(Call::Count(Counted::Total)).await
+        self.number(Call::Count(Counted::Total)).await
     }
 
     /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
@@ -378,8 +361,7 @@ impl RPermitExpirableSemaphore {
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
         self.check_permits(permits)?;
-        let set = |reply| Ok(reply == Reply::Done(true));
-        self.run(Call::TrySet(permits), set).await
+        self.flag(Call::TrySet(permits)).await
     }
 
     /// Sets the number of permits, held or not. Those that are held stay so: the number available may become negative.
@@ -393,8 +375,7 @@ impl RPermitExpirableSemaphore {
     /// leave 32 bits.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         self.check_permits(permits)?;
-        let set = |reply| self.in_range(&reply, permits.into());
-        self.run(Call::Set(permits), set).await
+        self.number(Call::Set(permits)).await.map(drop)
     }
 
     /// Changes the number of permits by `delta`, creating the semaphore if it does not exist.
@@ -405,8 +386,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
     pub async fn add_permits(&self, delta: i32) -> Result<()> {
-        let added = |reply| self.in_range(&reply, delta.into());
-        self.run(Call::Add(delta), added).await
+        self.number(Call::Add(delta)).await.map(drop)
     }
 
     /// A guard: takes a permit, waiting until there is one, renews it from then on, and gives it back when dropped.
@@ -420,8 +400,8 @@ impl RPermitExpirableSemaphore {
     /// As [`acquire`](Self::acquire).
     pub async fn permit(&self) -> Result<LeasedPermit> {
         let handle = self.renewing();
-        let held = handle.acquire().await?;
-        Ok(LeasedPermit::new(Arc::new(handle), held))
+        let held = handle.take_one(None, true).await?;
+        Ok(LeasedPermit::new(Arc::new(handle), held.expect(GRANTED)))
     }
 
     /// [`permit`](Self::permit), waiting for `wait` at the most; `None` when the time has run out.
@@ -431,7 +411,7 @@ impl RPermitExpirableSemaphore {
     /// As [`acquire`](Self::acquire).
     pub async fn permit_for(&self, wait: Duration) -> Result<Option<LeasedPermit>> {
         let handle = self.renewing();
-        let held = handle.try_acquire_for(wait).await?;
+        let held = handle.take_one(Some(wait), true).await?;
         Ok(held.map(|held| LeasedPermit::new(Arc::new(handle), held)))
     }
 
@@ -444,36 +424,73 @@ impl RPermitExpirableSemaphore {
         self.permit_for(Duration::ZERO).await
     }
 
-    /// Who holds permits now, JVMs included: the id, and how long it lasts. Since when is known to nobody.
+    /// Returns the holders of permits, JVMs included: the id of each, and how long it lasts. The one that ends first is the first.
     ///
-    /// Redis: read page by page, 256 at a time, in the order of their ends. Whoever holds all the time, and is not renewed meanwhile, is
-    /// listed once; of those who come or are renewed meanwhile some may be missing: it ends after twice as many pages as there were at
-    /// the beginning. Redisson has no counterpart.
+    /// A permit that is held all the time is listed once. One that is acquired or released meanwhile may be missing.
+    ///
+    /// Redis: `TIME`, then `ZSCAN {name}:timeout`, some 256 permits at a time. Redisson has no counterpart.
     pub async fn holders(&self) -> Result<Vec<Holder>> {
         let calling = self.calling("holders", Dropped::Harmless);
-        self.core.call(calling, pin!(Some(self.pages()))).await
+        self.core.call(calling, pin!(Some(self.scan()))).await
     }
 
-    async fn pages(&self) -> Result<Vec<Holder>> {
-        let mut holders: Vec<Holder> = Vec::new();
-        let mut seen = std::collections::HashSet::new();
-        // Those who come meanwhile stand behind, and so do those who are renewed: that would be without end.
-        let Reply::Count(held) = self.line.call(Call::Count(Counted::Acquired)).await? else {
-            return Ok(holders);
+    async fn scan(&self) -> Result<Vec<Holder>> {
+        self.line.keys().check()?;
+        let began = Instant::now();
+        let time = Command::new("TIME").beside(self.line.keys().object());
+        let time = self.read(time).await?;
+        let [Value::BulkString(seconds), Value::BulkString(micros)] = &time[..] else {
+            return Err(self.unexpected(&Value::Array(time)));
         };
-        let mut from: Arc<str> = "".into();
-        for _ in 0..2 * (1 + held.unsigned_abs() / PAGE) {
-            let Reply::Page(page) = self.line.call(Call::List(from)).await? else {
-                return Ok(holders);
+        let number = |bytes: &[u8]| String::from_utf8_lossy(bytes).parse().unwrap_or(0.0_f64);
+        let time = number(seconds) * 1000.0 + number(micros) / 1000.0;
+        let mut ends = BTreeMap::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let page = Command::new("ZSCAN").key(self.permits_key()).arg(&cursor);
+            let page = self.read(page.arg("COUNT").arg("256")).await?;
+            let [Value::BulkString(next), Value::Array(members)] = &page[..] else {
+                return Err(self.unexpected(&Value::Array(page)));
             };
-            let new = page.holders.into_iter();
-            holders.extend(new.filter(|one| seen.insert(one.id.clone())));
-            match page.next {
-                Some(next) => from = next,
-                None => break,
+            for pair in members.chunks(2) {
+                // Somebody may have entered what is no id at all.
+                if let [Value::BulkString(id), Value::BulkString(end)] = pair
+                    && !id.is_empty()
+                {
+                    ends.insert(ids::to_hex(id), number(end));
+                }
+            }
+            cursor = String::from_utf8_lossy(next).into_owned();
+            if cursor == "0" {
+                break;
             }
         }
+        let now = time + began.elapsed().as_millis() as f64;
+        let held = ends.into_iter().filter(|(_, end)| *end > now);
+        let holder = |(id, end): (Arc<str>, f64)| Holder {
+            id: id.to_string(),
+            remaining: (end < ENDLESS).then(|| Duration::from_millis((end - now) as u64)),
+            slot: None,
+        };
+        let mut holders: Vec<Holder> = held.map(holder).collect();
+        holders.sort_by_key(|holder| holder.remaining.unwrap_or(Duration::MAX));
         Ok(holders)
+    }
+
+    /// The parts of the answer to a command that changes nothing.
+    async fn read(&self, command: Command) -> Result<Vec<Value>> {
+        let answer = self
+            .line
+            .command("holders", Request::Plain(command))
+            .await?;
+        match answer {
+            Value::Array(parts) => Ok(parts),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn unexpected(&self, value: &Value) -> Error {
+        unexpected_answer(self.name(), value, None)
     }
 
     /// Takes all permits away from whoever holds them; how many they were. Their holders are not told, but for guards, by
@@ -493,10 +510,13 @@ impl RPermitExpirableSemaphore {
     async fn clear(&self) -> Result<u64> {
         let began = Instant::now();
         let (mut taken, mut most) = (0, u64::MAX);
-        let kept = self.kept_now();
+        let kept = self.core.holds.kept();
         loop {
-            let (some, left) = match self.line.call(Call::Clear(most - taken)).await {
-                Ok(Reply::Cleared(some, left)) => (some, left),
+            let (some, left): (u64, u64) = match self.line.call(Call::Clear(most - taken)).await {
+                Ok(Outcome::Text(word)) => match word.split_once(':') {
+                    Some((some, left)) => (some.parse().unwrap_or(0), left.parse().unwrap_or(0)),
+                    None => return Ok(taken),
+                },
                 Ok(_) => return Ok(taken),
                 Err(error) if taken == 0 => return Err(error),
                 Err(error) => {
@@ -507,39 +527,88 @@ impl RPermitExpirableSemaphore {
             // Those who come meanwhile are not meant.
             most = most.min(taken + left);
             if taken >= most || some == 0 {
-                self.all_are_gone(kept);
+                self.core.holds.all_lost(self.permits_key(), kept);
+                self.core.holds.tell();
                 return Ok(taken);
             }
         }
     }
 
-    async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Grant>> {
+    async fn take_one(&self, wait: Option<Duration>, guard: bool) -> Result<Option<Held>> {
+        let held = self.take(1, wait, guard).await?;
+        Ok(held.and_then(|held| held.into_iter().next()))
+    }
+
+    /// Takes permits, waiting for `wait` at the most (`None`: without limit); zero is no wait.
+    async fn take(
+        &self,
+        permits: u32,
+        wait: Option<Duration>,
+        guard: bool,
+    ) -> Result<Option<Vec<Held>>> {
         self.line.keys().check()?;
         self.check_lease(self.lease)?;
-        let count = permits as usize;
-        self.check_count(count)?;
+        self.check_count(permits as usize)?;
         if permits == 0 {
-            return Ok(Some(Grant::of_nothing()));
+            return Ok(Some(Vec::new()));
         }
-        let want = Want::new(count, self.lease);
-        let waiting = self.line.wait(want, wait);
-        let calling = engine::call::Call::new(
-            self.name(),
-            PermitExpirable::WAIT,
-            wait.into(),
-            Dropped::Withdrawn,
-        )
-        .about(self.line.keys().object());
+        let want = Permits {
+            amount: permits,
+            guard,
+            lease: millis(self.lease),
+        };
+        let taking = async {
+            let outcome = match wait.is_some_and(|wait| wait.is_zero()) {
+                true => self.line.call(Call::Take(want)).await?,
+                false => self.line.wait(want, wait).await?,
+            };
+            Ok(match outcome {
+                Outcome::Granted(grant) => Some(self.held(&grant)),
+                _ => None,
+            })
+        };
+        let operation = PermitExpirable::WAIT;
+        let calling =
+            engine::call::Call::new(self.name(), operation, wait.into(), Dropped::Withdrawn)
+                .about(self.line.keys().object());
         self.core
-            .take(calling, What::Permits, permits, pin!(Some(waiting)))
+            .take(calling, What::Permits, permits, pin!(Some(taking)))
             .await
     }
 
+    fn held(&self, grant: &Grant<Permits>) -> Vec<Held> {
+        let until = grant.until.filter(|_| grant.want.lease > 0);
+        let ids = ids::of(self.line.suffix(), grant.ticket, grant.want.amount);
+        let held = |id| Held {
+            id,
+            slot: None,
+            until,
+        };
+        ids.map(held).collect()
+    }
+
     /// What a call is answered is read as a part of it, so that it counts as failed where that is an error.
-    async fn run<T>(&self, call: Call, read: impl FnOnce(Reply) -> Result<T>) -> Result<T> {
-        let calling = self.calling(call.name(), call.dropped());
+    async fn run<T>(
+        &self,
+        call: Call,
+        read: impl FnOnce(Outcome<Permits>) -> Result<T>,
+    ) -> Result<T> {
+        let dropped = match &call {
+            call if call.is_owed() => Dropped::CarriedOut,
+            Call::Remaining(_) | Call::Count(_) => Dropped::Harmless,
+            _ => Dropped::Withdrawn,
+        };
+        let calling = self.calling(call.name(), dropped);
         let running = async { read(self.line.call(call).await?) };
         self.core.call(calling, pin!(Some(running))).await
+    }
+
+    async fn number(&self, call: Call) -> Result<i64> {
+        self.run(call, |outcome| Ok(number_of(&outcome))).await
+    }
+
+    async fn flag(&self, call: Call) -> Result<bool> {
+        self.number(call).await.map(|number| number == 1)
     }
 
     fn calling(&self, operation: &'static str, dropped: Dropped) -> engine::call::Call<'_> {
@@ -547,90 +616,41 @@ impl RPermitExpirableSemaphore {
             .about(self.line.keys().object())
     }
 
-    async fn give_back<T>(&self, id: &str, released: impl FnOnce(bool) -> Result<T>) -> Result<T> {
-        let bytes = self.id(id)?;
-        let read = |reply| {
-            self.is_gone(&[id]);
-            released(self.flag(id, &reply)?)
-        };
-        self.run(Call::release(bytes), read).await
-    }
-
-    /// `released` reads how many were given back, or which one is not held.
+    /// `released` reads how many were given back, or which one is not held, from -1 downwards.
     async fn give_back_together<T>(
         &self,
         ids: &[impl AsRef<str> + Sync],
-        released: impl FnOnce(std::result::Result<u32, &str>) -> Result<T>,
+        released: impl FnOnce(i64) -> Result<T>,
     ) -> Result<T> {
         self.check_count(ids.len())?;
-        let bytes = ids.iter().map(|id| self.id(id.as_ref()));
-        let bytes: Vec<Id> = bytes.collect::<Result<_>>()?;
-        let read = |reply| {
-            let Reply::NotAll(_, place, is_old) = reply else {
-                let count = if let Reply::Count(count) = reply {
-                    count
-                } else {
-                    0
-                };
-                self.is_gone(ids);
-                return released(Ok(u32::try_from(count).unwrap_or(u32::MAX)));
-            };
-            let id = ids.get(place).map_or("", AsRef::as_ref);
-            if is_old {
-                return Err(self.of_old_form(id));
-            }
-            released(Err(id))
+        if ids.is_empty() {
+            return released(0);
+        }
+        let ids = ids.iter().map(|id| self.id(id.as_ref()));
+        let mut each = EachOnDrop {
+            semaphore: self,
+            ids: ids.collect::<Result<_>>()?,
         };
-        self.run(Call::ReleaseTogether(bytes), read).await
-    }
-
-    async fn count(&self, call: Call) -> Result<i64> {
-        let count = |reply| match reply {
-            Reply::Count(count) => Ok(count),
-            _ => Ok(0),
-        };
-        self.run(call, count).await
+        let call = Call::Together(Arc::clone(&each.ids));
+        let done = self.run(call, |outcome| released(number_of(&outcome)));
+        let done = done.await;
+        each.ids = Arc::new([]);
+        done
     }
 
     fn id(&self, id: &str) -> Result<Id> {
         self.line.keys().check()?;
-        ids::from_hex(id).ok_or_else(|| self.invalid(id, "it is no even number of hex digits"))
-    }
-
-    fn flag(&self, id: &str, reply: &Reply) -> Result<bool> {
-        match reply {
-            Reply::OldForm => Err(self.of_old_form(id)),
-            reply => Ok(*reply == Reply::Done(true)),
-        }
-    }
-
-    fn of_old_form(&self, id: &str) -> Error {
-        self.invalid(id, "it was given by Redisson 3.16.8 or an earlier one")
-    }
-
-    fn invalid(&self, id: &str, reason: &'static str) -> Error {
-        Error::InvalidPermitId {
+        ids::from_hex(id).ok_or_else(|| Error::InvalidPermitId {
             name: self.name().to_owned(),
             id: shortened(id),
-            reason,
-        }
+            reason: "it is no even number of hex digits",
+        })
     }
 
     fn not_held(&self, id: &str) -> Error {
         Error::PermitNotHeld {
             name: self.name().to_owned(),
             id: id.to_owned(),
-        }
-    }
-
-    fn in_range(&self, reply: &Reply, delta: i64) -> Result<()> {
-        match reply {
-            Reply::OutOfRange(available) => Err(Error::OutOfRange {
-                name: self.name().to_owned(),
-                available: *available,
-                delta,
-            }),
-            _ => Ok(()),
         }
     }
 
@@ -663,10 +683,31 @@ impl RPermitExpirableSemaphore {
     }
 }
 
-/// So many of those who hold are on a page.
-const PAGE: u64 = 256;
+/// Dropped without an answer, it gives back each by itself: nobody is left who could learn that none was.
+struct EachOnDrop<'a> {
+    semaphore: &'a RPermitExpirableSemaphore,
+    ids: Arc<[Id]>,
+}
 
-const GRANTED: &str = "who waits without an end is granted all of it, or told an error";
+impl Drop for EachOnDrop<'_> {
+    fn drop(&mut self) {
+        for id in self.ids.iter() {
+            self.semaphore.line.owe(Call::Release(id.clone()));
+        }
+    }
+}
+
+fn number_of(outcome: &Outcome<Permits>) -> i64 {
+    match outcome {
+        Outcome::Number(number) => *number,
+        _ => 0,
+    }
+}
+
+/// The end of a permit that does not end, in milliseconds.
+const ENDLESS: f64 = 922_337_203_685_477.0;
+
+const GRANTED: &str = "a wait without an end is granted, or ends with an error";
 
 impl std::fmt::Debug for RPermitExpirableSemaphore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

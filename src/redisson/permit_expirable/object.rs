@@ -1,19 +1,16 @@
 //! What every object in Redis has, for both keys of the semaphore: Redisson's `RObject` and `RExpirable`.
 
-use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use super::RPermitExpirableSemaphore;
-use super::primitive::PermitExpirable;
+use super::call::PermitExpirable;
 use crate::api::check_millis;
-use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::keys::Keys;
-use crate::engine::primitive::Line;
 use crate::engine::request::{Arg, Script};
 use crate::error::{Error, Result};
 use crate::lua;
+use crate::queue;
 use crate::redisson::object::{ExpireCondition, Object, expirable_methods, since_1970};
 
 static KEYS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS_KEYS));
@@ -26,7 +23,7 @@ expirable_methods!(RPermitExpirableSemaphore);
 /// Errors are those of every operation. Cancel safety: sent in its turn after the first poll. If the future is dropped after
 /// that, what has not been sent is not sent any more.
 impl RPermitExpirableSemaphore {
-    fn object(&self) -> Object<'_, Line<PermitExpirable>> {
+    fn object(&self) -> Object<'_, queue::Object<PermitExpirable>> {
         Object { line: &self.line }
     }
 
@@ -41,7 +38,7 @@ impl RPermitExpirableSemaphore {
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
     pub async fn rename(&self, new_name: &str) -> Result<RPermitExpirableSemaphore> {
         let renamed = self.other(new_name)?;
-        self.move_to(&renamed, "rename").await?;
+        self.move_to(&renamed, "RENAME").await?;
         Ok(renamed)
     }
 
@@ -53,14 +50,14 @@ impl RPermitExpirableSemaphore {
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
     pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RPermitExpirableSemaphore>> {
         let renamed = self.other(new_name)?;
-        let done = self.move_to(&renamed, "renamenx").await?;
+        let done = self.move_to(&renamed, "RENAMENX").await?;
         Ok(done.then_some(renamed))
     }
 
     /// Lets it vanish after `ttl`, rounded up to whole milliseconds, where `condition` holds (`None`: in any case), which is
     /// asked for each of its keys; `false` if it holds for neither, or there is no such semaphore.
     ///
-    /// Redis: `PEXPIRE`. Redisson: `expire(Duration)`; `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
+    /// Redis: `PEXPIRE`; with a condition, which needs Redis 7, with `NX`, `XX`, `GT`, `LT`. Redisson: `expire(Duration)`; `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
     ///
     /// # Errors
     ///
@@ -71,7 +68,7 @@ impl RPermitExpirableSemaphore {
         condition: impl Into<Option<ExpireCondition>>,
     ) -> Result<bool> {
         let millis = check_millis(self.name(), "time to live", ttl)?;
-        self.expire_with("expire", millis, condition.into()).await
+        self.expire_with("PEXPIRE", millis, condition.into()).await
     }
 
     /// Lets it vanish at `time` by the server's clock, at once where that has passed; else as [`expire`](Self::expire).
@@ -82,70 +79,58 @@ impl RPermitExpirableSemaphore {
         time: SystemTime,
         condition: impl Into<Option<ExpireCondition>>,
     ) -> Result<bool> {
-        self.expire_with("expire_at", since_1970(time), condition.into())
+        self.expire_with("PEXPIREAT", since_1970(time), condition.into())
             .await
     }
 
     /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
     pub async fn clear_expire(&self) -> Result<bool> {
-        self.change("persist", Arg::Word(""), "").await
+        let changed = self.change("PERSIST", Arg::Word(""), "", None).await;
+        changed.map(|word| word == "1")
     }
 
     async fn expire_with(
         &self,
-        operation: &'static str,
+        command: &'static str,
         millis: i64,
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
         let condition = condition.map_or("", ExpireCondition::word);
-        self.change(operation, Arg::Number(millis), condition).await
+        let time = Arg::Number(millis);
+        let changed = self.change(command, time, condition, None).await;
+        changed.map(|word| word == "1")
     }
 
+    async fn move_to(&self, to: &Self, command: &'static str) -> Result<bool> {
+        let moved = self.change(command, Arg::Word(""), "", Some(to)).await?;
+        match &*moved {
+            "missing" => Err(Error::NoSuchObject {
+                name: self.name().to_owned(),
+            }),
+            word => Ok(word == "1"),
+        }
+    }
+
+    /// `to`: the semaphore under its new name.
     async fn change(
         &self,
-        operation: &'static str,
+        command: &'static str,
         time: Arg,
         condition: &'static str,
-    ) -> Result<bool> {
-        let steps = vec![Arg::Word(operation), time, Arg::Word(condition)];
-        let changing = async {
-            let channel = self.line.keys().channel();
-            let words = self
-                .line
-                .alone(operation, &KEYS, channel, Vec::new(), steps);
-            Ok(words.await? == "1")
+        to: Option<&Self>,
+    ) -> Result<String> {
+        let keys_of = |one: &Self| [one.line.keys().object(), one.line.beside()].map(Arc::clone);
+        let mut keys = vec![Arc::clone(self.line.keys().record())];
+        keys.extend(keys_of(self));
+        keys.extend(to.into_iter().flat_map(keys_of));
+        keys.extend(to.map(|to| Arc::clone(to.line.keys().channel())));
+        let steps = vec![Arg::Word(command), time, Arg::Word(condition)];
+        let operation = match command {
+            "PERSIST" => "clear_expire",
+            "RENAME" | "RENAMENX" => "rename",
+            _ => "expire",
         };
-        self.alone(operation, pin!(Some(changing))).await
-    }
-
-    async fn alone(
-        &self,
-        operation: &'static str,
-        changing: Pin<&mut Option<impl Future<Output = Result<bool>>>>,
-    ) -> Result<bool> {
-        let call = Call::new(self.name(), operation, Wait::No, Dropped::Withdrawn);
-        let call = call.about(self.line.keys().object());
-        self.core.call(call, changing).await
-    }
-
-    async fn move_to(&self, to: &Self, operation: &'static str) -> Result<bool> {
-        let to: &Keys = to.line.keys();
-        let steps = vec![Arg::Word(operation), Arg::Word(""), Arg::Word("")];
-        let others = [to.object()].into_iter().chain(to.parts()).map(Arc::clone);
-        let others = others.collect();
-        let moving = async {
-            let words = self
-                .line
-                .alone(operation, &KEYS, to.channel(), others, steps)
-                .await?;
-            if words == "missing" {
-                return Err(Error::NoSuchObject {
-                    name: self.name().to_owned(),
-                });
-            }
-            Ok(words == "1")
-        };
-        self.alone(operation, pin!(Some(moving))).await
+        self.object().run(operation, &KEYS, keys, steps).await
     }
 
     fn other(&self, name: &str) -> Result<Self> {

@@ -1,0 +1,160 @@
+-- Purpose: permits with ids, as the queue uses them. What is held stands in a zset; a grant is a permit that ends soon
+-- Counterpart: RPermitExpirableSemaphore.acquire, tryAcquire, tryRelease; the part behind semaphore/permits.lua, whose counter it moves, and
+--   queue/entries.lua. Behind the life of an entry stand its lease in milliseconds, "0" for none, and a secret of its client: the
+--   ids of its permits come of that and of its ticket. In the notes stands "lent:<client>" -> when the first grant ends of a client
+--   that has not been heard since
+-- KEYS[5] permits: zset, id of 16 bytes -> when it ends, in milliseconds since 1970; 922337203685477: never
+-- ARGV[7] this client's secret
+-- Returns: nothing by itself. It defines `free`, `fits`, `take`, `enter_permits`, `confirm`, `leave`, `extend`, `reclaim`, and for the steps
+--   `millis`, `end_in`, `ids_of`, `look_up`, `remove`, `set_ends`
+-- Publishes: nothing
+-- Repeat-safe: yes, by record.lua
+-- Invariant: a permit is counted in the counter, or its id stands in the zset
+
+local PERMITS, SECRET = KEYS[5], ARGV[7]
+local ENDLESS, MOST = 922337203685477, 1024
+
+-- So many were taken by this script; more than 2048 are left to the next one. More have ended than one script takes out.
+local taken, full, more_ended = 0, false, false
+-- Permits that are entered together: ends and ids; the ids.
+local entered, ids_entered = {}, {}
+
+local function millis() return math.floor(now() / 1000) end
+local function end_in(lease) return lease == '0' and ENDLESS or math.min(ENDLESS, millis() + lease) end
+
+local function free() return exists and total - reserved >= 1 and not full end
+local function fits(permits)
+  full = full or taken + permits > 2 * MOST
+  return not full and exists and total - reserved >= permits
+end
+
+local function ids_of(secret, ticket, amount)
+  local hash, ids = redis.sha1hex(secret .. ':' .. ticket), {}
+  local first, second = tonumber(string.sub(hash, 1, 12), 16), tonumber(string.sub(hash, 13, 24), 16)
+  local third = tonumber(string.sub(hash, 25, 28), 16)
+  for place = 1, amount do ids[place] = struct.pack('>I6I6I2I2', first, second, third, place) end
+  return ids
+end
+
+-- The ids and the lease of an entry.
+local function read_entry(entry)
+  local ticket, amount, lease, secret = string.match(entry, '^[^:]+:%l(%d+):(%d+):%d+:(%d+):(%x+)$')
+  if ticket and amount + 0 <= MOST then return ids_of(secret, ticket, amount + 0), lease end
+end
+
+-- Notes when the first grant to `client` ends of which it has not been heard.
+local function lend(client, ends)
+  local field = 'lent:' .. client
+  if redis.call('HEXISTS', NOTES, field) == 0 then note(field, score(ends)) end
+end
+
+-- Takes permits for `entry`, for its lease where its caller learns of it by the answer, else for `life` milliseconds and one that may be begun. What
+-- the answer adds to that: the lease. Nothing for what is no entry of ours.
+local function take(entry, amount, life, by_answer)
+  local ids, lease = read_entry(entry)
+  if not ids then return end
+  local ends = by_answer and end_in(lease) or millis() + life + 1
+  if not by_answer then lend(client_of(entry), ends) end
+  for i = 1, amount do
+    entered[#entered + 1] = score(ends)
+    entered[#entered + 1] = ids[i]
+    ids_entered[#ids_entered + 1] = ids[i]
+  end
+  spend(amount)
+  taken = taken + amount
+  return by_answer and ':' .. lease or ''
+end
+
+-- Permits expire with the semaphore.
+local function enter_permits()
+  for i = 1, #ids_entered, MOST do
+    local last = math.min(#ids_entered, i + MOST - 1)
+    change({ 'ZADD', PERMITS, unpack(entered, 2 * i - 1, 2 * last) }, 'ZREM', PERMITS, unpack(ids_entered, i, last))
+  end
+  local ttl = ids_entered[1] and text and redis.call('PTTL', SEMAPHORE) or 0
+  if ttl > 0 then redis.call('PEXPIRE', PERMITS, ttl) end
+  entered, ids_entered = {}, {}
+end
+
+-- Those of `ids` that stand there, as a list of ids and ends; how many of them are held.
+local function look_up(ids)
+  local list, held, seen = {}, 0, {}
+  for i, ends in ipairs(redis.call('ZMSCORE', PERMITS, unpack(ids))) do
+    if ends and not seen[ids[i]] then
+      list[#list + 1], list[#list + 2], seen[ids[i]] = ids[i], ends, ends + 0
+      if ends + 0 > millis() then held = held + 1 end
+    end
+  end
+  return list, held, seen
+end
+
+-- Frees the permits of such a list.
+local function remove(list)
+  local ids, old = {}, {}
+  for i = 1, #list, 2 do
+    ids[#ids + 1], old[i], old[i + 1] = list[i], list[i + 1], list[i]
+  end
+  if not ids[1] then return 0 end
+  -- What undoes it must be allowed. No permit has this id.
+  redis.call('ZADD', PERMITS, 'XX', 0, KEYS[1])
+  local ttl = redis.call('PTTL', PERMITS)
+  if ttl > 0 then undo[#undo + 1] = { 'PEXPIRE', PERMITS, ttl } end
+  change({ 'ZREM', PERMITS, unpack(ids) }, 'ZADD', PERMITS, unpack(old))
+  total, exists = total + #ids, true
+  return #ids
+end
+
+-- The permits of such a list end then; `later`: those that would end sooner.
+local function set_ends(list, ends, later)
+  local new, old = { 'ZADD', PERMITS, 'XX' }, { 'ZADD', PERMITS, 'XX' }
+  for i = 1, #list, 2 do
+    if not later or list[i + 1] + 0 < ends then
+      new[#new + 1], new[#new + 2] = score(ends), list[i]
+      old[#old + 1], old[#old + 2] = list[i + 1], list[i]
+    end
+  end
+  if new[4] then change(new, unpack(old)) end
+end
+
+-- Whether the permits of `entry` are held; they last for their lease then. If not it waits, since its `arrival`.
+local function confirm(entry, arrival)
+  local ids, lease = read_entry(entry)
+  local list, held = look_up(ids)
+  if held == #ids then
+    set_ends(list, end_in(lease))
+    return 1
+  end
+  remove(list)
+  enter(entry, arrival)
+  return 0
+end
+
+-- `entry` is not wanted any more. What it has been granted is given back.
+local function leave(entry)
+  if waiting > 0 then drop(entry) end
+  return remove(look_up((read_entry(entry))))
+end
+
+-- The permits of `entry` last for their lease from now on, or longer; 0 where they are not held any more.
+local function extend(entry)
+  local ids, lease = read_entry(entry)
+  local list, held = look_up(ids)
+  if held < #ids then return 0 end
+  set_ends(list, end_in(lease), true)
+  return 1
+end
+
+-- Frees what has ended. A client that has let a grant run out queues again when it speaks.
+local function reclaim()
+  local over, gone = redis.call('ZRANGEBYSCORE', PERMITS, '-inf', score(millis()), 'WITHSCORES', 'LIMIT', 0, MOST), {}
+  more_ended = remove(over) == MOST
+  local notes = over[1] and waiting > 0 and redis.call('HGETALL', NOTES) or {}
+  for i = 1, #notes, 2 do
+    local client = string.match(notes[i], '^lent:(.+)$')
+    if client and (tonumber(notes[i + 1]) or 0) <= millis() then
+      gone[client] = true
+      redis.call('HDEL', NOTES, notes[i])
+    end
+  end
+  drop_all(gone)
+end
