@@ -1,5 +1,5 @@
-//! One line for each lock, latch, semaphore whose permits have ids, and classic recipe: what a primitive is, and what the line does
-//! with it. [`RSemaphore`](crate::RSemaphore) stands on [`queue`](crate::queue) instead.
+//! One line for each semaphore whose permits have ids, and classic recipe: what a primitive is, and what the line does with it. The others
+//! stand on [`queue`](crate::queue) instead.
 //!
 //! A [`Primitive`] is a state machine: it does no I/O, starts no task and waits for nothing. It says what travels, who asks, how that is
 //! written and read, what gives a grant back, what is owed, and what a message means. Everything that *happens* is the
@@ -43,8 +43,6 @@
 //! | `unknown` | release of the ids | the holds are given up | release of the ids |
 //! | look `After` | first expiry, peers' lock, pace | the holder's end | the next end of a permit |
 //! | short form | - | a script without a number; a look while it is held | - |
-//!
-//! Who waits for a latch takes nothing: all ask at once, by a command that only reads, and nothing is given back.
 
 mod aside;
 mod channels;
