@@ -158,7 +158,11 @@ impl<P: Primitive> State<P> {
         let confirms = granted.into_iter();
         let confirms = confirms.filter_map(|ticket| Some((ticket, *self.entries.get(ticket)?)));
         batch.confirms = confirms.collect();
-        if !(apart && owed) {
+        let queue = P::MOST_QUEUED > 0;
+        if apart && owed {
+            // Waiters without a queue ask with the next batch.
+            self.look = batch.look && !queue;
+        } else if queue || batch.look || self.asks() {
             self.ask(&mut batch, now);
         }
         batch
