@@ -49,7 +49,8 @@ use call::{Call, Latch, OPEN};
 /// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
 /// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
 /// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](crate::Error::ShutDown). A wait
-/// changes nothing, and is never told that its outcome is unknown. Calls that travel in one script are told the same error.
+/// changes nothing, and is never told that its outcome is unknown. Calls that travel in one script are told the same error. A refused call has
+/// changed nothing; where `DEL` or `DECRBY` alone was refused, its message has been published.
 ///
 /// # Cancel safety
 ///
