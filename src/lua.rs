@@ -63,7 +63,7 @@ pub(crate) const LOCK: &str = lua!(
 );
 pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
 
-pub(crate) const LATCH: &str = concat!(envelope!(), lua!("latch/steps"));
+pub(crate) const LATCH: &str = lua!("queue/record", "latch/steps");
 
 pub(crate) const PERMITS: &str = lua!(
     "permit_expirable/short",

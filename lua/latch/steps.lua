@@ -1,65 +1,51 @@
--- Purpose: what the calls that the tasks of one client made on one count-down latch come to
--- Counterpart: RCountDownLatch.trySetCount, countDown, await, delete; the last part of the script, behind envelope.lua
+-- Purpose: carries out the calls of one client on one count-down latch, in order
+-- Counterpart: RCountDownLatch.trySetCount, countDown, await, delete; the last part of the script, behind queue/record.lua
+-- KEYS[2] latch: string, the count
+-- KEYS[3] channel: where waiters listen
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
--- ARGV[2..] those of envelope.lua; its steps are pairs of kind and number
---   set: the count, where there is no latch      down: so often by one
---   delete: 0                                    await: whether it is open now, or a step of this batch has opened it; 0
--- Returns: "open", or in how many milliseconds it vanishes by itself, for an await of a latch that stood before (-1:
---   never); then for each set and delete whether it did something, for each down "1"
+-- ARGV[11..] steps of three words: kind, a number, how many such calls
+--   set: the count, where there is no latch      down: so often by one      delete      look: whether it is open
+--   wait: of nine words: the callers that wait for it to be open
+-- Returns: "done 0 <in how many us it vanishes by itself> -1 -1 0 0 <results> |"; the time for a wait, -1: never. Of a step: 1 or 0; of
+--   a wait how many need not wait. Or "unreadable <text>", "refused <error>". In an array where nothing has changed
 -- Publishes: "0" when the count has come to zero; "1" when there is a new one, and when the latch is deleted
--- Repeat-safe: yes, by envelope.lua
+-- Repeat-safe: yes, by record.lua
 -- Invariant: a latch whose count has come to zero is gone; to count down keeps its time to live
 
-local text = redis.call('GET', OBJECT)
-local number = not text or string.match(text, '^-?%d+$')
--- How much is left is exact below 2^53, and above that no batch comes to zero.
-local exists, left = text ~= false, tonumber(number and text or 0)
-local down, new, opened, asked = 0, false, false, false
-local messages, changes, results = {}, {}, ''
-for i = FIRST, #ARGV, 2 do
-  local kind, result = ARGV[i], 1
-  if (kind == 'down' or kind == 'await') and not number then
-    local found = 'unreadable ' .. string.sub(text, 1, 64)
-    return on_record(found) or found
-  elseif kind == 'set' then
-    result = exists and 0 or 1
-    if not exists then
-      exists, number, left, new = true, true, tonumber(ARGV[i + 1]), true
-      messages[#messages + 1] = '1'
+local LATCH, CHANNEL = KEYS[2], KEYS[3]
+
+local function work()
+  local text = redis.call('GET', LATCH)
+  -- How much is left is exact below 2^53, and above that no batch comes to zero.
+  local exists, left = text ~= false, tonumber(string.match(text or '0', '^-?%d+$'))
+  local down, new, messages, results, ends, i = 0, false, {}, {}, -1, 11
+  while ARGV[i] do
+    local kind, number, count, result = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), 1
+    if kind == 'set' then
+      result = exists and 0 or 1
+      if not exists then exists, left, new, messages[#messages + 1] = true, number, true, '1' end
+    elseif kind == 'delete' then
+      result = exists and 1 or 0
+      if exists then exists, left, messages[#messages + 1] = false, 0, '1' end
+    elseif not left then
+      return 'unreadable ' .. string.sub(text, 1, 64)
+    elseif kind == 'down' and exists then
+      if left > 0 and left <= number * count then messages[#messages + 1] = '0' end
+      left, down = math.max(0, left - number * count), down + number * count
+      exists = left > 0
+    elseif kind ~= 'down' then
+      result = left > 0 and 0 or kind == 'wait' and count or 1
+      if kind == 'wait' and result == 0 and not new then ends = redis.call('PTTL', LATCH) end
     end
-  elseif kind == 'delete' then
-    result = exists and 1 or 0
-    if exists then
-      exists, number, left = false, true, 0
-      messages[#messages + 1] = '1'
-    end
-  elseif kind == 'down' and exists then
-    local by = tonumber(ARGV[i + 1])
-    if left > 0 and left <= by then
-      messages[#messages + 1] = '0'
-      opened = true
-    end
-    left, down = left - by, down + by
-    if left <= 0 then exists, left = false, 0 end
+    results[#results + 1], i = result, i + (kind == 'wait' and 9 or 3)
   end
-  if kind == 'await' then asked = true else results = results .. ' ' .. result end
+  local command = exists and new and { 'SET', LATCH, string.format('%.0f', left) } or exists and down > 0 and { 'DECRBY', LATCH, down }
+    or text and not exists and { 'DEL', LATCH }
+  -- A server that may not write the record says so before anything has changed; one that may not publish, too.
+  if command then put('none') end
+  for _, message in ipairs(messages) do redis.call(ARGV[1], CHANNEL, message) end
+  if command then change(command, unpack(text and { 'SET', LATCH, text, 'KEEPTTL' } or { 'DEL', LATCH })) end
+  return string.format('done 0 %.0f -1 -1 0 0 ', ends < 0 and -1 or ends * 1000) .. table.concat(results, ' ') .. ' |'
 end
 
-if exists and new then
-  changes[1] = { 'SET', OBJECT, string.format('%.0f', left) }
-elseif exists and down > 0 then
-  changes[1] = { 'DECRBY', OBJECT, down }
-elseif text and not exists then
-  changes[1] = { 'DEL', OBJECT }
-end
-local open = opened or left <= 0
-local words = (open and 'open' or asked and not new and string.format('%.0f', redis.call('PTTL', OBJECT)) or '-1') .. results
-
-local known, old = on_record('done ' .. words, changes[1])
-if known then return known end
-local refusal
-for i = 1, #messages do
-  local heard = not refusal and redis.pcall(ARGV[1], CHANNEL, messages[i])
-  refusal = refusal or type(heard) == 'table' and heard.err
-end
-return carry_out(words, changes, old, refusal)
+return once(work, function() end)

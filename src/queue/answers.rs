@@ -351,7 +351,8 @@ impl<P: Primitive> State<P> {
             self.held.asked_in_vain(run.want, true);
         }
         let all = self.waiters.iter().map(|(id, _)| id);
-        let before: Vec<Id> = all.filter(|id| self.waiters.is_answered(*id)).collect();
+        let granted = |id: &Id| P::MOST_QUEUED > 0 && self.waiters.is_answered(*id);
+        let before: Vec<Id> = all.filter(granted).collect();
         for waiter in before.into_iter().filter_map(|id| self.waiters.remove(id)) {
             told.add(
                 waiter.reply,
@@ -515,7 +516,7 @@ impl<P: Primitive> State<P> {
         let mut told = Told::default();
         for (id, waiter) in self.waiters.take_all() {
             let in_doubt = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
-            let error = match in_doubt {
+            let error = match in_doubt && P::MOST_QUEUED > 0 {
                 true => trouble.error(name, P::WAIT, waiter.since),
                 false => shut_down(name),
             };

@@ -116,7 +116,7 @@ impl<P: Primitive> Queued<P> {
 
     /// Whether it is tried again where it was forbidden.
     pub(super) fn stays_owed(&self, now: Instant) -> bool {
-        self.call.is_owed() && now < self.since + LONGEST_OWED
+        self.call.is_owed() && self.call.outlasts_refusals() && now < self.since + LONGEST_OWED
     }
 
     /// Nobody waits for it, and it is not owed: it must not be sent any more.

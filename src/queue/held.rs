@@ -26,7 +26,9 @@ const MOST_RENEWED: usize = 250;
 /// What a call gives back.
 pub(crate) trait Gives {
     /// So much of what a ticket holds; `true`: that only ends to be held, and stays taken.
-    fn gives(&self) -> Option<(Grant<Amount>, bool)>;
+    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
+        None
+    }
 }
 
 pub(crate) struct Leases<P> {

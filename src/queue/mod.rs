@@ -17,6 +17,9 @@
 //! effect once. A notification that is lost costs order, never permits: all entries are confirmed anew when the subscription is made
 //! anew, when a grant has run out, and every few seconds while somebody waits.
 //!
+//! A latch grants nothing, so its waiters have no entries. They ask together when one joins them, when a message comes or may have been
+//! missed, and when the latch may have vanished.
+//!
 //! ```text
 //! caller -> Object -> State (no I/O) -> Batch -> Core::carry_out -> lua/queue, and the primitive's part
 //!             ^ wake     ^ answer, notification

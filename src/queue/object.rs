@@ -282,7 +282,8 @@ impl<P: Primitive> Object<P> {
 
     /// Notifications are heard as long as somebody waits.
     fn listen(&self, inner: &mut Inner<P>) {
-        let waits = !inner.state.entries.is_empty() && !inner.state.waiters.is_empty();
+        let queued = P::MOST_QUEUED == 0 || !inner.state.entries.is_empty();
+        let waits = queued && !inner.state.waiters.is_empty();
         if waits || inner.own.is_wanted() {
             self.subscribe(inner, waits);
         }
@@ -355,7 +356,7 @@ impl<P: Primitive> Commands for Object<P> {
     }
 
     fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
-        Some(keys.channel())
+        P::TELLS_AGAIN.then(|| keys.channel())
     }
 
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use super::entries::MOST;
 use super::object::QueueKeys;
 use super::outcome::{Grant, Outcome, Ticket, Want};
 use crate::api::encoded;
@@ -23,6 +24,8 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     const WAIT: &'static str;
     /// So many waiters are asked for together where the client has no entry.
     const MOST_ASKED: usize;
+    /// So many waiters of a client stand in the queue. Where none does, its waiters ask again when something may have changed.
+    const MOST_QUEUED: usize = MOST;
     /// JVMs are told again of what is left free, as they do not pass a wake-up on.
     const TELLS_AGAIN: bool;
     type Want: Want;
@@ -59,10 +62,19 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
     fn is_owed(&self) -> bool;
 
     /// Whether it is carried out still when nobody has read that it was refused.
-    fn is_owed_anew(&self) -> bool;
+    fn is_owed_anew(&self) -> bool {
+        false
+    }
+
+    /// Whether it is tried again where it is owed, was forbidden, and nobody has been told.
+    fn outlasts_refusals(&self) -> bool {
+        true
+    }
 
     /// Adds a call that nobody waits for to this one, where that is possible.
-    fn add_up(&mut self, call: &Self) -> bool;
+    fn add_up(&mut self, _call: &Self) -> bool {
+        false
+    }
 
     /// Whether one step may stand for several such calls.
     fn adds_up(&self) -> bool;
@@ -73,13 +85,19 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
     }
 
     /// What it takes, without waiting for it.
-    fn takes(&self) -> Option<Self::Want>;
+    fn takes(&self) -> Option<Self::Want> {
+        None
+    }
 
     /// What it frees, where this may serve a waiter of this client without Redis.
-    fn frees(&self) -> Option<Grant<Self::Want>>;
+    fn frees(&self) -> Option<Grant<Self::Want>> {
+        None
+    }
 
     /// Whether it may leave more permits than there were.
-    fn adds(&self) -> bool;
+    fn adds(&self) -> bool {
+        false
+    }
 
     /// Writes the step for `count` such calls. What it takes is held under `ticket`.
     fn write(&self, count: usize, ticket: Ticket, note: &Self::Note, args: &mut Vec<Arg>);

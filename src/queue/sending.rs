@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Queued, Run};
-use super::entries::MOST;
 use super::primitive::{Call, Held, Primitive};
 use super::state::{Item, State, UnderWay};
 use super::waiters::Id;
@@ -44,7 +43,12 @@ impl<P: Primitive> State<P> {
 
     /// Whether a batch departs for waiters without an entry.
     pub(super) fn asks(&self) -> bool {
-        self.ask_at.is_none() && self.entries.len() <= MOST / 2 && self.without_entry() > 0
+        if P::MOST_QUEUED == 0 {
+            return self.waiters.unanswered().next().is_some();
+        }
+        self.ask_at.is_none()
+            && self.entries.len() <= P::MOST_QUEUED / 2
+            && self.without_entry() > 0
             || self.unheard_of().next().is_some()
     }
 
@@ -60,11 +64,12 @@ impl<P: Primitive> State<P> {
 
     /// What is carried out next.
     pub(super) fn depart(&mut self, now: Moment) -> Option<Task<P>> {
-        while let Some(Item::Command(_)) = self.calls.front() {
-            let Some(Item::Command(command)) = self.calls.pop_front() else {
-                break;
-            };
-            if !command.is_pointless() {
+        while let Some(item) = self.calls.front()
+            && (item.is_pointless() || matches!(item, Item::Command(_)))
+        {
+            if let Some(Item::Command(command)) = self.calls.pop_front()
+                && !command.is_pointless()
+            {
                 return Some(Task::Command(command));
             }
         }
@@ -156,7 +161,11 @@ impl<P: Primitive> State<P> {
         let confirms = granted.into_iter();
         let confirms = confirms.filter_map(|ticket| Some((ticket, *self.entries.get(ticket)?)));
         batch.confirms = confirms.collect();
-        if !(apart && owed) {
+        let queue = P::MOST_QUEUED > 0;
+        if apart && owed {
+            // Waiters without a queue ask with the next batch.
+            self.look = batch.look && !queue;
+        } else if queue || batch.look || self.asks() {
             self.ask(&mut batch, now);
         }
         batch
@@ -164,7 +173,7 @@ impl<P: Primitive> State<P> {
 
     /// Waiters without an entry join `batch`.
     fn ask(&mut self, batch: &mut Batch<P>, now: Instant) {
-        let mut room = MOST - self.entries.len().min(MOST);
+        let mut room = P::MOST_QUEUED.saturating_sub(self.entries.len());
         let most = if self.entries.is_empty() {
             P::MOST_ASKED
         } else {

@@ -379,8 +379,8 @@ impl<P: Primitive> State<P> {
                 self.look = true;
             }
             Some("watch") => self.unwatch = true,
-            Some("gone") => self.missed(),
-            _ => {}
+            // "gone", or that a latch has changed.
+            _ => self.missed(),
         }
         told
     }
@@ -500,6 +500,7 @@ impl<P: Primitive> State<P> {
     /// Messages may have been missed.
     pub(super) fn missed(&mut self) {
         self.recheck |= !self.entries.is_empty();
+        self.look |= P::MOST_QUEUED == 0 && !self.waiters.is_empty();
     }
 
     /// The slow check; not where all entries are new.
@@ -533,7 +534,8 @@ impl<P: Primitive> State<P> {
         self.ask_at.take_if(|at| *at <= now);
         let late_surplus = self.surplus_at.take_if(|at| *at <= now).is_some();
         let late_confirmation = self.confirm_at.take_if(|at| *at <= now).is_some();
-        let looks = self.look_at.take_if(|at| *at <= now).is_some();
+        let looks = self.look_at.take_if(|at| *at <= now).is_some()
+            && (P::MOST_QUEUED > 0 || !self.waiters.is_empty());
         self.look |= late_surplus || looks || late_confirmation && !self.unconfirmed.is_empty();
         if let Some((step, _)) = self.announce_at.take_if(|(_, at)| *at <= now) {
             self.announce = true;

@@ -80,20 +80,12 @@ impl primitive::Call for Call {
         true
     }
 
-    fn add_up(&mut self, _: &Self) -> bool {
-        false
-    }
-
     fn adds_up(&self) -> bool {
         matches!(self, Call::Release(_))
     }
 
     fn is_owed_anew(&self) -> bool {
         true
-    }
-
-    fn takes(&self) -> Option<Amount> {
-        None
     }
 
     fn frees(&self) -> Option<Grant<Amount>> {

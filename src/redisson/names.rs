@@ -49,13 +49,22 @@ pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys
     (keys, queue)
 }
 
-/// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name.
-pub(crate) fn of_latch(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
+/// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name. There is no queue: the record's key
+/// stands in the place of the keys of one, and clients are notified at the channel.
+pub(crate) fn of_latch(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys, QueueKeys) {
     let object = mapper.map(name);
     let channel = format!("redisson_countdownlatch__channel__{{{object}}}");
     let record = beside("redisson_countdownlatch_once", &object);
-    let record = format!("{record}:{client_id}");
-    Keys::new(name, object, "string", channel, record).in_any_slot()
+    let record: Arc<str> = format!("{record}:{client_id}").into();
+    let queue = QueueKeys {
+        queue: Arc::clone(&record),
+        beside: Arc::clone(&record),
+        notes: Arc::clone(&record),
+        own_channel: channel.as_str().into(),
+        client: client_id.into(),
+    };
+    let keys = Keys::new(name, object, "string", channel, record.to_string());
+    (keys.in_any_slot(), queue)
 }
 
 /// The names of a semaphore whose permits have ids, and of its queue. Its counter and its channel are called like a semaphore's.
@@ -171,7 +180,7 @@ mod tests {
             ("done", "{done}", ":{done}"),
             ("{job}:done", "{{job}:done}", "::{job}:done"),
         ] {
-            let latch = of_latch(name, &NameMapper::default(), "id");
+            let (latch, _) = of_latch(name, &NameMapper::default(), "id");
             let channel = format!("redisson_countdownlatch__channel__{channel}");
             let record = format!("redisson_countdownlatch_once{record}:id");
             assert_eq!(
@@ -180,7 +189,8 @@ mod tests {
             );
             assert!(latch.check().is_ok(), "{name}");
         }
-        assert!(of_latch("", &NameMapper::default(), "id").check().is_err());
+        let (latch, _) = of_latch("", &NameMapper::default(), "id");
+        assert!(latch.check().is_err());
         assert!(keys("").in_cluster(false).check().is_err());
     }
 

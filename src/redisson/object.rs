@@ -124,6 +124,58 @@ macro_rules! expirable_methods {
 }
 pub(crate) use expirable_methods;
 
+/// The same for those that may get another name; it has an `other(&self, name)`. `$told` says who learns of that.
+macro_rules! renamable_methods {
+    ($type:ty, $told:literal) => {
+        /// What puts an object under another name, with its time to live: of Redisson's `RObject`. This handle keeps the old name, and
+        /// its waiters wait for the old one. DIFFERENCE: Redisson's object takes the new name on.
+        ///
+        #[doc = $told]
+        ///
+        /// Errors are those of every operation, and [`Server`](crate::Error::Server) where the server is too old for a command. Cancel
+        /// safety: sent in its turn after the first poll. If the future is dropped after that, what has not been sent is not sent any more.
+        impl $type {
+            /// Renames it, replacing an object of the new name, and returns the handle to the new name. Redis: `RENAME`. Redisson:
+            /// `rename(String)`.
+            ///
+            /// # Errors
+            ///
+            /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
+            pub async fn rename(&self, new_name: &str) -> $crate::Result<$type> {
+                let renamed = self.other(new_name)?;
+                self.object().rename(renamed.line.keys()).await?;
+                Ok(renamed)
+            }
+
+            /// Renames it if there is no object of the new name; returns the handle to the new name if so. Redis: `RENAMENX`. Redisson:
+            /// `renamenx(String)`. DIFFERENCE: the new name is mapped, too; Redisson forgets to.
+            ///
+            /// # Errors
+            ///
+            /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
+            pub async fn rename_nx(&self, new_name: &str) -> $crate::Result<Option<$type>> {
+                let renamed = self.other(new_name)?;
+                let done = self.object().rename_nx(renamed.line.keys()).await?;
+                Ok(done.then_some(renamed))
+            }
+
+            /// Copies it to a name where there is no object; `false` if there is one, or nothing to copy. Redis: `COPY`, since 6.2.
+            /// Redisson: `copy(String)`.
+            pub async fn copy(&self, new_name: &str) -> $crate::Result<bool> {
+                let copy = self.other(new_name)?;
+                self.object().copy(copy.line.keys(), false).await
+            }
+
+            /// Copies it, replacing an object of that name. Redis: `COPY ... REPLACE`. Redisson: `copyAndReplace(String)`.
+            pub async fn copy_and_replace(&self, new_name: &str) -> $crate::Result<bool> {
+                let copy = self.other(new_name)?;
+                self.object().copy(copy.line.keys(), true).await
+            }
+        }
+    };
+}
+pub(crate) use renamable_methods;
+
 /// The operations, for one object. Those that are about its existence are about all of its keys.
 pub(crate) struct Object<'a, L> {
     pub(crate) line: &'a Arc<L>,

@@ -1,24 +1,20 @@
 //! [`RCountDownLatch`]: Redisson's count-down latch.
 
+mod call;
 mod handle;
-mod steps;
 
 use std::pin::pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::names;
-use super::object::{Object, object_methods};
+use super::object::{Object, object_methods, renamable_methods};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::primitive::{Line, Primitive};
-use crate::engine::request::Script;
 use crate::engine::{self, Core};
 use crate::error::Result;
-use crate::lua;
-use steps::{Call, Latch};
-
-static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
+use crate::queue::{self, Call as _, Outcome, Primitive};
+use call::{Call, Latch, OPEN};
 
 /// A count-down latch shared with Java's `RCountDownLatch` of the same name.
 ///
@@ -30,8 +26,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
 /// All callers of one client that wait ask together: when one joins them, when a message comes or may have been missed,
 /// when the key's time to live has ended, and every few seconds
 /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). An opening costs one script a
-/// client, however many of its callers wait. Who still waits when the latch is set again before it has looked, waits
-/// on, as in Redisson.
+/// client, however many of its callers wait. Callers whose client has not looked before the latch is set again wait on, as in Redisson.
 ///
 /// # In Redis
 ///
@@ -43,7 +38,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
 ///
 /// `name` is the mapped name. The channel always has these braces, so that in a cluster that of a name with braces of
 /// its own stands in another slot than the key; where the name contains a `{`, the last key begins with
-/// `redisson_countdownlatch_once::`. Scripts: `lua/engine/record.lua` and `envelope.lua` with `lua/latch/steps.lua`.
+/// `redisson_countdownlatch_once::`. Script: `lua/queue/record.lua` with `lua/latch/steps.lua`.
 ///
 /// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///
@@ -54,7 +49,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
 /// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
 /// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
 /// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](crate::Error::ShutDown). A wait
-/// changes nothing, and is never told that its outcome is unknown.
+/// changes nothing, and is never told that its outcome is unknown. Calls that travel in one script are told the same error. A refused call has
+/// changed nothing; where `DEL` or `DECRBY` alone was refused, its message has been published.
 ///
 /// # Cancel safety
 ///
@@ -64,21 +60,22 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
 /// # DIFFERENCE from Redisson
 ///
 /// - A call whose answer was lost takes effect once; Redisson's count-down is lost, or repeated by the user.
-/// - Callers that wait for a latch that is deleted go through, as they would if they came then; Redisson's wait on.
+/// - Callers that wait for a latch that is deleted go through, as callers do that come then; Redisson's wait on.
 /// - A waiting call whose time runs out looks once more at the end.
 /// - Counts are set up to 2^32-1; higher ones of Java's are counted down and shown as they are.
 #[derive(Debug, Clone)]
 pub struct RCountDownLatch {
-    line: Arc<Line<Latch>>,
+    line: Arc<queue::Object<Latch>>,
 }
 
 object_methods!(RCountDownLatch);
+renamable_methods!(RCountDownLatch, "Nobody is told.");
 
 impl RCountDownLatch {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        let keys = names::of_latch(name, &core.config.name_mapper, core.id());
+        let (keys, queue) = names::of_latch(name, &core.config.name_mapper, core.id());
         RCountDownLatch {
-            line: Line::of(core, keys, &STEPS, Latch),
+            line: queue::Object::of(core, keys, queue),
         }
     }
 
@@ -131,54 +128,14 @@ impl RCountDownLatch {
         self.run(Call::Delete).await
     }
 
-    /// Renames it, replacing an object of the new name, and returns the handle to the new name. Tells nobody.
-    ///
-    /// Redis: `RENAME`. Redisson: `rename(String)`. DIFFERENCE: this handle keeps the old name; Redisson's object takes the
-    /// new name on.
-    ///
-    /// # Errors
-    ///
-    /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
-    pub async fn rename(&self, new_name: &str) -> Result<RCountDownLatch> {
-        let renamed = self.other(new_name)?;
-        self.object().rename(renamed.line.keys()).await?;
-        Ok(renamed)
-    }
-
-    /// Renames it if there is no object of the new name; returns the handle to the new name if so.
-    ///
-    /// Redis: `RENAMENX`. Redisson: `renamenx(String)`. DIFFERENCE: the new name is mapped, too.
-    ///
-    /// # Errors
-    ///
-    /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
-    pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RCountDownLatch>> {
-        let renamed = self.other(new_name)?;
-        let done = self.object().rename_nx(renamed.line.keys()).await?;
-        Ok(done.then_some(renamed))
-    }
-
-    /// Copies it to a name where there is no object; `false` if there is one, or nothing to copy. Redis: `COPY`, since 6.2.
-    /// Redisson: `copy(String)`.
-    pub async fn copy(&self, new_name: &str) -> Result<bool> {
-        let copy = self.other(new_name)?;
-        self.object().copy(copy.line.keys(), false).await
-    }
-
-    /// Copies it, replacing an object of that name. Redis: `COPY ... REPLACE`. Redisson: `copyAndReplace(String)`.
-    pub async fn copy_and_replace(&self, new_name: &str) -> Result<bool> {
-        let copy = self.other(new_name)?;
-        self.object().copy(copy.line.keys(), true).await
-    }
-
     async fn run(&self, call: Call) -> Result<bool> {
         let dropped = match call {
             Call::CountDown(_) => Dropped::CarriedOut,
-            Call::TrySet(_) | Call::Delete => Dropped::Withdrawn,
+            _ => Dropped::Withdrawn,
         };
-        let calling = engine::call::Call::new(self.name(), Latch::name(&call), Wait::No, dropped)
+        let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, dropped)
             .about(self.line.keys().object());
-        let running = self.line.call(call);
+        let running = self.is_done(call);
         self.line.client().call(calling, pin!(Some(running))).await
     }
 
@@ -186,11 +143,19 @@ impl RCountDownLatch {
     async fn passing(&self, wait: Option<Duration>) -> Result<bool> {
         let calling =
             engine::call::Call::new(self.name(), Latch::WAIT, wait.into(), Dropped::Harmless);
-        let waiting = async { Ok(self.line.wait((), wait).await?.is_some()) };
+        let waiting = async {
+            let in_time = wait != Some(Duration::ZERO)
+                && self.line.wait(OPEN, wait).await? != Outcome::InVain;
+            Ok(in_time || self.is_done(Call::Look).await?)
+        };
         self.line.client().call(calling, pin!(Some(waiting))).await
     }
 
-    fn object(&self) -> Object<'_, Line<Latch>> {
+    async fn is_done(&self, call: Call) -> Result<bool> {
+        Ok(self.line.call(call).await? == Outcome::Number(1))
+    }
+
+    fn object(&self) -> Object<'_, queue::Object<Latch>> {
         Object { line: &self.line }
     }
 

@@ -141,10 +141,6 @@ impl queue::Call for Call {
         self.is_owed()
     }
 
-    fn add_up(&mut self, _: &Self) -> bool {
-        false
-    }
-
     fn adds_up(&self) -> bool {
         false
     }
@@ -154,11 +150,6 @@ impl queue::Call for Call {
             Call::Take(claim) => Some(*claim),
             _ => None,
         }
-    }
-
-    /// The next owner has to be written.
-    fn frees(&self) -> Option<Grant<Claim>> {
-        None
     }
 
     fn adds(&self) -> bool {

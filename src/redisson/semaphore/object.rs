@@ -7,12 +7,16 @@ use super::call::Permits;
 use crate::engine::command::Commands;
 use crate::error::Result;
 use crate::queue;
-use crate::redisson::object::{ExpireCondition, Object, expirable_methods};
+use crate::redisson::object::{ExpireCondition, Object, expirable_methods, renamable_methods};
 
 expirable_methods!(RSemaphore);
+renamable_methods!(
+    RSemaphore,
+    "The permits are announced to the JVMs and clients that wait for the new name, which Redisson does not do. Queue and grants stay with \
+     the old name, whose waiters find out by their own slow check."
+);
 
-/// The object itself, as Redisson's `RObject` and `RExpirable` offer it. Queue and grants stay with the name: waiters of the old name find
-/// out by their own slow check.
+/// When it expires, as Redisson's `RExpirable` offers it.
 ///
 /// Errors are those of every operation, and [`Server`](crate::Error::Server) where the server is too old for a
 /// command. Cancel safety: sent in its turn after the first poll. If the future is dropped after that, what has not been sent is
@@ -20,53 +24,6 @@ expirable_methods!(RSemaphore);
 impl RSemaphore {
     pub(super) fn object(&self) -> Object<'_, queue::Object<Permits>> {
         Object { line: &self.line }
-    }
-
-    /// Renames it, replacing an object of the new name, and returns the handle to the new name.
-    ///
-    /// Redis: `RENAME`, keeping the time to live; the permits are announced to the JVMs and clients that wait for the new name, which
-    /// Redisson does not do. Queue and grants are not renamed. Redisson: `rename(String)`. DIFFERENCE: this handle keeps the old name,
-    /// and its waiters wait for the old one; Redisson's object takes the new name on.
-    ///
-    /// # Errors
-    ///
-    /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
-    pub async fn rename(&self, new_name: &str) -> Result<RSemaphore> {
-        let renamed = self.other(new_name)?;
-        self.object().rename(renamed.line.keys()).await?;
-        Ok(renamed)
-    }
-
-    /// Renames it if there is no object of the new name; returns the handle to the new name if so.
-    ///
-    /// Redis: `RENAMENX`, and the announcement of [`rename`](Self::rename). Redisson: `renamenx(String)`. DIFFERENCE: the new name is mapped, too;
-    /// Redisson forgets to.
-    ///
-    /// # Errors
-    ///
-    /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
-    pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RSemaphore>> {
-        let renamed = self.other(new_name)?;
-        let done = self.object().rename_nx(renamed.line.keys()).await?;
-        Ok(done.then_some(renamed))
-    }
-
-    /// Copies it, with its time to live, to a name where there is no object; `false` if there is one, or
-    /// nothing to copy. Redis: `COPY`, since 6.2, and the announcement of [`rename`](Self::rename). Redisson:
-    /// `copy(String)`.
-    pub async fn copy(&self, new_name: &str) -> Result<bool> {
-        self.copy_to(new_name, false).await
-    }
-
-    /// Copies it, with its time to live, replacing an object of that name. Redis: `COPY ... REPLACE`, and the
-    /// announcement of [`rename`](Self::rename). Redisson: `copyAndReplace(String)`.
-    pub async fn copy_and_replace(&self, new_name: &str) -> Result<bool> {
-        self.copy_to(new_name, true).await
-    }
-
-    async fn copy_to(&self, new_name: &str, replace: bool) -> Result<bool> {
-        let copy = self.other(new_name)?;
-        self.object().copy(copy.line.keys(), replace).await
     }
 
     /// Lets it vanish after `ttl`, rounded up to whole milliseconds, where `condition` holds (`None`: in any case);

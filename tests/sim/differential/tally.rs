@@ -15,7 +15,10 @@ const EXPECTED: &[(&str, &[&str])] = &[
         &["done", "[done]", "stale", "[unreadable]", "refused"],
     ),
     ("RENEW_GRANTS", &["[some]", "[0]"]),
-    ("LATCH", &["done", "[done]", "none", "stale"]),
+    (
+        "LATCH",
+        &["done", "[done]", "stale", "[unreadable]", "refused"],
+    ),
     (
         "PERMITS",
         &[

@@ -1,0 +1,116 @@
+//! The calls on a latch, as steps of `lua/latch/steps.lua`. Nobody stands in a queue: all waiters of a client ask together.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use crate::engine::request::{Arg, Script};
+use crate::lua;
+use crate::queue::{self, Amount, Gives, Grant, Leases, Outcome, Primitive, Ticket};
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
+
+/// The latch as a primitive of the queue.
+pub(super) struct Latch;
+
+/// What all waiters want. It takes nothing.
+pub(super) const OPEN: Amount = Amount {
+    amount: 0,
+    leased: false,
+};
+
+/// A call but waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    TrySet(u32),
+    CountDown(u32),
+    Delete,
+    /// Whether it is open.
+    Look,
+}
+
+impl Primitive for Latch {
+    const KIND: &'static str = "count_down_latch";
+    const WAIT: &'static str = "wait";
+    const MOST_ASKED: usize = usize::MAX;
+    const MOST_QUEUED: usize = 0;
+    const TELLS_AGAIN: bool = false;
+    type Want = Amount;
+    type Call = Call;
+    type Held = Leases<Self>;
+
+    fn script() -> &'static LazyLock<Script> {
+        &SCRIPT
+    }
+
+    /// Nothing was taken. Nobody waits for this call, so it is not sent.
+    fn give_back(_: Grant<Amount>) -> Call {
+        Call::Look
+    }
+}
+
+impl Gives for Call {}
+
+impl queue::Call for Call {
+    type Want = Amount;
+    type Note = Option<String>;
+
+    fn name(&self) -> &'static str {
+        match self {
+            Call::TrySet(_) => "try_set_count",
+            Call::CountDown(_) => "count_down",
+            Call::Delete => "delete",
+            Call::Look => "wait",
+        }
+    }
+
+    fn is_owed(&self) -> bool {
+        matches!(self, Call::CountDown(_))
+    }
+
+    /// A later latch of that name could get it.
+    fn outlasts_refusals(&self) -> bool {
+        false
+    }
+
+    fn add_up(&mut self, call: &Self) -> bool {
+        let (Call::CountDown(sum), Call::CountDown(more)) = (self, call) else {
+            return false;
+        };
+        let total = sum.checked_add(*more);
+        *sum = total.unwrap_or(*sum);
+        total.is_some()
+    }
+
+    fn adds_up(&self) -> bool {
+        matches!(self, Call::CountDown(_) | Call::Look)
+    }
+
+    fn write(&self, count: usize, _: Ticket, _: &Option<String>, args: &mut Vec<Arg>) {
+        let (word, number) = match self {
+            Call::TrySet(count) => ("set", *count),
+            Call::CountDown(times) => ("down", *times),
+            Call::Delete => ("delete", 0),
+            Call::Look => ("look", 0),
+        };
+        args.extend([
+            Arg::Word(word),
+            Arg::Number(number.into()),
+            Arg::number(count),
+        ]);
+    }
+
+    fn read(&self, _: &str, word: &str, _: usize) -> Option<queue::Result<Amount>> {
+        Some(Ok(Outcome::Number(word.parse().ok()?)))
+    }
+}
+
+/// As a call: what the log says where nobody else can be told.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = queue::Call::name(self);
+        match self {
+            Call::CountDown(times) => write!(f, "{name}({times})"),
+            _ => write!(f, "{name}()"),
+        }
+    }
+}
