@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use tokio::sync::oneshot;
 
+use crate::clock::Moment;
 use crate::engine::request::Arg;
 use crate::error::Result;
 
@@ -18,8 +19,23 @@ pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
     /// The amount in its entries, or what stands in that place.
     fn amount(self) -> u64;
 
-    /// It is held under a lease that the client renews.
+    /// It is held under a lease.
     fn is_leased(self) -> bool;
+
+    /// Its caller goes on as soon as a fresh notification arrives, before the grant is confirmed.
+    fn at_once(self) -> bool {
+        self.is_leased()
+    }
+
+    /// One step stands for several waiters that want the same.
+    fn adds_up(self) -> bool {
+        true
+    }
+
+    /// A grant of it lasts for so many milliseconds at the most.
+    fn longest_life(self) -> u64 {
+        u64::MAX
+    }
 
     /// The life of a grant as its step says it.
     fn life(self, millis: u64) -> Arg {
@@ -85,9 +101,11 @@ pub(crate) struct Taken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grant<W> {
     pub(crate) want: W,
-    /// Under which it is held, where it is leased.
+    /// Under which it is held.
     pub(crate) ticket: Ticket,
     pub(crate) taken: Taken,
+    /// When its lease ends for the time being.
+    pub(crate) until: Option<Moment>,
 }
 
 impl<W> Grant<W> {
@@ -97,6 +115,7 @@ impl<W> Grant<W> {
             want,
             ticket,
             taken,
+            until: None,
         }
     }
 }

@@ -40,7 +40,7 @@ impl<P: Primitive> Drop for Pending<'_, P> {
             return;
         }
         self.outcome.close();
-        match (self.outcome.try_recv(), self.call, self.waiter) {
+        match (self.outcome.try_recv(), self.call.take(), self.waiter) {
             (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.owe(P::give_back(grant)),
             // What is owed is tried again where nobody has read that it was refused.
             (Ok(Err(error)), Some(call), _)
