@@ -5,26 +5,22 @@ macro_rules! lua {
         concat!($(include_str!(concat!("../lua/", $file, ".lua"))),+)
     };
 }
-/// What is carried out once, and undone where it is refused.
-macro_rules! envelope {
-    () => {
-        lua!("engine/change", "engine/record", "engine/envelope")
-    };
-}
-/// A recipe's, whose store is kept by `$file`.
+/// A recipe's, whose holders are kept by `$file`.
 macro_rules! recipe {
-    ($($file:literal),+) => {
-        concat!(
-            lua!("recipes/setting", $($file,)+ "recipes/look"),
-            lua!("engine/change", "engine/record", "engine/steps"),
-            lua!("engine/line", "recipes/ids", "recipes/batch"),
+    ($file:literal) => {
+        lua!(
+            "queue/announce",
+            "queue/record",
+            "recipes/setting",
+            "queue/entries",
+            $file,
+            "queue/grants",
+            "recipes/holders",
+            "queue/queue",
+            "recipes/first",
+            "queue/finish",
+            "recipes/steps",
         )
-    };
-}
-/// What refreshes its holders.
-macro_rules! refresh {
-    ($($file:literal),+) => {
-        lua!("recipes/setting", $($file,)+ "recipes/refresh")
     };
 }
 
@@ -81,11 +77,8 @@ pub(crate) const PERMITS_KEYS: &str =
     lua!("queue/announce", "queue/record", "permit_expirable/keys");
 pub(crate) const RENEW_PERMITS: &str = lua!("permit_expirable/renew");
 
-pub(crate) const TIMESTAMP: &str = recipe!("recipes/times", "recipes/timestamp");
-pub(crate) const FAIR: &str = recipe!("recipes/times", "recipes/fair");
+pub(crate) const TIMES: &str = recipe!("recipes/times");
 pub(crate) const SET: &str = recipe!("recipes/set");
 pub(crate) const SLOTS: &str = recipe!("recipes/slots");
-pub(crate) const REFRESH_TIMESTAMP: &str = refresh!("recipes/times", "recipes/timestamp");
-pub(crate) const REFRESH_FAIR: &str = refresh!("recipes/times", "recipes/fair");
-pub(crate) const REFRESH_SET: &str = refresh!("recipes/set");
-pub(crate) const REFRESH_SLOTS: &str = refresh!("recipes/slots");
+pub(crate) const RENEW_TIMES: &str = lua!("recipes/renew_times");
+pub(crate) const RENEW_SLOTS: &str = lua!("recipes/renew_slots");

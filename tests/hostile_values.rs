@@ -332,7 +332,7 @@ async fn lines_of_recipes_that_nobody_of_ours_has_written() {
     for (made, text) in texts.into_iter().enumerate() {
         for layout in layouts::ALL {
             let name = format!("{layout:?}-{made}");
-            let line = format!("redisson_sc_recipe_line:{}:{{{name}}}", layout.word());
+            let line = format!("redisson_sc_recipe_queue:{}:{{{name}}}", layout.word());
             let notes = format!("redisson_sc_recipe_notes:{}:{{{name}}}", layout.word());
             for (number, arrival) in arrivals.into_iter().enumerate() {
                 let _: () = control.zadd(&line, number, arrival).await.unwrap();

@@ -93,7 +93,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "error",
             "lease",
             "lua",
-            "outside",
+            "queue",
             "stats",
             "sync",
             "transport",

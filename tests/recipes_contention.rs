@@ -29,7 +29,7 @@ fn acquire(semaphore: &Handle) -> JoinHandle<Result<Held>> {
 
 /// Waits until so many clients stand in the line that all see.
 async fn until_in_line(redis: &MultiplexedConnection, name: &str, count: u64) {
-    let line = format!("redisson_sc_recipe_line:fair:{{{name}}}");
+    let line = format!("redisson_sc_recipe_queue:fair:{{{name}}}");
     until(&format!("{count} stand in line"), LIMIT, async || {
         redis.clone().zcard::<_, u64>(&line).await.unwrap() == count
     })

@@ -32,7 +32,7 @@ async fn as_user(server: &RedisServer, user: &str) -> Client {
 /// The commands that the documentation names are enough.
 #[tokio::test]
 async fn a_user_with_the_commands_that_are_needed() {
-    let rule = format!("user on >secret ~* &redisson_sc_recipe_line:* {COMMANDS}");
+    let rule = format!("user on >secret ~* &redisson_sc_recipe_queue:* {COMMANDS}");
     let server = RedisServer::options().user(&rule).start().await;
     let client = as_user(&server, "user").await;
     let other = as_user(&server, "user").await;

@@ -151,7 +151,7 @@ async fn a_process_that_dies_while_it_waits_holds_nobody_up_for_long() {
     until("it stands in line", LIMIT, async || {
         redis
             .clone()
-            .exists("redisson_sc_recipe_line:fair:{dying}")
+            .exists("redisson_sc_recipe_queue:fair:{dying}")
             .await
             .unwrap()
     })
@@ -295,7 +295,7 @@ async fn shutdown_ends_waiting_and_carries_out_what_is_owed() {
     until("it waits", LIMIT, async || {
         redis
             .clone()
-            .exists("redisson_sc_recipe_line:fair:{end}")
+            .exists("redisson_sc_recipe_queue:fair:{end}")
             .await
             .unwrap()
     })
@@ -310,7 +310,7 @@ async fn shutdown_ends_waiting_and_carries_out_what_is_owed() {
         assert_eq!(left, 0, "what is owed was not carried out");
     }
     let line: bool = redis
-        .exists("redisson_sc_recipe_line:fair:{end}")
+        .exists("redisson_sc_recipe_queue:fair:{end}")
         .await
         .unwrap();
     assert!(!line);

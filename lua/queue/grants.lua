@@ -40,7 +40,7 @@ end
 -- Takes `amount` for `entry`, whose caller learns of it by the answer, or has to confirm it within `life` milliseconds. What the answer or the
 -- message adds to that.
 local function take(entry, amount, life, by_answer)
-  spend(amount)
+  spend(amount, entry)
   if by_answer then hold(entry) else grant(entry, now() + life * 1000) end
   return ''
 end
@@ -63,7 +63,7 @@ local function leave(entry, part, stays)
     if waiting > 0 then drop(entry) end
     return 0
   end
-  local refused = not stays and put_back(part)
+  local refused = not stays and put_back(part, entry)
   if refused then return refused end
   local kind, ticket, amount, life = parse(entry)
   end_grant(entry, ends)
@@ -86,7 +86,7 @@ local function reclaim()
   for i = 1, #over, 2 do
     local entry = over[i]
     local kind, _, amount = parse(entry)
-    if kind and put_back(amount) then
+    if kind and put_back(amount, entry) then
       -- It can take no more now.
       change({ 'ZADD', GRANTS, 'XX', score(now() + 60 * SOON), entry })
     else

@@ -1,66 +1,43 @@
--- Purpose: where a set semaphore keeps its holders: a set of ids; who stands in it holds, for ever
--- Counterpart: extension: the part before look.lua and batch.lua
--- KEYS[1..] keys: those of steps.lua, and as the fourth the holders: set of ids
--- Returns: nothing by itself; it defines `store` for look.lua and batch.lua
+-- Purpose: the holders of a set semaphore: a set of ids, which hold for ever
+-- Counterpart: extension; the part behind queue/entries.lua
+-- KEYS[2] holders: set of ids
+-- Returns: nothing by itself. It defines `store`
 -- Publishes: nothing
--- Repeat-safe: yes, by steps.lua
--- Invariant: no more ids are entered than batch.lua has found room for
+-- Repeat-safe: yes, by record.lua
+-- Invariant: as many are counted as stand in the set
 
--- So many holders are told of together, as far as the server keeps to it.
-local PAGE = 256
-local store = {}
+local HOLDERS, count = KEYS[2], 0
 
--- Nobody expires.
-function store.open() end
+function store.open() count = redis.call('SCARD', HOLDERS) end
 
--- How many permits are left under a limit.
-function store.room(_, limit)
-  return limit - redis.call('SCARD', KEYS[4])
+function store.fits(limit) return limit > count end
+
+function store.put(id)
+  count = count + change({ 'SADD', HOLDERS, id }, 'SREM', HOLDERS, id)
+  return 0
 end
 
-function store.take(_, ids)
-  redis.call('SADD', KEYS[4], unpack(ids))
+function store.renew(id) return redis.call('SISMEMBER', HOLDERS, id) == 1 and 0 end
+
+function store.drop(id)
+  if not store.renew(id) then return false end
+  count = count - change({ 'SREM', HOLDERS, id }, 'SADD', HOLDERS, id)
+  return true
 end
 
-local function holding(ids)
-  local held = redis.call('SMISMEMBER', KEYS[4], unpack(ids))
-  for i = 1, #ids do held[i] = held[i] == 1 end
-  return held
-end
+function store.first_end() return -1 end
 
--- Nobody has this id: whether anything may be removed, which is the server's error where it may not.
-function store.may_drop() redis.call('SREM', KEYS[4], '\0') end
-
--- Removes `ids`; which of them held.
-function store.drop(_, ids)
-  local held = holding(ids)
-  redis.call('SREM', KEYS[4], unpack(ids))
-  return held
-end
-
--- Which of `ids` hold.
-function store.refresh(_, ids)
-  return holding(ids)
-end
-
-function store.first_end()
-  return -1
-end
-
--- A page of the holders: where it ends, and what is known of them.
-function store.list(_, from)
-  local page = redis.call('SSCAN', KEYS[4], from == '' and '0' or from, 'COUNT', PAGE)
-  local list = { page[1] == '0' and '' or page[1] }
-  for _, id in ipairs(page[2]) do
-    local size = #list
-    list[size + 1], list[size + 2], list[size + 3] = id, '-1', '0'
-  end
+function store.list(from)
+  local page = redis.call('SSCAN', HOLDERS, from, 'COUNT', PAGE)
+  local list = { page[1] }
+  for i, id in ipairs(page[2]) do list[i + 1] = { id, -1, 0 } end
   return list
 end
 
 function store.clear()
-  local held = redis.call('SCARD', KEYS[4])
-  redis.call('DEL', KEYS[4])
+  local held = count
+  redis.call('DEL', HOLDERS)
+  count = 0
   return held
 end
 

@@ -1,19 +1,35 @@
--- Purpose: what the stores of the recipes go by: the clock, and what travels with each call
--- Counterpart: extension: the part before those that keep the holders
--- Returns: nothing by itself; it defines `setting_of` for the parts behind it
+-- Purpose: what the layouts of the recipes have in common: settings, ids, and texts in an answer
+-- Counterpart: extension; the part behind queue/record.lua. The layout's part keeps the holders in `store`
+-- KEYS[3] channel: not used; `finish` wants one
+-- KEYS[7..] others: those of the layout; the last one the peers' lock, where they acquire under one
+-- ARGV[7] settings: "<limit> <ms that a holder lasts> <flags> <ms that a lock without an expiry is given>". Flags: "s" times are in
+--   seconds, "f" fair, "t" with tokens, "l" peers acquire under a lock, "r" a string lock, "-" none of these
+-- Returns: nothing by itself. It defines `clock`, the settings, `id_of`, `put_back`, and empty ones of what queue/jvms.lua defines elsewhere
 -- Publishes: nothing
 -- Repeat-safe: yes, it changes nothing
--- Invariant: the clock is read once by look.lua, and once by batch.lua or refresh.lua
+-- Invariant: no two entries have the same id
 
--- Flags: "s" times are in seconds, "t" the store has tokens, "r" an expiry that is missing is set.
-local function setting_of(limit, timeout, flags)
-  local time = redis.call('TIME')
-  return {
-    now = time[1] * 1000000 + time[2],
-    limit = limit + 0,
-    timeout = timeout + 0,
-    seconds = string.find(flags, 's', 1, true),
-    tokens = string.find(flags, 't', 1, true),
-    repair = string.find(flags, 'r', 1, true),
-  }
+-- The server's clock in microseconds, where it has been asked.
+local clock
+local CHANNEL = KEYS[3]
+local LIMIT, TIMEOUT, FLAGS, LOCK_TIMEOUT = string.match(ARGV[7], '^(%d+) (%d+) (%S+) (%d+)$')
+LIMIT, TIMEOUT = LIMIT + 0, TIMEOUT + 0
+local LOCK = string.find(FLAGS, 'l', 1, true) and KEYS[#KEYS]
+-- So many holders are listed together.
+local PAGE = 256
+local store = {}
+
+-- JVMs know nothing of recipes.
+local total, reserved, jvms, watcher, account, has_notes = 0, 0, 0, nil, nil, false
+local function close_account() return 0 end
+local function count_jvms() return 0 end
+
+-- The id of what a client takes under a ticket: the first part of the client's, and the ticket.
+local function id_of(client, ticket)
+  local digits = string.format('%016.0f', ticket)
+  return string.sub(client, 1, 19) .. string.sub(digits, 1, 4) .. '-' .. string.sub(digits, 5)
 end
+local function id_in(entry) return id_of(string.match(entry, '^([^:]+):%l(%d+):')) end
+
+-- A grant that has run out comes back.
+local function put_back(_, entry) store.drop(id_in(entry)) end

@@ -1,131 +1,106 @@
--- Purpose: where slot strings keep their holders: a string for each permit, which holds an id and expires;
---   a string lock is the one with a single slot
--- Counterpart: extension: the part before look.lua and batch.lua
--- KEYS[1..] keys: those of steps.lua, and from the fourth on the slots, as many as the limit: strings, the id of the
---   holder
--- Returns: nothing by itself; it defines `store` for look.lua and batch.lua
+-- Purpose: the holders of slot strings: a string for each permit, with an id and a time to live. A string lock is the one with a
+--   single slot
+-- Counterpart: extension; the part behind queue/entries.lua
+-- KEYS[2] slot: string, the id of the holder; the first one
+-- KEYS[7..] others: string, the other slots, as many as the limit says
+-- Returns: nothing by itself. It defines `store`
 -- Publishes: nothing
--- Repeat-safe: yes, by steps.lua
+-- Repeat-safe: yes, by record.lua
 -- Invariant: a slot is taken only where there is no key, and freed only by its holder
 
--- So many holders are told of together, and of so many it is found out when they expire.
-local PAGE, ENDS = 256, 128
-local store = { ids = {}, slots = {} }
+-- Of so many slots it is found out when they expire.
+local ENDS = 128
+local ids, slot_of = {}, {}
 
--- Looks who holds what. A slot without an expiry is given one where that is asked for.
-function store.open(setting)
-  store.ids = redis.call('MGET', unpack(KEYS, 4, 3 + setting.limit))
-  for slot = 1, setting.limit do
-    local id = store.ids[slot]
-    if id then
-      store.slots[id] = slot
-      if setting.repair and redis.call('PTTL', KEYS[3 + slot]) == -1 then
-        redis.call('PEXPIRE', KEYS[3 + slot], setting.timeout)
-      end
-    end
+local function key_of(slot) return slot == 1 and KEYS[2] or KEYS[5 + slot] end
+
+-- A slot without an expiry is given one where it is a string lock.
+function store.open()
+  ids = redis.call('MGET', KEYS[2], unpack(KEYS, 7, 5 + LIMIT))
+  for slot = 1, LIMIT do
+    if ids[slot] then slot_of[ids[slot]] = slot end
+  end
+  if ids[1] and string.find(FLAGS, 'r', 1, true) and redis.call('PTTL', KEYS[2]) == -1 then
+    redis.call('PEXPIRE', KEYS[2], LOCK_TIMEOUT)
   end
 end
 
--- How many slots are free under a limit, as far as this client sees them.
-function store.room(setting, limit)
-  local free = 0
-  for slot = 1, math.min(limit, setting.limit) do
-    if not store.ids[slot] then free = free + 1 end
-  end
-  return free
-end
-
--- Gives each of `ids` the lowest slot that is free, for as long as `lasting` says, and returns their numbers; or nil, and
--- why not.
-function store.take(_, ids, lasting)
-  local given, slot = {}, 0
-  for i = 1, #ids do
-    repeat slot = slot + 1 until not store.ids[slot]
-    local done = redis.call('SET', KEYS[3 + slot], ids[i], 'NX', 'PX', lasting[i])
-    if not done then return nil, 'notastring ' .. slot end
-    store.ids[slot], store.slots[ids[i]], given[i] = ids[i], slot, slot
-  end
-  return given
-end
-
--- A slot that is free, and no key of another type, is freed: whether that may be done, which is the server's error where it may not.
-function store.may_drop(setting)
-  for slot = 1, setting.limit do
-    local key = KEYS[3 + slot]
-    if not store.ids[slot] and redis.call('PTTL', key) == -2 then return redis.call('DEL', key) end
+local function first_free()
+  for slot = 1, LIMIT do
+    if not ids[slot] then return slot end
   end
 end
 
--- Frees the slots of `ids`; which of them held.
-function store.drop(_, ids)
-  local held = {}
-  for i = 1, #ids do
-    local slot = store.slots[ids[i]]
-    held[i] = slot ~= nil
-    if slot then
-      redis.call('DEL', KEYS[3 + slot])
-      store.ids[slot], store.slots[ids[i]] = false, nil
-    end
-  end
-  return held
+function store.fits(limit)
+  local slot = first_free()
+  return slot and slot <= limit
 end
 
--- Which of `ids` hold; those do from now on, for as long as `lasting` says. No time is cut short.
-function store.refresh(_, ids, lasting)
-  local held = {}
-  for i = 1, #ids do
-    local slot = store.slots[ids[i]]
-    held[i] = slot ~= nil
-    local left = slot and redis.call('PTTL', KEYS[3 + slot]) or -1
-    if left >= 0 and left < tonumber(lasting[i]) then redis.call('PEXPIRE', KEYS[3 + slot], lasting[i]) end
-  end
-  return held
+-- Gives `id` the lowest slot that is free, for so many milliseconds; or returns nil, and why not.
+function store.put(id, lasts)
+  local slot = first_free()
+  local key = key_of(slot)
+  if not redis.call('SET', key, id, 'NX', 'PX', lasts) then return nil, 'notastring ' .. slot end
+  undo[#undo + 1] = { 'DEL', key }
+  ids[slot], slot_of[id] = id, slot
+  return slot
 end
 
--- Milliseconds until the first slot of the page that begins with `from` falls free by itself; -1 where none will.
-function store.first_end(setting, from)
+local function back(key, id, left)
+  if left >= 0 then return 'SET', key, id, 'PX', math.max(1, left) end
+  return 'SET', key, id
+end
+
+function store.drop(id)
+  local slot = slot_of[id]
+  if not slot then return false end
+  local key = key_of(slot)
+  change({ 'DEL', key }, back(key, id, redis.call('PTTL', key)))
+  ids[slot], slot_of[id] = false, nil
+  return true
+end
+
+-- The slot of `id`, which lasts for so many milliseconds from now on. No time is cut short, but that of a grant is no more than that.
+function store.renew(id, lasts)
+  local slot = slot_of[id]
+  if not slot then return end
+  local left = redis.call('PTTL', key_of(slot))
+  if left >= 0 and left < lasts then change({ 'PEXPIRE', key_of(slot), lasts }, 'PEXPIRE', key_of(slot), left) end
+  return slot
+end
+
+function store.first_end()
   local first = -1
-  for slot = from, math.min(from + ENDS - 1, setting.limit) do
-    local left = store.ids[slot] and redis.call('PTTL', KEYS[3 + slot]) or -1
+  for slot = 1, math.min(ENDS, LIMIT) do
+    local left = ids[slot] and redis.call('PTTL', key_of(slot)) or -1
     if left >= 0 and (first < 0 or left < first) then first = left end
   end
   return first
 end
 
 -- To MGET, a key of another type is none: where nobody holds a slot it is the server's error.
-local function check_free(first, last)
-  for slot = first, last do
-    if not store.ids[slot] then redis.call('GET', KEYS[3 + slot]) end
+local function check_free(from, to)
+  for slot = from, to do
+    if not ids[slot] then redis.call('GET', key_of(slot)) end
   end
 end
 
--- A page of the holders, behind the slot `from`: where it ends, and what is known of them.
-function store.list(setting, from)
-  local start = (tonumber(from) or 0) + 1
-  local last = math.min(start + PAGE - 1, setting.limit)
-  check_free(start, last)
-  local list = { last < setting.limit and tostring(last) or '' }
-  for slot = start, last do
-    if store.ids[slot] then
-      local size = #list
-      list[size + 1], list[size + 2] = store.ids[slot], string.format('%.0f', redis.call('PTTL', KEYS[3 + slot]))
-      list[size + 3] = tostring(slot)
-    end
+function store.list(from)
+  local to = math.min(from + PAGE, LIMIT)
+  check_free(from + 1, to)
+  local list = { to < LIMIT and tostring(to) or '0' }
+  for slot = from + 1, to do
+    if ids[slot] then list[#list + 1] = { ids[slot], redis.call('PTTL', key_of(slot)), slot } end
   end
   return list
 end
 
--- How long a string lock is held, and a mark of who holds it; nothing if nobody does.
-function store.holder()
-  if not store.ids[1] then return end
-  return string.format('%.0f:', math.max(0, redis.call('PTTL', KEYS[4]))) .. string.sub(redis.sha1hex(store.ids[1]), 1, 8)
-end
-
-function store.clear(setting)
-  check_free(1, setting.limit)
-  local held = setting.limit - store.room(setting, setting.limit)
-  redis.call('DEL', unpack(KEYS, 4, 3 + setting.limit))
-  store.ids, store.slots = {}, {}
+function store.clear()
+  check_free(1, LIMIT)
+  local held = 0
+  for slot = 1, LIMIT do held = held + (ids[slot] and 1 or 0) end
+  redis.call('DEL', KEYS[2], unpack(KEYS, 7, 5 + LIMIT))
+  ids, slot_of = {}, {}
   return held
 end
 

@@ -1,101 +1,168 @@
--- Purpose: a zset of ids by the time at which their holders came or last refreshed: what has expired, what
---   is written in other units, what is refreshed
--- Counterpart: extension: the part before timestamp.lua and fair.lua
--- KEYS[1..] keys: those of steps.lua, and as the fourth the times: zset, id -> time in seconds (with fractions) or milliseconds
--- Returns: nothing by itself; it defines `times` for the parts behind it
+-- Purpose: the holders of a timestamp or fair semaphore: a zset of ids by the time at which they came or were refreshed; in a fair one
+--   also a zset of ids by a counter that rises with each acquisition
+-- Counterpart: extension; the part behind queue/entries.lua
+-- KEYS[2] times: zset, id -> time in seconds (with fractions) or milliseconds
+-- KEYS[7] owners: zset, id -> the value of the counter when it came
+-- KEYS[8] counter: string, the last value, a decimal integer
+-- KEYS[9] tokens: list, one entry for each waiter of other programs to be woken, where the layout has one
+-- Returns: nothing by itself. It defines `store`
 -- Publishes: nothing
--- Repeat-safe: yes, each function leaves the same when it is called again
--- Invariant: an entry that has not expired is not removed
+-- Repeat-safe: yes, by record.lua
+-- Invariant: an id enters both zsets or none. The counter never falls below a score that is given out. What has not expired stays
 
-local MOST_EXPIRED = 512
--- So many holders are told of together.
-local PAGE = 256
-local times = {}
+local TIMES, SECONDS = KEYS[2], string.find(FLAGS, 's', 1, true)
+local OWNERS, COUNTER, TOKENS = string.find(FLAGS, 'f', 1, true) and KEYS[7], KEYS[8], string.find(FLAGS, 't', 1, true) and KEYS[9]
+-- Half of what a double counts exactly: 2^52.
+local LAST, SOME = 4503599627370496, 512
+local timed, owned, owned_before, given_back, taken = 0, 0, 0, 0, 0
 
--- How long an entry of this score lasts; -1: for ever.
-local function millis_left(setting, score)
-  if score == math.huge then return -1 end
-  local millis = setting.seconds and score * 1e3 or score
-  return math.max(0, math.ceil(millis + setting.timeout - setting.now / 1e3))
+local function score_at(micros)
+  return SECONDS and string.format('%.6f', micros / 1e6) or string.format('%.0f', math.floor(micros / 1e3))
 end
 
--- A time in microseconds as a score.
-function times.score(micros, seconds)
-  if seconds then return string.format('%.6f', micros / 1e6) end
-  return string.format('%d', math.floor(micros / 1e3))
+-- How many milliseconds an entry of this score lasts; -1: for ever.
+local function left_of(time)
+  if time == math.huge then return -1 end
+  return math.max(0, math.ceil((SECONDS and time * 1e3 or time) + TIMEOUT - now() / 1e3))
 end
 
--- A score that would be a time of these days if it were in the other unit.
-local function is_foreign(setting, score)
-  local other = setting.seconds and setting.now / 1e3 or setting.now / 1e6
-  return score >= other / 2 and score <= other * 2
+-- A time of these days in the other unit is refused. Seconds among milliseconds look long over.
+local function check_units()
+  local other = now() / (SECONDS and 1e3 or 1e6)
+  local found = redis.call('ZRANGEBYSCORE', TIMES, other / 2, other * 2, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return found and 'unreadable units ' .. found
 end
 
--- Ids whose time is over, and whether there may be more of them; before that a refusal, where times are in
--- the other unit. Seconds among milliseconds look long over; milliseconds among seconds come last.
-function times.expired(setting)
-  local last = times.score(setting.now - setting.timeout * 1e3, setting.seconds)
-  local found = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', last, 'WITHSCORES', 'LIMIT', '0', MOST_EXPIRED)
-  local latest = setting.seconds and redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2]
-  if latest and is_foreign(setting, tonumber(latest)) then return 'units ' .. latest end
-  local ids = {}
-  for i = 1, #found, 2 do
-    if is_foreign(setting, tonumber(found[i + 1])) then return 'units ' .. found[i + 1] end
-    ids[#ids + 1] = found[i]
-  end
-  return nil, ids, #ids == MOST_EXPIRED
+local function forget(ids)
+  if OWNERS then owned = owned - redis.call('ZREM', OWNERS, unpack(ids)) end
+  redis.call('ZREM', TIMES, unpack(ids))
 end
 
--- Enters ids with the time of now; no entry is set back.
-function times.enter(setting, ids)
-  local score, entries = times.score(setting.now, setting.seconds), {}
-  for i = 1, #ids do
-    entries[2 * i - 1], entries[2 * i] = score, ids[i]
-  end
-  return redis.call('ZADD', KEYS[4], 'GT', unpack(entries))
-end
-
--- Milliseconds until the oldest entry expires; -1 where none will.
-function times.first_end(setting)
-  local oldest = redis.call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2]
-  return oldest and millis_left(setting, tonumber(oldest)) or -1
-end
-
-local function to_hex(text)
-  return (string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
-end
-
-local function from_hex(text)
-  return (string.gsub(text, '..', function(digits) return string.char(tonumber(digits, 16)) end))
-end
-
--- Where a page begins that is behind the member `from` of the zset `key`, "<its score> <itself in hex>"; `0` where there
--- is none. What has been removed or refreshed since may bring some of the page before again, but none is left out.
-local function start_of(key, from)
-  local score, member = string.match(from, '^(%S+) (%x*)$')
-  if not score then return 0 end
-  member = from_hex(member)
-  if redis.call('ZMSCORE', key, member)[1] == score then return redis.call('ZRANK', key, member) + 1 end
-  return redis.call('ZCOUNT', key, '-inf', '(' .. score)
-end
-
--- A page of the first `most` members of the zset `key`: where it ends ("": it is the last), then "id", "milliseconds
--- left or -1", "0" for each that has an entry.
-function times.page(setting, key, most, from)
-  local start = start_of(key, from)
-  local last = math.min(start + PAGE, most) - 1
-  local page = last >= start and redis.call('ZRANGE', key, start, last, 'WITHSCORES') or {}
-  local ids, list = {}, { '' }
-  for i = 1, #page, 2 do ids[#ids + 1] = page[i] end
-  if #ids == 0 then return list end
-  if #ids == PAGE then list[1] = page[#page] .. ' ' .. to_hex(page[#page - 1]) end
-  local scores = redis.call('ZMSCORE', KEYS[4], unpack(ids))
-  for i = 1, #ids do
-    local left = scores[i] and millis_left(setting, tonumber(scores[i]))
-    if left then
-      local size = #list
-      list[size + 1], list[size + 2], list[size + 3] = ids[i], string.format('%.0f', left), '0'
+-- Another program has removed them from the first zset only. They are looked for among the oldest owners, then anywhere.
+local function drop_strays()
+  local from = 0
+  for _ = 1, 2 do
+    local ids, gone = redis.call('ZRANGE', OWNERS, from, from + SOME - 1), {}
+    local times = redis.call('ZMSCORE', TIMES, unpack(ids))
+    for i = 1, #ids do
+      if not times[i] then gone[#gone + 1] = ids[i] end
     end
+    if #gone > 0 then owned = owned - redis.call('ZREM', OWNERS, unpack(gone)) end
+    if owned <= timed then return end
+    from = now() % owned
+  end
+end
+
+-- Removes what has expired. Returns the answer to the batch where the times are in other units.
+function store.open()
+  if OWNERS then owned = redis.call('ZCARD', OWNERS) end
+  owned_before = owned
+  if TOKENS then redis.call('LLEN', TOKENS) end
+  local checked, over = false, nil
+  repeat
+    over = redis.call('ZRANGEBYSCORE', TIMES, '-inf', score_at(now() - TIMEOUT * 1e3), 'LIMIT', 0, SOME)
+    local refusal = not checked and (SECONDS or #over > 0) and check_units()
+    if refusal then return refusal end
+    checked = true
+    if #over > 0 then forget(over) end
+  until #over < SOME
+  timed = redis.call('ZCARD', TIMES)
+  if owned > timed then drop_strays() end
+end
+
+-- A peer that is in the first zset only is in the middle of its steps. It may have a value below the next one, so it counts.
+function store.fits(limit) return limit > math.max(timed, owned) end
+
+-- The next value of the counter; or nil, and why there is none.
+local function next_value()
+  local last = redis.pcall('INCR', COUNTER)
+  if type(last) == 'table' then
+    local text = redis.call('GET', COUNTER) or '0'
+    if not string.match(text, '^-?%d+$') then return nil, 'unreadable counter ' .. string.sub(text, 1, 64) end
+    -- Only as long a number cannot be counted on; otherwise it is the server that refuses.
+    last = #text < 19 and redis.call('INCR', COUNTER) or LAST * 2
+  end
+  local value = last
+  -- Without a lock a peer may have taken a value and not entered it yet; nothing tells for how long.
+  if timed == 0 and owned == 0 and (LOCK or last > LAST / 2) then
+    value = 1
+  elseif last <= owned then
+    -- Somebody has deleted it or set it back.
+    local highest = redis.call('ZREVRANGEBYSCORE', OWNERS, LAST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    value = highest and math.max(last, math.floor(highest) + 1) or last
+  end
+  if value > LAST then return nil, 'ERR the counter is at its end until nobody holds' end
+  if value ~= last then redis.call('SET', COUNTER, string.format('%.0f', value)) end
+  return value
+end
+
+-- Makes a holder of `id`, for so many milliseconds at first; or returns nil, and why not.
+function store.put(id, lasts)
+  if OWNERS then
+    local value, why = next_value()
+    if not value then return nil, why end
+    change({ 'ZADD', OWNERS, value, id }, 'ZREM', OWNERS, id)
+    owned = owned + 1
+  end
+  change({ 'ZADD', TIMES, score_at(now() - math.max(0, TIMEOUT - lasts) * 1e3), id }, 'ZREM', TIMES, id)
+  timed, taken = timed + 1, taken + 1
+  return 0
+end
+
+-- Removes all traces of `id`; whether it held.
+function store.drop(id)
+  local value = OWNERS and redis.call('ZSCORE', OWNERS, id)
+  if value then owned = owned - change({ 'ZREM', OWNERS, id }, 'ZADD', OWNERS, value, id) end
+  local time = redis.call('ZSCORE', TIMES, id)
+  if not time then return false end
+  timed, given_back = timed - change({ 'ZREM', TIMES, id }, 'ZADD', TIMES, time, id), given_back + 1
+  return true
+end
+
+-- Whether `id` holds; it does from now on.
+function store.renew(id)
+  local time = redis.call('ZSCORE', TIMES, id)
+  local value = time and (not OWNERS or redis.call('ZSCORE', OWNERS, id))
+  if value then
+    change({ 'ZADD', TIMES, 'GT', score_at(now()), id }, 'ZADD', TIMES, time, id)
+    return 0
+  end
+  store.drop(id)
+end
+
+-- Milliseconds until the first holder expires by itself; -1: never.
+function store.first_end()
+  local oldest = redis.call('ZRANGE', TIMES, 0, 0, 'WITHSCORES')[2]
+  return oldest and left_of(oldest + 0) or -1
+end
+
+-- Those of a page that hold: where it ends, and each with the milliseconds that it lasts and its slot. The first owners hold.
+function store.list(from)
+  local page = redis.call('ZSCAN', OWNERS or TIMES, from, 'COUNT', PAGE)
+  local last = OWNERS and tonumber(redis.call('ZRANGE', OWNERS, LIMIT - 1, LIMIT - 1, 'WITHSCORES')[2]) or math.huge
+  local list = { page[1] }
+  for i = 1, #page[2], 2 do
+    local id, value = page[2][i], page[2][i + 1] + 0
+    local time = OWNERS and redis.call('ZSCORE', TIMES, id) or not OWNERS and value
+    if time and (not OWNERS or value <= last) then list[#list + 1] = { id, left_of(time + 0), 0 } end
   end
   return list
+end
+
+function store.clear()
+  local held = math.max(timed, owned)
+  if OWNERS then redis.call('DEL', OWNERS) end
+  redis.call('DEL', TIMES)
+  given_back, timed, owned = given_back + held, 0, 0
+  return held
+end
+
+-- Keeps the tokens in step: one for each waiter of other programs that has come within the limit by this script and for each permit that
+-- is left, as far as permits were given back; none for a permit that was taken.
+function store.settle()
+  if not TOKENS or given_back + taken == 0 then return end
+  local promoted = math.max(0, math.max(0, owned_before - LIMIT) - math.max(0, owned - LIMIT))
+  local tokens, wanted = redis.call('LLEN', TOKENS), math.max(0, LIMIT - owned) + promoted
+  for _ = 1, taken > 0 and tokens - wanted or 0 do change({ 'RPOP', TOKENS }, 'RPUSH', TOKENS, '1') end
+  for _ = 1, math.min(given_back, wanted - tokens) do change({ 'LPUSH', TOKENS, '1' }, 'LPOP', TOKENS) end
 end

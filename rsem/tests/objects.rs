@@ -474,10 +474,10 @@ async fn whatever_stands_beside_an_object_is_shown() {
         "redisson_lock_once:{seats}:a-client",
         "redisson_countdownlatch_once:{seats}:a-client",
         "redisson_sc_recipe_once:fair:{seats}:a-client:1",
-        "redisson_sc_recipe_line:set:{seats}",
+        "redisson_sc_recipe_queue:set:{seats}",
         "redisson_sc_recipe_notes:slots:{seats}",
         "redisson_sc_recipe_notes:timestamp:{seats}",
-        "redisson_sc_recipe_line:lock:{seats}",
+        "redisson_sc_recipe_queue:lock:{seats}",
     ];
     let _: () = connection.set("seats", 1).await.unwrap();
     for key in keys {

@@ -171,8 +171,15 @@ impl<P: Primitive> State<P> {
         let look = answer.look.filter(needs).map(at);
         self.look_at = look.or(self.look_at).or(leases.map(at));
         self.looks_soon = answer.look.is_some_and(|look| look < SOON);
-        // Where nobody waits the answer does not know.
-        self.watches = answer.watches || self.watches && self.entries.is_empty();
+        if self.held.pace().is_some() {
+            if answer.watches && !self.waiters.is_empty() {
+                self.look_at = None;
+                self.look_as_first(answer.look, now);
+            }
+        } else {
+            // Where nobody waits the answer does not know.
+            self.watches = answer.watches || self.watches && self.entries.is_empty();
+        }
         self.pass = answer.passed;
         self.look |= self.pass.is_some();
         let found =
@@ -346,9 +353,13 @@ impl<P: Primitive> State<P> {
         let mut told = Told::default();
         for queued in &batch.calls {
             self.held.failed(&queued.call, &queued.note, true);
+            let taken = queued.call.takes().map(|want| (want, queued.ticket));
+            self.may_have_taken(taken, trouble.now);
         }
         for run in &batch.runs {
             self.held.asked_in_vain(run.want, true);
+            let tickets = (run.ticket..).take(run.count);
+            self.may_have_taken(tickets.map(|ticket| (run.want, ticket)), trouble.now);
         }
         let all = self.waiters.iter().map(|(id, _)| id);
         let granted = |id: &Id| P::MOST_QUEUED > 0 && self.waiters.is_answered(*id);
@@ -362,6 +373,15 @@ impl<P: Primitive> State<P> {
         self.note_surplus(trouble.now);
         told.append(self.landed(trouble.now));
         told
+    }
+
+    /// Nobody will know whether these have been taken.
+    fn may_have_taken(&mut self, all: impl IntoIterator<Item = (P::Want, Ticket)>, now: Instant) {
+        for (want, ticket) in all {
+            if let Some(call) = P::give_back_unknown(Grant::new(want, ticket)) {
+                self.call(call, None, now);
+            }
+        }
     }
 
     /// Tells those whose retry window has passed without an answer; how long the others wait for `batch`, if there is one.

@@ -59,12 +59,13 @@ impl<W: Want> Run<W> {
         late: u32,
     ) -> Self {
         let life = LIFE[usize::from(waiter.want.is_used_at_once())] << late;
+        let life = life + u64::try_from(2 * trip.as_millis()).unwrap_or(life);
         Run {
             want: waiter.want,
             count: 1,
             ticket: 0,
             waited: now.saturating_duration_since(waiter.since),
-            life: life + u64::try_from(2 * trip.as_millis()).unwrap_or(life),
+            life: life.min(waiter.want.longest_life()),
             lease,
             room: 0,
         }

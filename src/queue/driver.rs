@@ -60,8 +60,8 @@ impl<P: Primitive> Object<P> {
             &queue.notes,
         ];
         Request::Script(ScriptCall {
-            script: P::script(),
-            keys: keys.into_iter().cloned().collect(),
+            script: self.script,
+            keys: keys.into_iter().chain(self.keys.parts()).cloned().collect(),
             args,
             sequence: Some(NUMBER),
             record_flag: (!takes_back).then_some(SENDING),

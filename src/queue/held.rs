@@ -47,6 +47,19 @@ pub(crate) struct Leases<P> {
 }
 
 impl<P> Leases<P> {
+    /// `suffix` is what the client adds to its entries.
+    pub(crate) fn new(core: &Arc<Core>, _: &Keys, queue: &QueueKeys, suffix: &Arc<str>) -> Self {
+        Leases {
+            core: Arc::clone(core),
+            grants: Arc::clone(&queue.beside),
+            suffix: Arc::clone(suffix),
+            all: BTreeMap::new(),
+            changed: false,
+            used: false,
+            primitive: PhantomData,
+        }
+    }
+
     fn id(&self, text: &str) -> Arc<str> {
         format!("{}:{text}", self.core.id()).into()
     }
@@ -114,18 +127,6 @@ where
     P: Primitive<Want = Amount, Held = Self>,
     P::Call: Call<Want = Amount, Note = Option<String>> + Gives,
 {
-    fn new(core: &Arc<Core>, _: &Keys, queue: &QueueKeys, suffix: &Arc<str>) -> Self {
-        Leases {
-            core: Arc::clone(core),
-            grants: Arc::clone(&queue.beside),
-            suffix: Arc::clone(suffix),
-            all: BTreeMap::new(),
-            changed: false,
-            used: false,
-            primitive: PhantomData,
-        }
-    }
-
     fn header(&self) -> Arg {
         Arg::Text(Arc::clone(&self.suffix))
     }

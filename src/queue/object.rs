@@ -1,6 +1,6 @@
 //! One object of one client: callers come and go, messages arrive, the client is shut down.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -20,7 +20,7 @@ use crate::engine::keys::Keys;
 use crate::engine::listening::Listening;
 use crate::engine::once::{CLIENT_CLOSED, refused, shut_down};
 use crate::engine::registry::Shared;
-use crate::engine::request::Request;
+use crate::engine::request::{Request, Script};
 use crate::engine::timer::{Rings, Timer};
 use crate::engine::wakeups::{Listener, Wake};
 use crate::error::{Error, Result};
@@ -52,6 +52,9 @@ pub(crate) struct Object<P: Primitive> {
     /// What this client adds to the entries of what it holds.
     pub(super) suffix: Arc<str>,
     pub(super) driver: Driver,
+    pub(super) script: &'static LazyLock<Script>,
+    /// Where the client finds it again.
+    place: Arc<str>,
     inner: Mutex<Inner<P>>,
     itself: Weak<Object<P>>,
 }
@@ -69,30 +72,48 @@ pub(super) struct Inner<P: Primitive> {
 }
 
 impl<P: Primitive> Object<P> {
-    /// The client's one of the object with these names.
-    pub(crate) fn of(core: &Arc<Core>, keys: Keys, queue: QueueKeys) -> Arc<Self> {
+    /// The client's one of the object with these names; `held` makes what it holds of it, and is given what the client adds to its
+    /// entries.
+    pub(crate) fn of(
+        core: &Arc<Core>,
+        (keys, queue): (Keys, QueueKeys),
+        held: impl FnOnce(&Arc<Core>, &Keys, &QueueKeys, &Arc<str>) -> P::Held,
+    ) -> Arc<Self> {
         let place = Arc::clone(keys.object());
-        core.objects.find_or_make(P::KIND, &place, |closed| {
-            let suffix = P::suffix(core);
-            let keys = keys.in_cluster(core.connection.is_cluster());
-            let held = P::Held::new(core, &keys, &queue, &suffix);
-            Arc::new_cyclic(|itself| Object {
-                core: Arc::clone(core),
-                keys,
-                queue,
-                suffix,
-                driver: Driver::default(),
-                inner: Mutex::new(Inner {
-                    state: State::new(core, held, closed),
-                    timer: Timer::default(),
-                    busy: false,
-                    kept: None,
-                    own: Listening::default(),
-                    jvms: Listening::default(),
-                }),
-                itself: itself.clone(),
+        Self::at(core, place, (keys, queue), held)
+    }
+
+    /// The same where the client may have several of one object.
+    pub(crate) fn at(
+        core: &Arc<Core>,
+        place: Arc<str>,
+        (keys, queue): (Keys, QueueKeys),
+        held: impl FnOnce(&Arc<Core>, &Keys, &QueueKeys, &Arc<str>) -> P::Held,
+    ) -> Arc<Self> {
+        core.objects
+            .find_or_make(P::KIND, &Arc::clone(&place), |closed| {
+                let suffix = P::suffix(core);
+                let keys = keys.in_cluster(core.connection.is_cluster());
+                let held = held(core, &keys, &queue, &suffix);
+                Arc::new_cyclic(|itself| Object {
+                    script: P::script(&held),
+                    place,
+                    core: Arc::clone(core),
+                    keys,
+                    queue,
+                    suffix,
+                    driver: Driver::default(),
+                    inner: Mutex::new(Inner {
+                        state: State::new(core, held, closed),
+                        timer: Timer::default(),
+                        busy: false,
+                        kept: None,
+                        own: Listening::default(),
+                        jvms: Listening::default(),
+                    }),
+                    itself: itself.clone(),
+                })
             })
-        })
     }
 
     pub(crate) fn client(&self) -> &Arc<Core> {
@@ -415,7 +436,7 @@ impl<P: Primitive> Drop for Object<P> {
         inner.timer.end();
         self.core.note_idle(&mut inner.busy);
         drop(inner);
-        self.core.objects.forget(P::KIND, self.keys.object());
+        self.core.objects.forget(P::KIND, &self.place);
     }
 }
 

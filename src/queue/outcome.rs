@@ -19,12 +19,22 @@ pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
     /// The amount in its entries, or what stands in that place.
     fn amount(self) -> u64;
 
-    /// It is held under a lease that the client renews.
+    /// It is held under a lease.
     fn is_leased(self) -> bool;
 
-    /// Its holder goes on at a fresh notification, and learns where the grant has run out.
+    /// Its caller goes on as soon as a fresh notification arrives, before the grant is confirmed.
     fn is_used_at_once(self) -> bool {
         self.is_leased()
+    }
+
+    /// One step stands for several waiters that want the same.
+    fn adds_up(self) -> bool {
+        true
+    }
+
+    /// A grant of it lasts for so many milliseconds at the most.
+    fn longest_life(self) -> u64 {
+        u64::MAX
     }
 
     /// The life of a grant as its step says it.
@@ -91,10 +101,10 @@ pub(crate) struct Taken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grant<W> {
     pub(crate) want: W,
-    /// Under which it is held, where it is leased.
+    /// Under which it is held.
     pub(crate) ticket: Ticket,
     pub(crate) taken: Taken,
-    /// When it ends for the time being.
+    /// When its lease ends for the time being.
     pub(crate) until: Option<Moment>,
 }
 

@@ -6,12 +6,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::entries::MOST;
-use super::object::QueueKeys;
 use super::outcome::{Grant, Outcome, Ticket, Want};
 use crate::api::encoded;
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
 use crate::lease::Lease;
@@ -32,7 +30,7 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     type Call: Call<Want = Self::Want>;
     type Held: Held<Self>;
 
-    fn script() -> &'static LazyLock<Script>;
+    fn script(held: &Self::Held) -> &'static LazyLock<Script>;
 
     /// What a client adds to the entries of what it holds: its name.
     fn suffix(core: &Core) -> Arc<str> {
@@ -44,6 +42,12 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
 
     /// The call that gives `grant` back.
     fn give_back(grant: Grant<Self::Want>) -> Self::Call;
+
+    /// The call that gives `grant` back if it was granted, which nobody knows; `None` where it ends by itself, or the call would be about
+    /// something else.
+    fn give_back_unknown(_: Grant<Self::Want>) -> Option<Self::Call> {
+        None
+    }
 }
 
 /// The answer to one of several equal calls of a step.
@@ -111,9 +115,6 @@ pub(super) type NoteOf<P> = <<P as Primitive>::Call as Call>::Note;
 /// What the callers of this client hold of one object, under leases that the table of
 /// [`engine::holds`](crate::engine::holds) renews.
 pub(crate) trait Held<P: Primitive>: Send + 'static {
-    /// `suffix` is what the client adds to its entries.
-    fn new(core: &Arc<Core>, keys: &Keys, queue: &QueueKeys, suffix: &Arc<str>) -> Self;
-
     /// What the script is to know of it.
     fn header(&self) -> Arg;
 
@@ -174,6 +175,11 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
 
     /// After how long somebody has to look whether something has run out that was held by others.
     fn looks_after(&self) -> Option<Duration>;
+
+    /// How often the first client in the queue looks, where others free something without a word.
+    fn pace(&self) -> Option<Duration> {
+        None
+    }
 
     /// Whether leases have changed since the last call: they are renewed, and whoever waits is told, when nothing is locked.
     fn take_changed(&mut self) -> bool;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Queued, Run};
+use super::entries::MOST;
+use super::outcome::Want;
 use super::primitive::{Call, Held, Primitive};
 use super::state::{Item, State, UnderWay};
 use super::waiters::Id;
@@ -190,7 +192,8 @@ impl<P: Primitive> State<P> {
                 continue;
             }
             batch.asked.push(id);
-            match batch.runs.last_mut().filter(|run| run.want == waiter.want) {
+            let together = |run: &&mut Run<P::Want>| run.want == waiter.want && run.want.adds_up();
+            match batch.runs.last_mut().filter(together) {
                 Some(run) => run.count += 1,
                 None => {
                     let lease = self.held.lease_time(waiter.want);

@@ -280,13 +280,14 @@ impl<P: Primitive> State<P> {
         reply: Option<Reply<P::Want>>,
         now: Instant,
     ) -> Queued<P> {
-        let takes = call.takes().filter(|want| want.is_leased());
+        let note = self.held.queued(&call);
+        let ticket = call.takes().map_or(0, |_| self.core.next_sequences(1));
         Queued {
-            note: self.held.queued(&call),
-            ticket: takes.map_or(0, |_| self.core.next_sequences(1)),
             call,
             reply,
             since: now,
+            note,
+            ticket,
             lease: Duration::ZERO,
         }
     }
@@ -379,6 +380,10 @@ impl<P: Primitive> State<P> {
                 self.look = true;
             }
             Some("watch") => self.unwatch = true,
+            Some("first") => {
+                let micros = words.next().and_then(|word| word.parse().ok());
+                self.look_as_first(micros.map(Duration::from_micros), now);
+            }
             // "gone", or that a latch has changed.
             _ => self.missed(),
         }
@@ -467,7 +472,6 @@ impl<P: Primitive> State<P> {
         life: u64,
         until: Moment,
     ) -> Grant<P::Want> {
-        let ticket = if want.is_leased() { ticket } else { 0 };
         let grant = Grant {
             want,
             ticket,
@@ -490,6 +494,19 @@ impl<P: Primitive> State<P> {
 
     pub(super) fn look(&mut self) {
         self.look |= !self.waiters.is_empty();
+    }
+
+    /// This client is the first in the queue. What others free without a word it finds by looking: after `pause`, as something may have
+    /// come free then, and at the pace of its handle.
+    pub(super) fn look_as_first(&mut self, pause: Option<Duration>, now: Instant) {
+        let Some(pause) = self.held.pace().map(|pace| pause.unwrap_or(pace).min(pace)) else {
+            return;
+        };
+        if pause.is_zero() {
+            self.look = true;
+        } else {
+            self.look_at = self.look_at.into_iter().chain([now + pause]).min();
+        }
     }
 
     /// Messages of JVMs are not heard any more.

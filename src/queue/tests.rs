@@ -46,7 +46,7 @@ impl Primitive for Model {
     type Call = Call;
     type Held = Leases<Self>;
 
-    fn script() -> &'static LazyLock<Script> {
+    fn script(_: &Leases<Self>) -> &'static LazyLock<Script> {
         unreachable!("nothing is sent")
     }
 

@@ -1,37 +1,39 @@
-//! What the handles of all recipes share: settings, the line that belongs to them, and the calls.
+//! What the handles of all recipes share: settings, the queue that belongs to them, the calls, and what is refreshed.
 
 use std::collections::HashSet;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
-use super::calls::{Call, Page, Reply, Want};
-use super::keeping::Keeping;
-use super::recipe::Recipe;
-use super::refresh::Refreshing;
+use super::call::{Call, Recipes};
+use super::holders::{Holders, Page};
+use super::names;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder, check_id};
+use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::primitive::Line;
+use crate::engine::holds::{Renewing, Term};
+use crate::engine::request::{Arg, Script};
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::lua;
+use crate::queue::{Call as _, Object, Outcome};
 use crate::stats::{Holding, What};
 
-/// What all handles of a client with the same settings have together.
-#[derive(Clone)]
-struct Shared {
-    line: Arc<Line<Recipe>>,
-    keeping: Arc<Keeping>,
-}
+static RENEW_TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_TIMES));
+static RENEW_SLOTS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_SLOTS));
 
-/// A handle: cheap to clone; finds its line at the first call.
+/// One script call refreshes so many at the most: it bounds the script's time.
+const MOST_REFRESHED: usize = 250;
+
+/// A handle: cheap to clone; finds what it shares with others at the first call.
 #[derive(Clone)]
 pub(super) struct Handle {
     core: Arc<Core>,
     settings: Arc<Settings>,
-    shared: OnceLock<Shared>,
+    line: OnceLock<Arc<Object<Recipes>>>,
 }
 
 impl Handle {
@@ -39,14 +41,14 @@ impl Handle {
         Handle {
             core: Arc::clone(core),
             settings: Arc::new(Settings::new(layout, name, limit)),
-            shared: OnceLock::new(),
+            line: OnceLock::new(),
         }
     }
 
     /// The same with other settings.
     pub(super) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
-        self.shared = OnceLock::new();
+        self.line = OnceLock::new();
         self
     }
 
@@ -54,18 +56,19 @@ impl Handle {
         &self.settings
     }
 
-    fn lasts(&self) -> Duration {
-        self.settings.timeout
-    }
-
-    fn shared(&self) -> Result<&Shared> {
-        if let Some(shared) = self.shared.get() {
-            return Ok(shared);
+    fn line(&self) -> Result<&Arc<Object<Recipes>>> {
+        if let Some(line) = self.line.get() {
+            return Ok(line);
         }
         self.settings.check()?;
-        let line = Recipe::line(&self.core, &self.settings);
-        let keeping = line.primitive(|recipe| Arc::clone(&recipe.keeping));
-        Ok(self.shared.get_or_init(|| Shared { line, keeping }))
+        let settings = self.settings.shared();
+        let place = format!("{settings:?}").into();
+        // The mapper is the user's code: not under the registry's lock.
+        let names = names::of(&settings, &self.core.config.name_mapper, self.core.id());
+        let line = Object::at(&self.core, place, names, |_, _, _, _| {
+            Holders::new(settings)
+        });
+        Ok(self.line.get_or_init(|| line))
     }
 
     fn calling(
@@ -75,37 +78,65 @@ impl Handle {
         dropped: Dropped,
     ) -> engine::call::Call<'_> {
         let call = engine::call::Call::new(&self.settings.name, operation, wait, dropped);
-        match self.shared() {
+        match self.line() {
             // It stands among the keys of each request.
-            Ok(shared) => call.about(shared.line.keys().record()),
+            Ok(line) => call.about(line.keys().record()),
             Err(_) => call,
         }
     }
 
-    async fn take(
-        &self,
-        tries: bool,
-        within: Wait,
-        wait: Option<Duration>,
-    ) -> Result<Option<Held>> {
-        let lasts = self.lasts();
-        let waiting = async { self.shared()?.line.wait(Want { lasts, tries }, wait).await };
+    fn explain(&self, error: Error) -> Error {
+        self.settings.explain(error, &self.core.config.name_mapper)
+    }
+
+    async fn take(&self, within: Wait, wait: Option<Duration>) -> Result<Option<Held>> {
+        let want = self.settings.want();
+        let asking = async {
+            let line = self.line()?;
+            let mut outcome = match wait {
+                Some(Duration::ZERO) => line.call(Call::Try(want)).await,
+                _ => line.wait(want, wait).await,
+            };
+            if let Ok(Outcome::Text(_)) = outcome {
+                outcome = line.wait(want, Some(self.wait_for_lock())).await;
+            }
+            Ok(match outcome.map_err(|error| self.explain(error))? {
+                Outcome::Granted(grant) => Some(Held {
+                    id: names::permit_id(self.core.id(), grant.ticket).into(),
+                    slot: u32::try_from(grant.taken.token)
+                        .ok()
+                        .filter(|slot| *slot > 0),
+                    until: grant.until.filter(|_| self.settings.lease().is_some()),
+                }),
+                _ => None,
+            })
+        };
         let calling = self.calling("acquire", within, Dropped::Withdrawn);
         let what = match self.settings.layout {
             Layout::Lock => What::Lock,
             _ => What::Permits,
         };
-        self.core.take(calling, what, 1, pin!(Some(waiting))).await
+        self.core.take(calling, what, 1, pin!(Some(asking))).await
     }
 
-    async fn run(&self, call: Call) -> Result<Reply> {
+    /// A try is not refused for the sake of a lock that peers hold for moments only.
+    fn wait_for_lock(&self) -> Duration {
+        let check = self.settings.check_interval;
+        // Refused then, and not given up.
+        (self.core.config.call_timeout).map_or(check, |limit| check.min(limit / 2))
+    }
+
+    async fn run(&self, call: Call) -> Result<Outcome<super::call::Want>> {
         let dropped = match call {
-            Call::Release(_) | Call::Tend => Dropped::CarriedOut,
-            Call::Clear => Dropped::Withdrawn,
             Call::List(_) => Dropped::Harmless,
+            _ if call.is_owed() => Dropped::CarriedOut,
+            _ => Dropped::Withdrawn,
         };
         let calling = self.calling(call.name(), Wait::No, dropped);
-        let running = async { self.shared()?.line.call(call).await };
+        let running = async {
+            let outcome = self.line()?.call(call).await;
+            outcome.map_err(|error| self.explain(error))
+        };
         self.core.call(calling, pin!(Some(running))).await
     }
 
@@ -119,50 +150,44 @@ impl Handle {
     }
 
     pub(super) async fn acquire(&self) -> Result<Held> {
-        let held = self.take(false, Wait::Forever, None).await?;
+        let held = self.take(Wait::Forever, None).await?;
         Ok(held.expect("those who wait are granted or told an error"))
     }
 
     pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
-        // It is not refused for the sake of a lock that peers hold for moments only.
-        let wait = match (&self.settings.lock, self.core.config.call_timeout) {
-            (None, _) => Duration::ZERO,
-            (Some(_), None) => self.settings.check_interval,
-            // Refused then, and not given up.
-            (Some(_), Some(limit)) => self.settings.check_interval.min(limit / 2),
-        };
-        self.take(true, Wait::No, Some(wait)).await
+        self.take(Wait::No, Some(Duration::ZERO)).await
     }
 
     pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
         if wait.is_zero() {
             return self.try_acquire().await;
         }
-        self.take(false, Wait::For(wait), Some(wait)).await
+        self.take(Wait::For(wait), Some(wait)).await
     }
 
     pub(super) async fn release(&self, id: &str) -> Result<bool> {
         check_id(id)?;
         let released = self.run(Call::Release(id.into())).await?;
-        let keeping = &self.shared()?.keeping;
-        keeping.is_gone(id, "released while it was kept");
-        Ok(released == Reply::Released(true))
+        self.is_gone(id);
+        Ok(released == Outcome::Number(1))
     }
 
     pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let ids = [Arc::from(id)];
-        let calling = self.calling("refresh", Wait::No, Dropped::Withdrawn);
-        let running = async {
-            let keys = self.shared()?.line.keys();
-            let refreshing = Refreshing::new(&self.core, keys, &self.settings);
-            refreshing.for_caller(&ids, self.lasts()).await
+        let lasts = self.settings.timeout;
+        let until = Moment::now() + self.settings.sure_lease(lasts);
+        let refreshed = self.run(Call::Refresh(id.into(), lasts)).await?;
+        let slot = match refreshed {
+            Outcome::Number(more) if more > 0 => u32::try_from(more - 1).ok(),
+            _ => {
+                self.is_gone(id);
+                return Ok(false);
+            }
         };
-        let refreshed = self.core.call(calling, pin!(Some(running))).await?;
-        let held = refreshed.held == [true];
-        let keeping = &self.shared()?.keeping;
-        keeping.refreshed(&ids[0], held, refreshed.until);
-        Ok(held)
+        if let Some(key) = self.key_of(id, slot) {
+            self.lasts(&key, &id.into(), until);
+        }
+        Ok(true)
     }
 
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
@@ -170,15 +195,19 @@ impl Handle {
         self.core.call(calling, pin!(Some(self.pages()))).await
     }
 
-    /// Page by page, so that no script is a long one. Who holds all the time is listed once.
+    /// Page by page, so that no script is a long one. An id that holds all the time is listed once.
     async fn pages(&self) -> Result<Vec<Holder>> {
-        let mut holders = Vec::new();
-        let mut seen = HashSet::new();
-        let mut from = Page::start();
+        let (mut holders, mut seen) = (Vec::new(), HashSet::new());
+        let mut from = Arc::from(Page::START);
         loop {
-            let Reply::Holders(page) = self.shared()?.line.call(Call::List(from)).await? else {
+            let page = self.line()?.call(Call::List(from)).await;
+            let Outcome::Text(text) = page.map_err(|error| self.explain(error))? else {
                 return Ok(holders);
             };
+            let page = Page::read(&text).ok_or_else(|| Error::Server {
+                name: self.settings.name.clone(),
+                detail: format!("unexpected answer {text}"),
+            })?;
             let new = page.holders.into_iter();
             holders.extend(new.filter(|one| seen.insert(one.id().to_owned())));
             match page.next {
@@ -189,38 +218,107 @@ impl Handle {
     }
 
     pub(super) async fn release_all(&self) -> Result<u64> {
-        let keeping = &self.shared()?.keeping;
-        let kept = keeping.kept_now();
+        let kept = self.core.holds.kept();
         let cleared = self.run(Call::Clear).await?;
-        keeping.all_are_gone(&kept);
+        for key in self.own_keys() {
+            self.core.holds.all_lost(&key, kept);
+        }
+        self.core.holds.tell();
         match cleared {
-            Reply::Count(count) => Ok(count),
+            Outcome::Number(count) => Ok(u64::try_from(count).unwrap_or(0)),
             _ => Ok(0),
         }
     }
 
     pub(super) fn release_detached(&self, id: &str) {
-        match self.shared() {
-            Ok(shared) => {
-                shared.keeping.unkeep(id);
-                shared.line.owe(Call::Release(id.into()));
+        match self.line() {
+            Ok(line) => {
+                if let Some(key) = self.key_of(id, None) {
+                    self.core.holds.released(&key, id, None, None);
+                    self.core.holds.tell();
+                }
+                line.owe(Call::Release(id.into()));
             }
             Err(error) => tracing::error!(%error, id, "not released"),
         }
     }
 
-    pub(super) fn keep(&self, held: &Held) -> Lease {
-        match self.shared() {
-            Ok(Shared { line, keeping }) if self.settings.lease().is_some() => {
-                keeping.keep(line, held, self.lasts())
-            }
-            _ => Lease::until(held.until),
+    // ---- what is refreshed in the background ----
+
+    /// The keys by one of which a permit is refreshed: the zset of times, or its slot.
+    fn own_keys(&self) -> impl Iterator<Item = Arc<str>> {
+        let all = self.settings.keys(&self.core.config.name_mapper);
+        let slots = match self.settings.layout {
+            Layout::Slots => all.len(),
+            _ => 1,
+        };
+        all.into_iter().take(slots)
+    }
+
+    /// The one of `id`, which has this slot, or is known.
+    fn key_of(&self, id: &str, slot: Option<u32>) -> Option<Arc<str>> {
+        let holds = &self.core.holds;
+        match (self.settings.layout, slot) {
+            (Layout::Set, _) => None,
+            (Layout::Slots, Some(slot)) => self.own_keys().nth((slot as usize).checked_sub(1)?),
+            (Layout::Slots, None) => self.own_keys().find(|key| holds.lease(key, id).is_some()),
+            _ => self.own_keys().next(),
         }
     }
 
+    fn renewing(&self) -> Renewing {
+        let times = matches!(self.settings.layout, Layout::Timestamp | Layout::Fair);
+        Renewing {
+            script: if times { &RENEW_TIMES } else { &RENEW_SLOTS },
+            several: times,
+            owner: |id| Arg::Text(Arc::clone(id)),
+            most: MOST_REFRESHED,
+            lease: self.settings.timeout,
+        }
+    }
+
+    /// It lasts until then at the least: another handle's time may be a shorter one, which takes nothing away.
+    fn lasts(&self, key: &Arc<str>, id: &Arc<str>, until: Moment) {
+        let holds = &self.core.holds;
+        let known = holds.lease(key, id).and_then(|lease| lease.remaining());
+        if known.is_none_or(|known| known < until.remaining()) {
+            holds.ends(key, id, None, until, self.renewing());
+            holds.tell();
+        }
+    }
+
+    /// Nobody holds `id` any more. Its keeper is told: a guard that gives it back has ended that before.
+    fn is_gone(&self, id: &str) {
+        if let Some(key) = self.key_of(id, None) {
+            self.core.holds.lost(&key, id);
+            self.core.holds.tell();
+        }
+    }
+
+    /// Refreshes what is held from now on, until it is released.
+    pub(super) fn keep(&self, held: &Held) -> Lease {
+        let lasts = self.settings.timeout;
+        let key = self.key_of(&held.id, held.slot);
+        let (Some(key), Some(until)) = (key, held.until) else {
+            return Lease::until(held.until);
+        };
+        let holds = &self.core.holds;
+        let lease = holds.keep(&key, &held.id, Term::Watched, until, self.renewing());
+        if !lease.is_lost() {
+            self.lasts(&key, &held.id, until);
+        }
+        self.core.renew(lasts);
+        // The next round may be a whole pause away.
+        if lease.remaining() < Some(lasts / 3 * 2) && !lease.is_lost() {
+            self.core.renew_now((key, Arc::clone(&held.id)), lasts);
+        }
+        lease
+    }
+
+    /// Refreshes it no more.
     pub(super) fn unkeep(&self, id: &str) {
-        if let Some(shared) = self.shared.get() {
-            shared.keeping.unkeep(id);
+        if let Some(key) = self.key_of(id, None) {
+            self.core.holds.keep_no_more(&key, id);
         }
     }
 }

@@ -22,10 +22,10 @@
 //!   setting `check_interval` (100 ms), and when the first holder expires: the first two clients in line do, the others now
 //!   and then, all together some fifty times a second; and whoever finds a permit that is due to somebody else tells him.
 //!   Our own releases tell those whose turn it is at once, each on a channel of its own,
-//!   `redisson_sc_recipe_line:<layout>:{name}:<client id>:<number>`.
+//!   `redisson_sc_recipe_queue:<layout>:{name}:<client id>:<number>`.
 //! - **Order**: ours are served in the order of their arrival by the server's clock, in all processes, as long as
 //!   they wait: each client by the first of its callers, so that those behind it may be served with it where several permits
-//!   come free at once. It stands in the zset `redisson_sc_recipe_line:<layout>:{name}`, with the hash
+//!   come free at once. It stands in the zset `redisson_sc_recipe_queue:<layout>:{name}`, with the hash
 //!   `redisson_sc_recipe_notes:<layout>:{name}`, which go when nobody waits. They have their place as soon as the server has
 //!   seen them, also when a peer's lock keeps them waiting. A client that is told and does not come within 20 ms and two of
 //!   its round trips (0.25 s at the most) is passed by until it comes; one whose connection is gone, at once, unless it has
@@ -72,24 +72,14 @@
 // | `scripts.rs` | the scripts of each layout |
 // | `arrivals.rs`, `ends.rs`, `peers_lock.rs` | what it remembers: who came when, when holders expire, the lock of peers |
 
-mod arrivals;
-mod calls;
-mod ends;
+mod call;
 mod fair;
 mod handle;
-mod ids;
-mod keeping;
+mod holders;
 mod names;
-mod numbers;
-mod outcome;
-mod peers_lock;
-mod recipe;
-mod refresh;
-mod scripts;
 mod set;
 mod settings;
 mod slots;
-mod steps;
 mod string_lock;
 mod timestamp;
 

@@ -1,104 +1,88 @@
 //! The keys and the channel of our own that stand beside a semaphore's keys; other programs ignore them.
 
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::settings::{Layout, Settings};
 use crate::config::NameMapper;
 use crate::engine::keys::{Keys, Typed};
+use crate::queue::QueueKeys;
 
-/// What the mapper, which is the user's code, has to say to the names of a line: all but its number.
-pub(super) struct Unnumbered {
-    keys: Vec<Arc<str>>,
-    lock: Option<Arc<str>>,
-    base: Arc<str>,
+/// The digits of a client's id that tell its handles apart, at the end of it.
+const DIGITS: usize = 12;
+
+/// All names that the handles of a client with these settings use. The first own key is the object, the others and the peers' lock are
+/// parts of it.
+pub(super) fn of(settings: &Settings, mapper: &NameMapper, client_id: &str) -> (Keys, QueueKeys) {
+    let base = settings.base(mapper);
+    let client = client(settings, client_id);
+    let name = |what: &str| format!("redisson_sc_recipe_{what}:{base}");
+    let queue = QueueKeys {
+        queue: name("queue").into(),
+        beside: name("grants").into(),
+        notes: name("notes").into(),
+        own_channel: format!("{}:{client}", name("queue")).into(),
+        client: client.as_str().into(),
+    };
+    let types: &[&'static str] = match settings.layout {
+        Layout::Timestamp => &["zset"],
+        Layout::Fair => &["zset", "zset", "string", "list"],
+        Layout::Set => &["set"],
+        Layout::Slots | Layout::Lock => &["string"],
+    };
+    let types = types.iter().chain(types.last().into_iter().cycle());
+    let mut own = settings.keys(mapper).into_iter().zip(types);
+    let (object, kind) = own.next().expect("each layout has a key");
+    let lock = settings.lock_key(mapper).map(|lock| (lock, &"string"));
+    let parts: Vec<Typed> = own.chain(lock).map(|(key, kind)| (key, *kind)).collect();
+    let record = format!("{}:{client}", name("once"));
+    let keys = Keys::new(
+        &settings.name,
+        object.to_string(),
+        kind,
+        name("queue"),
+        record,
+    )
+    .with_parts(parts)
+    .with_beside(queue.queue.clone(), "zset")
+    .with_beside(queue.beside.clone(), "zset")
+    .with_beside(queue.notes.clone(), "hash");
+    (keys, queue)
 }
 
-/// All names that one line uses.
-#[derive(Debug)]
-pub(super) struct Names {
-    /// The semaphore's own keys, in the order of its script.
-    pub(super) own: Vec<Arc<str>>,
-    pub(super) lock: Option<Arc<str>>,
-    /// `redisson_sc_recipe_once:<layout>:{name}:<field>`: the line's last call, as a semaphore's.
-    pub(super) record: Arc<str>,
-    /// `redisson_sc_recipe_line:<layout>:{name}`: who of our clients waits; gone when nobody does.
-    pub(super) line: Arc<str>,
-    /// `redisson_sc_recipe_notes:<layout>:{name}`: what is known of them.
-    pub(super) notes: Arc<str>,
-    /// `redisson_sc_recipe_line:<layout>:{name}:<field>`: where this line's waiters are woken.
-    pub(super) channel: Arc<str>,
+/// By which the scripts know the client: its id, but that the last digits tell handles with different settings apart. Handles that come and
+/// go have the same one.
+fn client(settings: &Settings, id: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    format!("{settings:?}").hash(&mut hasher);
+    let digits = format!("{:016x}", hasher.finish());
+    format!("{}{}", &id[..id.len() - DIGITS], &digits[..DIGITS])
 }
 
-impl Unnumbered {
-    pub(super) fn new(settings: &Settings, mapper: &NameMapper) -> Self {
-        Unnumbered {
-            keys: settings.keys(mapper),
-            lock: settings.lock_key(mapper),
-            base: settings.base(mapper).into(),
-        }
-    }
-
-    /// What all that stands beside the semaphore is named after.
-    pub(super) fn base(&self) -> &Arc<str> {
-        &self.base
-    }
-
-    /// The names of the line `number` of a client.
-    pub(super) fn names(self, client_id: &str, number: u64) -> Names {
-        let Unnumbered { keys, lock, base } = self;
-        let field = format!("{client_id}:{number}");
-        Names {
-            lock,
-            record: format!("redisson_sc_recipe_once:{base}:{field}").into(),
-            line: format!("redisson_sc_recipe_line:{base}").into(),
-            notes: format!("redisson_sc_recipe_notes:{base}").into(),
-            channel: format!("redisson_sc_recipe_line:{base}:{field}").into(),
-            own: keys,
-        }
-    }
-}
-
-impl Names {
-    /// What a script of `settings` is called with: the line and this client's channel in front, and behind them the own
-    /// keys, the lock and the notes.
-    pub(super) fn keys(&self, settings: &Settings) -> Keys {
-        let types: &[&'static str] = match settings.layout {
-            Layout::Timestamp => &["zset"],
-            Layout::Fair => &["zset", "zset", "string", "list"],
-            Layout::Set => &["set"],
-            Layout::Slots | Layout::Lock => &["string"],
-        };
-        let types = types.iter().chain(types.last().into_iter().cycle());
-        let own = self.own.iter().zip(types);
-        let lock = self.lock.iter().map(|key| (key, &"string"));
-        let others = own.chain(lock).chain([(&self.notes, &"hash")]);
-        let others = others.map(|(key, kind)| (Arc::clone(key), *kind) as Typed);
-        Keys::new(
-            &settings.name,
-            self.line.to_string(),
-            "zset",
-            self.channel.to_string(),
-            self.record.to_string(),
-        )
-        .with_parts(others.collect())
-    }
+/// The id of what is taken under `ticket`, as `id_of` in `lua/recipes/setting.lua` makes it.
+pub(super) fn permit_id(client_id: &str, ticket: u64) -> String {
+    let digits = format!("{ticket:016}");
+    format!("{}{}-{}", &client_id[..19], &digits[..4], &digits[4..])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(settings: &Settings) -> Names {
-        Unnumbered::new(settings, &NameMapper::prefix("app:")).names("id", 3)
+    const ID: &str = "6f1c1f0e-8d1c-4a57-9f0c-0123456789ab";
+
+    fn names(settings: &Settings) -> (Keys, QueueKeys) {
+        of(settings, &NameMapper::prefix("app:"), ID)
     }
 
-    fn texts(keys: &[Arc<str>]) -> Vec<&str> {
-        keys.iter().map(|key| &**key).collect()
+    fn own(settings: &Settings) -> String {
+        let (keys, _) = names(settings);
+        let all = std::iter::once(keys.object()).chain(keys.parts());
+        all.map(|key| &**key).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn keys_are_those_of_the_originals() {
-        let keys = |layout| texts(&names(&Settings::new(layout, "s", 2)).own).join(" ");
+        let keys = |layout| own(&Settings::new(layout, "s", 2));
         assert_eq!(keys(Layout::Timestamp), "app:s");
         assert_eq!(keys(Layout::Fair), "app:s app:s:owner app:s:counter");
         assert_eq!(keys(Layout::Set), "app:s");
@@ -112,23 +96,38 @@ mod tests {
         settings.owners = Some("o".to_owned());
         settings.tokens = Some("t".to_owned());
         settings.lock = Some("l".to_owned());
-        let names = names(&settings);
-        assert_eq!(
-            texts(&names.own),
-            ["app:s", "app:o", "app:s:counter", "app:t"]
-        );
-        assert_eq!(names.lock.as_deref(), Some("lock:app:l"));
+        assert_eq!(own(&settings), "app:s app:o app:s:counter app:t lock:app:l");
     }
 
     #[test]
     fn names_of_our_own_share_the_hash_tag() {
-        let plain = names(&Settings::new(Layout::Fair, "s", 2));
-        assert_eq!(&*plain.channel, "redisson_sc_recipe_line:fair:{app:s}:id:3");
-        assert_eq!(&*plain.record, "redisson_sc_recipe_once:fair:{app:s}:id:3");
-        assert_eq!(&*plain.notes, "redisson_sc_recipe_notes:fair:{app:s}");
-        let tagged = names(&Settings::new(Layout::Slots, "{s}", 2));
-        assert_eq!(&*tagged.line, "redisson_sc_recipe_line:slots::app:{s}");
-        let lock = names(&Settings::new(Layout::Lock, "s", 1));
-        assert_eq!(&*lock.line, "redisson_sc_recipe_line:lock:{lock:app:s}");
+        let (keys, queue) = names(&Settings::new(Layout::Fair, "s", 2));
+        assert_eq!(&*queue.queue, "redisson_sc_recipe_queue:fair:{app:s}");
+        assert_eq!(&*queue.notes, "redisson_sc_recipe_notes:fair:{app:s}");
+        let record = format!("redisson_sc_recipe_once:fair:{{app:s}}:{}", queue.client);
+        assert_eq!(**keys.record(), record);
+        let (_, tagged) = names(&Settings::new(Layout::Slots, "{s}", 2));
+        assert_eq!(&*tagged.queue, "redisson_sc_recipe_queue:slots::app:{s}");
+        let (_, lock) = names(&Settings::new(Layout::Lock, "s", 1));
+        assert_eq!(&*lock.queue, "redisson_sc_recipe_queue:lock:{lock:app:s}");
+    }
+
+    #[test]
+    fn handles_are_told_apart_by_their_settings() {
+        let client = |limit| names(&Settings::new(Layout::Set, "s", limit)).1.client;
+        assert_eq!(client(2), client(2));
+        assert_ne!(client(2), client(3));
+        assert!(client(2).len() == ID.len() && client(2).starts_with(&ID[..24]));
+    }
+
+    #[test]
+    fn ids_of_permits_look_like_uuids() {
+        for ticket in [0, 1, 9_999_999_999_999_999] {
+            uuid::Uuid::parse_str(&permit_id(ID, ticket)).expect("a UUID");
+        }
+        assert_eq!(
+            permit_id(ID, 70_000_000_000_012),
+            "6f1c1f0e-8d1c-4a57-0070-000000000012"
+        );
     }
 }

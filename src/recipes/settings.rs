@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::check_id;
+use super::call::{Kind, Want};
+use crate::api::{check_id, whole_millis};
 use crate::config::NameMapper;
 use crate::error::{Error, Result};
 use crate::units::Units;
@@ -47,7 +48,7 @@ impl Layout {
     }
 }
 
-/// Everything that a handle knows. Two handles with the same settings share a line; see [`Settings::shared`].
+/// Everything that a handle knows. Two handles with the same settings wait together; see [`Settings::shared`].
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) layout: Layout,
@@ -83,7 +84,7 @@ impl Settings {
         }
     }
 
-    /// What a line goes by: all but what travels with each call.
+    /// All but what travels with each call.
     pub(super) fn shared(&self) -> Self {
         let timeout = match self.layout.has_own_times() {
             true => TIMEOUT,
@@ -102,47 +103,79 @@ impl Settings {
 
     /// How long what was granted or refreshed for `lasts` is sure to last in Redis, counted from before it was asked for.
     /// A time in a zset of milliseconds is rounded down, as peers write it.
-    pub(super) fn sure_lease(&self, lasts: Duration) -> Option<Duration> {
+    pub(super) fn sure_lease(&self, lasts: Duration) -> Duration {
         let rounded = match (self.layout, self.units) {
             (Layout::Timestamp | Layout::Fair, Units::Millis) => Duration::from_millis(1),
             _ => Duration::ZERO,
         };
-        (self.layout != Layout::Set).then(|| lasts.saturating_sub(rounded))
+        lasts.saturating_sub(rounded)
     }
 
-    /// How long each holder lasts, where all last equally long; of a string lock, how long one from now on that has no expiry.
-    pub(super) fn timeout_of_all(&self) -> Duration {
-        match self.layout {
-            Layout::Lock => self.lock_timeout,
-            _ => self.timeout,
+    /// What a permit of it is to the queue.
+    pub(super) fn want(&self) -> Want {
+        let lasts = u64::try_from(whole_millis(self.timeout)).unwrap_or(u64::MAX);
+        let (kind, lasts) = match self.layout {
+            Layout::Set => (Kind::Endless, 0),
+            Layout::Slots => (Kind::Slot, lasts),
+            Layout::Timestamp | Layout::Fair | Layout::Lock => (Kind::Timed, lasts),
+        };
+        Want {
+            kind,
+            limit: self.limit,
+            lasts,
         }
     }
 
-    /// How the scripts are told of them.
-    pub(super) fn flags(&self) -> &'static str {
-        match (self.layout, self.units, self.tokens.is_some()) {
-            (Layout::Lock, ..) => "rp",
-            (Layout::Slots, ..) => "p",
-            (_, Units::Seconds, true) => "st",
-            (_, Units::Seconds, false) => "s",
-            (_, Units::Millis, true) => "t",
-            (_, Units::Millis, false) => "-",
-        }
+    /// How the scripts are told of them; see `lua/recipes/setting.lua`.
+    pub(super) fn header(&self) -> String {
+        let flags = [
+            ('-', true),
+            ('s', self.units == Units::Seconds),
+            ('f', self.layout == Layout::Fair),
+            ('t', self.tokens.is_some()),
+            ('l', self.lock.is_some()),
+            ('r', self.layout == Layout::Lock),
+        ];
+        let flags: String = flags
+            .iter()
+            .filter(|(_, set)| *set)
+            .map(|(flag, _)| flag)
+            .collect();
+        let [timeout, lock] = [self.timeout, self.lock_timeout].map(whole_millis);
+        format!("{} {timeout} {flags} {lock}", self.limit)
     }
 
-    /// What a script has `found` does not belong there.
-    pub(super) fn unreadable(&self, found: &str) -> Error {
-        let name = self.name.clone();
-        match found.strip_prefix("units ") {
-            Some(found) => Error::WrongUnits {
+    /// The error of a call, where a script says in its own words why it cannot be carried out; of these names are the keys.
+    pub(super) fn explain(&self, error: Error, mapper: &NameMapper) -> Error {
+        let (name, text) = match error {
+            Error::NotANumber { ref found, .. } => (&self.name, found),
+            Error::Server { ref detail, .. } => (&self.name, detail),
+            error => return error,
+        };
+        let name = name.clone();
+        let key = |index: usize| self.keys(mapper).get(index).map(ToString::to_string);
+        let said = |word| {
+            text.strip_prefix("unreadable ")
+                .unwrap_or(text)
+                .strip_prefix(word)
+        };
+        if let Some(found) = said("units ") {
+            let (units, found) = (self.units, found.to_owned());
+            return Error::WrongUnits { name, units, found };
+        }
+        if let Some(found) = said("counter ") {
+            let (name, found) = (key(2).unwrap_or(name), found.to_owned());
+            return Error::NotANumber { name, found };
+        }
+        // One of many slots, by its number.
+        let slot = said("notastring ").and_then(|slot| slot.parse::<usize>().ok()?.checked_sub(1));
+        match slot.and_then(key) {
+            Some(key) => Error::WrongType {
                 name,
-                units: self.units,
-                found: found.to_owned(),
+                key,
+                found: None,
             },
-            None => Error::NotANumber {
-                name,
-                found: found.to_owned(),
-            },
+            None => error,
         }
     }
 

@@ -40,6 +40,13 @@ struct Own {
     lease: Lease,
 }
 
+/// Nobody is left who could unlock it: it ends with its time.
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.handle.unkeep(&self.held.id);
+    }
+}
+
 impl Own {
     fn give_back_detached(self) {
         self.handle.release_detached(&self.held.id);

@@ -113,6 +113,12 @@ pub(crate) async fn a_try_does_not_overtake_those_who_wait(fixture: &impl Fixtur
         }
         return drop(waiter.answer().await.unwrap());
     }
+    // A client counts as waiting once it listens: it does after this.
+    let one = take(&semaphore).await;
+    let waiter = acquire(&semaphore).await;
+    other.release(one.id()).await.unwrap();
+    let two = waiter.answer().await.unwrap();
+    semaphore.release(two.id()).await.unwrap();
     for _ in 0..10 {
         let one = take(&semaphore).await;
         let waiter = acquire(&semaphore).await;

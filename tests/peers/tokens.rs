@@ -66,7 +66,7 @@ async fn tokens_wake_peers_and_never_pile_up() {
     until("ours waits", LIMIT, async || {
         let line: u64 = redis
             .clone()
-            .exists("redisson_sc_recipe_line:fair:{tokens}")
+            .exists("redisson_sc_recipe_queue:fair:{tokens}")
             .await
             .unwrap();
         line == 1

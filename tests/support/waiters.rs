@@ -42,7 +42,7 @@ pub async fn until_subscribers(connection: &mut impl ConnectionLike, channel: &s
 
 /// Waits until exactly `count` clients listen for their turns at a semaphore of the classic recipes.
 pub async fn until_listening(connection: &mut impl ConnectionLike, name: &str, count: usize) {
-    let pattern = format!("redisson_sc_recipe_line:*{{{name}}}:*");
+    let pattern = format!("redisson_sc_recipe_queue:*{{{name}}}:*");
     until(
         &format!("{count} listen for {name:?}"),
         PATIENCE,

@@ -38,7 +38,7 @@ impl Primitive for Latch {
     type Call = Call;
     type Held = Leases<Self>;
 
-    fn script() -> &'static LazyLock<Script> {
+    fn script(_: &Self::Held) -> &'static LazyLock<Script> {
         &SCRIPT
     }
 

@@ -73,9 +73,9 @@ renamable_methods!(RCountDownLatch, "Nobody is told.");
 
 impl RCountDownLatch {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        let (keys, queue) = names::of_latch(name, &core.config.name_mapper, core.id());
+        let names = names::of_latch(name, &core.config.name_mapper, core.id());
         RCountDownLatch {
-            line: queue::Object::of(core, keys, queue),
+            line: queue::Object::of(core, names, queue::Leases::new),
         }
     }
 

@@ -107,7 +107,7 @@ impl Primitive for Locks {
     type Call = Call;
     type Held = Holds;
 
-    fn script() -> &'static LazyLock<Script> {
+    fn script(_: &Holds) -> &'static LazyLock<Script> {
         &SCRIPT
     }
 

@@ -37,6 +37,15 @@ pub(super) fn owner(core: &Core, number: u64) -> Arc<str> {
 }
 
 impl Holds {
+    pub(super) fn new(core: &Arc<Core>, keys: &Keys, _: &QueueKeys, _: &Arc<str>) -> Self {
+        Holds {
+            core: Arc::clone(core),
+            name: keys.name().to_owned(),
+            lock: Arc::clone(keys.object()),
+            changed: false,
+        }
+    }
+
     fn owner(&self, number: u64) -> Arc<str> {
         owner(&self.core, number)
     }
@@ -86,15 +95,6 @@ impl Holds {
 }
 
 impl Held<Locks> for Holds {
-    fn new(core: &Arc<Core>, keys: &Keys, _: &QueueKeys, _: &Arc<str>) -> Self {
-        Holds {
-            core: Arc::clone(core),
-            name: keys.name().to_owned(),
-            lock: Arc::clone(keys.object()),
-            changed: false,
-        }
-    }
-
     fn header(&self) -> Arg {
         let Some((number, owner)) = self.holder() else {
             return Arg::Word("");

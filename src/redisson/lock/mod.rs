@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::call::{Call, Claim, Locks};
-use self::held::owner;
+use self::held::{Holds, owner};
 pub use fenced::RFencedLock;
 
 use super::names;
@@ -126,13 +126,13 @@ pub struct RLock {
 
 impl RLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        let (keys, queue) = names::of_lock(name, &core.config.name_mapper, core.id());
+        let names = names::of_lock(name, &core.config.name_mapper, core.id());
         let number = core.next_owner();
         RLock {
             core: Arc::clone(core),
             owner: owner(core, number),
             number,
-            line: queue::Object::of(core, keys, queue),
+            line: queue::Object::of(core, names, Holds::new),
             last: LastLease::default(),
             fenced: false,
         }

@@ -109,7 +109,7 @@ impl Primitive for PermitExpirable {
     type Call = Call;
     type Held = Kept;
 
-    fn script() -> &'static LazyLock<Script> {
+    fn script(_: &Self::Held) -> &'static LazyLock<Script> {
         &SCRIPT
     }
 

@@ -45,6 +45,16 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    pub(super) fn new(core: &Arc<Core>, _: &Keys, queue: &QueueKeys, suffix: &Arc<str>) -> Self {
+        Kept {
+            core: Arc::clone(core),
+            permits: Arc::clone(&queue.beside),
+            secret: Arc::clone(suffix),
+            changed: false,
+            used: false,
+        }
+    }
+
     /// The id of the one permit that a guard holds under `ticket`.
     fn id(&self, ticket: Ticket) -> Option<Arc<str>> {
         ids::of(&self.secret, ticket, 1).next()
@@ -60,16 +70,6 @@ impl Kept {
 }
 
 impl Held<PermitExpirable> for Kept {
-    fn new(core: &Arc<Core>, _: &Keys, queue: &QueueKeys, suffix: &Arc<str>) -> Self {
-        Kept {
-            core: Arc::clone(core),
-            permits: Arc::clone(&queue.beside),
-            secret: Arc::clone(suffix),
-            changed: false,
-            used: false,
-        }
-    }
-
     fn header(&self) -> Arg {
         Arg::Text(Arc::clone(&self.secret))
     }

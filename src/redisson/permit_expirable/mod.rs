@@ -26,6 +26,7 @@ use crate::queue::{Call as _, Grant, Object, Outcome, Primitive};
 use crate::stats::What;
 use crate::transport::{Command, Value};
 use call::{Call, Counted, PermitExpirable, Permits, millis};
+use held::Kept;
 use ids::Id;
 
 /// One call takes, or gives back, so many permits at the most.
@@ -151,9 +152,9 @@ pub struct RPermitExpirableSemaphore {
 
 impl RPermitExpirableSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        let (keys, queue) = names::of_permit_expirable(name, &core.config.name_mapper, core.id());
+        let names = names::of_permit_expirable(name, &core.config.name_mapper, core.id());
         RPermitExpirableSemaphore {
-            line: Object::of(core, keys, queue),
+            line: Object::of(core, names, Kept::new),
             core: Arc::clone(core),
             lease: None,
         }

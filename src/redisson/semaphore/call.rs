@@ -41,7 +41,7 @@ impl Primitive for Permits {
     type Call = Call;
     type Held = Leases<Self>;
 
-    fn script() -> &'static LazyLock<Script> {
+    fn script(_: &Leases<Self>) -> &'static LazyLock<Script> {
         &SCRIPT
     }
 

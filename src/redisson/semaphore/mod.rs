@@ -20,7 +20,7 @@ use crate::engine::command::Commands;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use crate::queue::{Amount, Call as _, Grant, Object, Outcome};
+use crate::queue::{Amount, Call as _, Grant, Leases, Object, Outcome};
 use crate::stats::{Counters, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
@@ -130,9 +130,9 @@ pub struct RSemaphore {
 
 impl RSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        let (keys, queue) = names::of_semaphore(name, &core.config.name_mapper, core.id());
+        let names = names::of_semaphore(name, &core.config.name_mapper, core.id());
         RSemaphore {
-            line: Object::of(core, keys, queue),
+            line: Object::of(core, names, Leases::new),
             watched: core.config.watch_semaphores,
         }
     }

@@ -1,0 +1,68 @@
+-- Purpose: the client of the first entry looks for what other programs free, as these tell nobody: when a holder expires, when a peer's
+--   lock may be free, and at the pace of its handle. It is told when it has become the first
+-- Counterpart: extension; the part behind queue/queue.lua
+-- KEYS[2] object: string, where it is a string lock: the id of its holder
+-- KEYS[7..] others: those of the parts before
+-- Returns: nothing by itself. It defines `open_first`, `choose_watcher`, `check_first`, and `look_in` anew. In the notes stand "most" ->
+--   the highest limit of those that wait, "peer" -> "<mark of who holds the lock> <since when that has been known>"
+-- Publishes: "first <microseconds after which to look, or -1>" to the queue's name, ":" and the id of the client that has become the first
+-- Repeat-safe: yes, by record.lua
+-- Invariant: nothing but notes is changed
+
+-- The client of the first entry, before and after this script; who holds the lock.
+local first_before, first, peer
+
+local function first_client()
+  local entry = waiting > 0 and redis.call('ZRANGE', QUEUE, 0, 0)[1]
+  return entry and client_of(entry)
+end
+
+local function open_first()
+  if waiting == 0 then return end
+  has_notes, first_before = true, first_client()
+  local notes = read('HMGET', NOTES, 'most', 'peer', 'look')
+  most, peer, looks = tonumber(notes[1]) or 0, notes[2], notes[3]
+end
+
+-- A lock is looked at again after as long as it has been known in these hands: peers hand theirs round for moments only.
+local function lock_pause(key, left)
+  local mark = string.sub(redis.sha1hex(redis.call('GET', key) or ''), 1, 8)
+  local known, since = string.match(peer or '', '^(%x+) (%d+)$')
+  if known == mark then return math.min(now() - since, (left + 1) * 1000) end
+  local ours = last_id and mark == string.sub(redis.sha1hex(last_id), 1, 8)
+  note('peer', mark .. ' ' .. (ours and 0 or score(now())))
+  return ours and (left + 1) * 1000 or 0
+end
+
+-- In how many microseconds something may have come free that nobody tells of; -1: that is not known.
+local function pause()
+  local left = store.first_end()
+  if lock_left() then return lock_pause(LOCK, locked) end
+  if left >= 0 and string.find(FLAGS, 'r', 1, true) then return lock_pause(KEYS[2], left) end
+  return left < 0 and -1 or (left + 1) * 1000
+end
+
+local function choose_watcher()
+  first = first_client()
+  if first and first ~= CLIENT and first ~= first_before then message(first, 'first ' .. score(pause())) end
+  return first == CLIENT
+end
+
+-- First ones that cannot be told leave the queue, and come back when they can.
+local function check_first()
+  redis.call('PEXPIRE', QUEUE, KEPT)
+  for _ = 1, 16 do
+    local client = first_client()
+    if not client or client == CLIENT or count_listeners(QUEUE .. ':' .. client) ~= 0 then return end
+    drop_all({ [client] = false })
+  end
+end
+
+-- Each wants one, and nobody blocks those behind it.
+blocks = function() return false end
+
+local look_for_grants = look_in
+local function look_in(ends)
+  local left, own = look_for_grants(ends), first == CLIENT and pause() or -1
+  return own >= 0 and left >= -1 and (left < 0 or own < left) and own or left
+end

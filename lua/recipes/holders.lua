@@ -1,0 +1,65 @@
+-- Purpose: makes holders of the clients' entries, and lets them go, in any layout. A holder that ends soon is the grant. The amount of an
+--   entry is its client's limit, and behind the life of its grant stands how many milliseconds the permit lasts
+-- Counterpart: extension; the part behind queue/grants.lua
+-- KEYS[7..] others: those of the parts before
+-- Returns: nothing by itself. It defines `free`, `fits`, `take`, `confirm`, `leave`
+-- Publishes: nothing
+-- Repeat-safe: yes, by record.lua
+-- Invariant: no more ids hold than an entry's limit says; none is granted while a peer holds the lock
+
+-- The highest limit of those that wait, as far as it is noted; how long the peers' lock lasts, `false` where nobody holds it.
+local most, locked = 0, nil
+-- What was taken last by this script, and its slot.
+local last_id, last_slot
+
+-- Milliseconds that the peers' lock lasts. One without an expiry is given one: its holder is about to set it, or has died.
+local function lock_left()
+  if locked == nil then
+    locked = LOCK and redis.call('PTTL', LOCK)
+    if locked == -1 then redis.call('PEXPIRE', LOCK, LOCK_TIMEOUT) end
+    if locked == -1 then locked = LOCK_TIMEOUT + 0 end
+    if locked == -2 then locked = false end
+  end
+  return locked
+end
+
+local function fits(limit) return not lock_left() and store.fits(limit) end
+local function free() return fits(math.max(LIMIT, most)) end
+
+-- Makes a holder for `entry`: for as long as its client wants where that learns of it by the answer, else for `life` milliseconds and one
+-- that Redis may round off. What the answer or the message adds to that: the slot. Nothing where it cannot be.
+local function take(entry, _, life, by_answer)
+  local lasts = tonumber(string.match(entry, ':(%d+)$'))
+  if not lasts then return end
+  local slot, why = store.put(id_in(entry), by_answer and lasts or math.min(life + 1, lasts))
+  if not slot and by_answer then error({ err = why }) end
+  if not slot then return nil end
+  if not by_answer then
+    grant(entry, now() + life * 1000)
+    first_end = first_end or 0
+  end
+  last_id, last_slot = id_in(entry), slot
+  return by_answer and string.format(':%.0f=%.0f', lasts, slot) or ' ' .. slot
+end
+
+-- Whether `entry` is granted still; it holds for its time then. If not it waits, since its `arrival`.
+local function confirm(entry, arrival)
+  local ends = redis.call('ZSCORE', GRANTS, entry)
+  if ends then end_grant(entry, ends) end
+  local slot = store.renew(id_in(entry), tonumber(string.match(entry, ':(%d+)$')))
+  if not slot then
+    enter(entry, arrival)
+    return 0
+  end
+  if waiting > 0 then drop(entry) end
+  return '1:' .. slot .. ':1'
+end
+
+-- `entry` is not wanted any more. What it has been granted comes back.
+local function leave(entry)
+  local ends = redis.call('ZSCORE', GRANTS, entry)
+  if ends then end_grant(entry, ends) end
+  if store.drop(id_in(entry)) then return 1 end
+  if waiting > 0 then drop(entry) end
+  return 0
+end

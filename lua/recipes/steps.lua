@@ -1,0 +1,97 @@
+-- Purpose: carries out the calls of one client on one semaphore or lock of the recipes, in order; then serves the queue
+-- Counterpart: extension; the last part of the scripts
+-- ARGV[1..] those of the parts before; from the eleventh on steps of three words. Entries are given without the client's id
+--   confirm (entry, its arrival), leave (entry, -)
+--   take: ticket, kind, limit, ms that it lasts; five words; past those that wait, where something is left
+--   release (id, -); back (ticket, -): what was taken under it     refresh (id, ms)
+--   list (where the page before has ended, "0" for the first, -)    clear
+--   wait: limit, count, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms with ":<ms that it
+--   lasts>", how many may queue; nine words
+--   check: the queue is kept, and its first client can be told
+--   pass: where it is the only step, so many entries were passed by the last script
+-- Returns: as finish.lua has it. Of a step: 1 or 0, of a refresh one more than the slot; "<how many>:<last slot>:1"; "locked": by a peer; how many were cleared; of a list where the
+--   page ends ("0": it is the last), and behind a semicolon each id, ms left (-1: for ever) and slot (0: none). A text that is no word
+--   is "=" and hexadecimal digits. Or "unreadable units <score>", "refused <error>"
+-- Publishes: nothing
+-- Repeat-safe: yes, by record.lua
+-- Invariant: permits go to callers that wait in the order of their arrival, before those that only try
+
+local own = {}
+
+-- A text as one word of the answer.
+local function word(text)
+  if text ~= '' and not string.find(text, '[^%w:_.-]') then return text end
+  return '=' .. string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+end
+
+local function list(from)
+  local page = store.list(from)
+  for i = 2, #page do page[i] = string.format('%s,%.0f,%d', word(page[i][1]), page[i][2], page[i][3]) end
+  return table.concat(page, ';')
+end
+
+local function serve_queue(passed)
+  for _, entry in ipairs(waiting > 0 and serve(passed) or {}) do own[#own + 1] = entry end
+end
+
+local function try(ticket, kind, limit, lasts)
+  serve_queue(0)
+  if lock_left() then return 'locked' end
+  if not fits(limit) then return 0 end
+  take(entry_for(kind, ticket, limit, '0:' .. lasts), nil, nil, true)
+  return '1:' .. last_slot .. ':1'
+end
+
+local function wait_for(limit, i)
+  local served = wait(ARGV[i + 3], limit, ARGV[i + 2] + 0, ARGV[i + 4] + 0, ARGV[i + 5] + 0, ARGV[i + 6] + 0, ARGV[i + 7],
+    ARGV[i + 8] + 0, '')
+  if waiting > 0 and limit > most then
+    most = limit
+    note('most', limit)
+  end
+  return served > 0 and served .. ':' .. last_slot .. ':1' or 0
+end
+
+-- Carries the step at `i` out: its result, and where the next one is.
+local function step(i)
+  local kind, text, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if kind == 'confirm' then return confirm(entry_of(text), second + 0), i + 3 end
+  if kind == 'leave' then return leave(entry_of(text)), i + 3 end
+  if kind == 'take' then return try(text + 0, second, ARGV[i + 3] + 0, ARGV[i + 4]), i + 5 end
+  if kind == 'wait' then return wait_for(text + 0, i), i + 9 end
+  local result = 1
+  if kind == 'release' then
+    result = store.drop(text) and 1 or 0
+  elseif kind == 'back' then
+    result = store.drop(id_of(CLIENT, text)) and 1 or 0
+  elseif kind == 'refresh' then
+    result = store.renew(text, second + 0)
+    result = result and 1 + result or 0
+  elseif kind == 'list' then
+    result = list(text)
+  elseif kind == 'clear' then
+    result = store.clear()
+    -- It stays cleared whatever is refused behind it.
+    undo[#undo + 1] = { 'EXISTS', QUEUE }
+  elseif kind == 'check' then
+    check_first()
+  end
+  return result, i + 3
+end
+
+local function work()
+  local refusal = store.open()
+  if refusal then return refusal end
+  open_queue()
+  open_grants()
+  open_first()
+  reclaim()
+  local results, i = {}, 11
+  while ARGV[i] do results[#results + 1], i = step(i) end
+  serve_queue(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
+  store.settle()
+  local ends = first_end and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2]
+  return finish(results, own, false, false, nil, tonumber(ends))
+end
+
+return once(work, notify)

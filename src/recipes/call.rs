@@ -1,0 +1,222 @@
+//! The calls on a semaphore or lock of the recipes, as steps of `lua/recipes/steps.lua`.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use super::holders::Holders;
+use crate::engine::request::{Arg, Script};
+use crate::queue::{self, Grant, Outcome, Primitive, Taken, Ticket, Want as _, counted};
+
+/// The recipes as a primitive of the queue.
+pub(super) struct Recipes;
+
+/// A permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Want {
+    pub(super) kind: Kind,
+    /// So many may be held for it to be granted, less one.
+    pub(super) limit: u32,
+    /// How long it lasts without a refresh, in milliseconds.
+    pub(super) lasts: u64,
+}
+
+/// How permits differ; the word stands in the entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Timed,
+    /// It has a number of its own.
+    Slot,
+    Endless,
+}
+
+impl queue::Want for Want {
+    fn kind(self) -> &'static str {
+        match self.kind {
+            Kind::Timed => "p",
+            Kind::Slot => "n",
+            Kind::Endless => "e",
+        }
+    }
+
+    fn amount(self) -> u64 {
+        self.limit.into()
+    }
+
+    fn is_leased(self) -> bool {
+        self.kind != Kind::Endless
+    }
+
+    /// Callers have ids, and not leases that could be said to be lost.
+    fn is_used_at_once(self) -> bool {
+        false
+    }
+
+    /// Each slot is told.
+    fn adds_up(self) -> bool {
+        self.kind != Kind::Slot
+    }
+
+    fn longest_life(self) -> u64 {
+        if self.is_leased() {
+            self.lasts
+        } else {
+            u64::MAX
+        }
+    }
+
+    fn life(self, millis: u64) -> Arg {
+        Arg::Text(format!("{millis}:{}", self.lasts).into())
+    }
+
+    fn tail(self, _: &str) -> String {
+        format!(":{}", self.lasts)
+    }
+
+    fn read(kind: &str, limit: u64, lasts: &str) -> Option<Self> {
+        Some(Want {
+            kind: match kind {
+                "p" => Kind::Timed,
+                "n" => Kind::Slot,
+                "e" => Kind::Endless,
+                _ => return None,
+            },
+            limit: u32::try_from(limit).ok()?,
+            lasts: lasts.parse().ok()?,
+        })
+    }
+
+    fn lets_in(self, _: Self) -> bool {
+        false
+    }
+}
+
+/// A call but waiting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Call {
+    Try(Want),
+    Release(Arc<str>),
+    /// What was taken under a ticket.
+    GiveBack(Ticket),
+    Refresh(Arc<str>, Duration),
+    /// A page of the holders, behind where the one before has ended.
+    List(Arc<str>),
+    Clear,
+}
+
+impl Primitive for Recipes {
+    const KIND: &'static str = "recipe";
+    const WAIT: &'static str = "acquire";
+    const MOST_ASKED: usize = 256;
+    const TELLS_AGAIN: bool = false;
+    type Want = Want;
+    type Call = Call;
+    type Held = Holders;
+
+    fn script(held: &Holders) -> &'static LazyLock<Script> {
+        held.script()
+    }
+
+    fn give_back(grant: Grant<Want>) -> Call {
+        Call::GiveBack(grant.ticket)
+    }
+
+    /// No id is given out twice.
+    fn give_back_unknown(grant: Grant<Want>) -> Option<Call> {
+        Some(Call::GiveBack(grant.ticket))
+    }
+}
+
+impl queue::Call for Call {
+    type Want = Want;
+    type Note = ();
+
+    fn name(&self) -> &'static str {
+        match self {
+            Call::Try(_) => "try_acquire",
+            Call::Release(_) | Call::GiveBack(_) => "release",
+            Call::Refresh(..) => "refresh",
+            Call::List(_) => "holders",
+            Call::Clear => "release_all",
+        }
+    }
+
+    fn is_owed(&self) -> bool {
+        matches!(self, Call::Release(_) | Call::GiveBack(_))
+    }
+
+    /// Of some no time runs out, and nobody gets an id again.
+    fn is_owed_anew(&self) -> bool {
+        self.is_owed()
+    }
+
+    fn add_up(&mut self, _: &Self) -> bool {
+        false
+    }
+
+    fn adds_up(&self) -> bool {
+        false
+    }
+
+    fn takes(&self) -> Option<Want> {
+        match self {
+            Call::Try(want) => Some(*want),
+            _ => None,
+        }
+    }
+
+    /// The next holder has to be written.
+    fn frees(&self) -> Option<Grant<Want>> {
+        None
+    }
+
+    fn adds(&self) -> bool {
+        false
+    }
+
+    fn write(&self, _: usize, ticket: Ticket, (): &(), args: &mut Vec<Arg>) {
+        let nothing = Arg::Number(0);
+        args.extend(match self {
+            Call::Try(want) => vec![
+                Arg::Word("take"),
+                Arg::number(ticket),
+                Arg::Word(want.kind()),
+                Arg::Number(want.limit.into()),
+                Arg::number(want.lasts),
+            ],
+            Call::Release(id) => vec![Arg::Word("release"), Arg::Text(Arc::clone(id)), nothing],
+            Call::GiveBack(ticket) => vec![Arg::Word("back"), Arg::number(*ticket), nothing],
+            Call::Refresh(id, lasts) => vec![
+                Arg::Word("refresh"),
+                Arg::Text(Arc::clone(id)),
+                Arg::millis(*lasts),
+            ],
+            Call::List(from) => vec![Arg::Word("list"), Arg::Text(Arc::clone(from)), nothing],
+            Call::Clear => vec![Arg::Word("clear"), Arg::Number(0), nothing],
+        });
+    }
+
+    fn read(&self, _: &str, word: &str, _: usize) -> Option<queue::Result<Want>> {
+        Some(Ok(match self {
+            Call::Try(_) if word == "locked" => Outcome::Text(word.to_owned()),
+            Call::Try(_) => match counted(word)? {
+                (0, _) => Outcome::Number(0),
+                (_, Taken { token, count }) => Outcome::Taken(Taken { token, count }),
+            },
+            Call::List(_) => Outcome::Text(word.to_owned()),
+            _ => Outcome::Number(word.parse().ok()?),
+        }))
+    }
+}
+
+/// As a call: what the log says where nobody else can be told.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = queue::Call::name(self);
+        match self {
+            Call::Release(id) | Call::Refresh(id, _) => write!(f, "{name}({id})"),
+            Call::GiveBack(ticket) => write!(f, "{name}(#{ticket})"),
+            Call::Try(_) | Call::List(_) | Call::Clear => write!(f, "{name}()"),
+        }
+    }
+}
