@@ -24,12 +24,7 @@ macro_rules! recipe {
     };
 }
 
-pub(crate) const ONCE: &str = lua!(
-    "queue/announce",
-    "engine/change",
-    "engine/record",
-    "engine/once"
-);
+pub(crate) const ONCE: &str = lua!("queue/announce", "queue/record", "engine/once");
 pub(crate) const FORGET: &str = lua!("engine/forget");
 
 pub(crate) const SEMAPHORE: &str = lua!(

@@ -42,7 +42,7 @@ local function work()
   local command = exists and new and { 'SET', LATCH, string.format('%.0f', left) } or exists and down > 0 and { 'DECRBY', LATCH, down }
     or text and not exists and { 'DEL', LATCH }
   -- A server that may not write the record says so before anything has changed; one that may not publish, too.
-  if command then put('none') end
+  if command then claim() end
   for _, message in ipairs(messages) do redis.call(ARGV[1], CHANNEL, message) end
   if command then change(command, unpack(text and { 'SET', LATCH, text, 'KEEPTTL' } or { 'DEL', LATCH })) end
   return string.format('done 0 %.0f -1 -1 0 0 ', ends < 0 and -1 or ends * 1000) .. table.concat(results, ' ') .. ' |'

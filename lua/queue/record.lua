@@ -6,13 +6,13 @@
 -- ARGV[4] "0": the first sending; "1": the batch may have been carried out; "2": the first sending under this number, behind one
 --   that found the record of somebody else; "3": the batch may have been carried out, and is not to be any more; "4": the steps take
 --   back what the batch of this number has done, if that is on record
--- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself. It defines `change`, `read` and `once`
+-- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself. It defines `change`, `read`, `claim` and `once`
 -- Publishes: nothing
 -- Repeat-safe: yes, that is its purpose
 -- Invariant: where a change is refused, those before it are undone
 
 local NUMBER, LIFE, SENDING = ARGV[2], ARGV[3], ARGV[4]
-local undo = {}
+local undo, earlier = {}, nil
 
 -- Makes a change; the arguments behind it undo it.
 local function change(command, ...)
@@ -30,12 +30,17 @@ local function read(command, key, ...)
   return redis.call(command, key, ...)
 end
 
+-- Writes the record before anything else: a server that may not do that says so before something has changed that can't be undone.
+local function claim()
+  change({ 'SET', KEYS[1], NUMBER .. ' none', 'PX', LIFE }, unpack(earlier and { 'SET', KEYS[1], earlier, 'PX', LIFE } or { 'DEL', KEYS[1] }))
+end
+
 local function put(answer) redis.call('SET', KEYS[1], NUMBER .. ' ' .. answer, 'PX', LIFE) end
 
 -- Carries `work` out, whose answer is on record if something has changed or an earlier sending may arrive still; `tell` is last, as
 -- nothing takes a message back. An error of a first sending may be answered by another sending.
 local function once(work, tell)
-  local earlier = redis.call('GET', KEYS[1])
+  earlier = redis.call('GET', KEYS[1])
   local last = earlier and string.match(earlier, '^(%d+) ')
   local word = last == NUMBER and string.match(earlier, ' (%l+)', #NUMBER + 1)
   if SENDING == '4' and word == 'back' then

@@ -159,7 +159,7 @@ impl Core {
         let mut settled = true;
         let answer = match ending {
             // Somebody else has written over what would tell.
-            Ending::Answer(value) | Ending::Unconfirmed(value, _)
+            Ending::Answer(value) | Ending::Unconfirmed(value)
                 if unanswered && is_stale(&value) =>
             {
                 settled = false;
@@ -167,7 +167,7 @@ impl Core {
                 Err(caller.in_doubt(name, detail))
             }
             Ending::Answer(value) => Ok(value),
-            Ending::Unconfirmed(value, _) => {
+            Ending::Unconfirmed(value) => {
                 settled = false;
                 Ok(value)
             }

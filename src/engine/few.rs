@@ -40,10 +40,6 @@ impl<T> Few<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.others)
     }
-
-    pub(crate) fn all(self) -> impl Iterator<Item = T> {
-        self.first.into_iter().chain(self.others)
-    }
 }
 
 impl<T> Extend<T> for Few<T> {

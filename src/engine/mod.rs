@@ -1,13 +1,12 @@
-//! How every primitive talks to Redis: combining, once-only execution, waiting and wake-ups.
+//! How the objects of a client talk to Redis: requests that take effect once, wake-ups, leases that are renewed.
 //!
 //! ```text
-//!  caller -> Line (queue of calls, those who wait) -> batch -> Core::carry_out -> transport
-//!              ^ wake                                                (repeats until answered)
+//!  caller -> queue::Object -> batch -> Core::carry_out -> transport
+//!              ^ wake                    (repeats until answered)
 //!              '-- Wakeups (one subscription connection) <- messages
 //! ```
 //!
-//! One [`primitive::Line`] stands for one object in Redis; it has at most one script in flight, so the calls
-//! of one client on one object keep their order. Who carries the scripts out is told in [`drive`].
+//! Batches are carried out by [`drive`], [`once`] repeats them, [`holds`] has the leases, [`records`] and [`forget`] give the records back.
 
 pub(crate) mod answer;
 mod ask;
@@ -25,7 +24,6 @@ mod latest;
 pub(crate) mod listening;
 pub(crate) mod log;
 pub(crate) mod once;
-pub(crate) mod primitive;
 mod records;
 pub(crate) mod refusing;
 pub(crate) mod registry;

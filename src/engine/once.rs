@@ -6,11 +6,11 @@
 //! refused. What is sent for the first time finds neither, unless somebody else has written there: it is refused, too,
 //! and sent once more with a number of its own. So a request may be sent again after a lost reply, on the same connection or a new one.
 //!
-//! A batch of a [line](super::primitive) that was sent and not answered is not repeated as it is, but asked about (a lock's is repeated): its number
-//! is sent again without the calls. If the record knows it, it answers; if not, the number is on record from then on, so
-//! that a late copy does nothing, and those calls are made anew that somebody still wants or that are owed.
+//! A call that was sent and not answered is sent again as it is. If the record knows its number, it answers; if not, the call is carried
+//! out then. When nobody wants it any more, it only tells what has been done, and its number is on record from then on, so that a late copy
+//! does nothing.
 //!
-//! A request that was sent and not answered is asked about, or repeated, even when none of its callers waits any more:
+//! It is repeated even when none of its callers waits any more:
 //! only its answer tells what has to be given back. That ends half a record's life after the first
 //! sending, by whichever clock says that it is over, as the record must outlive every repetition.
 
@@ -30,8 +30,8 @@ pub(crate) enum Ending {
     /// The server's answer.
     Answer(Value),
     /// The same, which too few replicas have confirmed, and somebody has gone whom it may have granted something: nobody is to have
-    /// that. And when the sending departed that was answered so.
-    Unconfirmed(Value, Moment),
+    /// that.
+    Unconfirmed(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
     /// It was never sent, and not all of its callers wait for it any more.
@@ -67,8 +67,6 @@ pub(crate) struct Trouble<'a> {
     pub(crate) now: Instant,
     /// It is given up: everybody's time is over.
     pub(crate) last: bool,
-    /// It has been answered, and too few replicas have confirmed that.
-    pub(crate) unconfirmed: bool,
 }
 
 /// Why a client does not wait for answers any more.
@@ -82,7 +80,6 @@ impl<'a> Trouble<'a> {
             doubtful: true,
             reason: Reason::Unreachable,
             last: true,
-            unconfirmed: false,
             detail,
             now: Instant::now(),
         }
@@ -160,7 +157,7 @@ impl Core {
         let mut first_sent: Option<Moment> = None;
         let mut refused_before = false;
         // It has been carried out, and answered so, but too few replicas have it.
-        let mut unconfirmed: Option<(Value, Moment)>;
+        let mut unconfirmed: Option<Value>;
         let mut backoff = Backoff::new();
         loop {
             // Without a connection the next attempt waits for one anyway.
@@ -191,12 +188,12 @@ impl Core {
                     sent,
                     unconfirmed: answer,
                 } => {
-                    unconfirmed = answer.map(|answer| (answer, sent));
+                    unconfirmed = answer;
                     if unconfirmed.is_some() {
                         self.lag.note(detail.clone());
                     }
                     first_sent.get_or_insert(sent);
-                    if let Some(record) = request.record() {
+                    if let Some((record, _)) = request.record() {
                         self.record_is_needed(record);
                     }
                     request.mark_doubtful();
@@ -218,14 +215,13 @@ impl Core {
                     detail: &detail,
                     now,
                     last,
-                    unconfirmed: unconfirmed.is_some(),
                 });
                 // Nobody waits for replicas any more: what was granted was granted to nobody.
                 let somebody = matches!(patience, Patience::Until(_) | Patience::Forever);
                 if (last || !somebody)
-                    && let Some((answer, sent)) = unconfirmed.take()
+                    && let Some(answer) = unconfirmed.take()
                 {
-                    return Ending::Unconfirmed(answer, sent);
+                    return Ending::Unconfirmed(answer);
                 }
                 if patience == Patience::Nobody {
                     request.withdraw();
@@ -274,7 +270,7 @@ impl Core {
     }
 
     fn answered_at_once(self: &Arc<Self>, request: &Request, answer: Value) -> Ending {
-        if let Some((record, number)) = request.unneeded_record() {
+        if let Some((record, number)) = request.record() {
             self.record_is_unneeded(record, number);
         }
         Ending::Answer(answer)

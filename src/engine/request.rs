@@ -33,8 +33,6 @@ pub(crate) enum Request {
 #[derive(Clone)]
 pub(crate) enum Arg {
     Word(&'static str),
-    /// The command that sends a message.
-    Publish,
     Text(Arc<str>),
     Bytes(Arc<[u8]>),
     /// The same, without memory of its own.
@@ -63,38 +61,34 @@ impl Arg {
 
 /// A script with its keys and arguments.
 pub(crate) struct ScriptCall {
-    pub(crate) script: &'static LazyLock<Script>,
-    pub(crate) keys: Vec<Arc<str>>,
-    pub(crate) args: Vec<Arg>,
-    /// Which argument is the sequence number; it is filled in when the call departs.
-    pub(crate) sequence: Option<usize>,
-    /// Which argument says that an earlier sending may have been carried out: `1`; `2`: what stands in the record is not by this client.
-    pub(crate) record_flag: Option<usize>,
-    /// What is asked instead of a repetition: what has become of this number?
-    pub(crate) question: Option<Question>,
-    /// Where it is put on record.
-    pub(crate) record: Option<RecordKey>,
-    /// Where it is repeated although nobody wants it any more: which argument is another word then, so that it tells what has been done, and
-    /// does nothing.
-    pub(crate) withdrawn: Option<(usize, &'static str)>,
+    script: &'static LazyLock<Script>,
+    keys: Vec<Arc<str>>,
+    args: Vec<Arg>,
+    /// It takes effect once: the first key is its record. `lua/queue/record.lua` has the words that stand before the arguments then.
+    once: Option<Once>,
     /// It puts ends off, and does nothing else: replicas are not waited for.
-    pub(crate) only_renews: bool,
+    only_renews: bool,
 }
 
-/// A question about a call: the beginning of it.
-pub(crate) struct Question {
-    /// So many of its keys.
-    pub(crate) keys: usize,
-    /// And of its arguments.
-    pub(crate) args: usize,
+struct Once {
+    number: u64,
+    /// How long the record is kept.
+    life: Duration,
+    sending: Sending,
 }
 
-/// The key of a call's record.
-pub(crate) struct RecordKey {
-    /// Which of the call's keys it is.
-    pub(crate) index: usize,
-    /// Whether a call is there, too, that was answered when it was sent for the first time.
-    pub(crate) always: bool,
+/// What the script is to know of the sendings of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    First = 0,
+    /// An earlier sending may have been carried out, or may be still.
+    Again = 1,
+    /// The first one under this number. The record that the one before it has found is not by this client.
+    Disowning = 2,
+    /// Nobody wants it any more: it tells what has been done, and does nothing.
+    Withdrawn = 3,
+    /// It takes back what the call of its number has done.
+    TakingBack = 4,
 }
 
 impl Request {
@@ -108,13 +102,28 @@ impl Request {
             script,
             keys,
             args,
-            sequence: None,
-            record_flag: None,
-            question: None,
-            record: None,
-            withdrawn: None,
+            once: None,
             only_renews: false,
         })
+    }
+
+    /// A call of a script that takes effect once. It is sent under a [number](Self::number); the first key is its record, which is
+    /// kept for `life`.
+    pub(crate) fn once(
+        script: &'static LazyLock<Script>,
+        keys: Vec<Arc<str>>,
+        life: Duration,
+        args: Vec<Arg>,
+    ) -> Self {
+        let mut request = Request::script(script, keys, args);
+        if let Request::Script(call) = &mut request {
+            call.once = Some(Once {
+                number: 0,
+                life,
+                sending: Sending::First,
+            });
+        }
+        request
     }
 
     /// A call of a script that puts ends off, and does nothing else: it counts before replicas have it.
@@ -174,101 +183,61 @@ impl Request {
 
     /// Gives the call its place in the order of the client's calls.
     pub(crate) fn number(&mut self, number: u64) {
-        if let Request::Script(ScriptCall {
-            args,
-            sequence: Some(sequence),
-            ..
-        }) = self
-        {
-            args[*sequence] = Arg::Sequence(number);
+        if let Some(once) = self.as_once_mut() {
+            once.number = number;
         }
     }
 
-    /// Its record.
-    pub(crate) fn record(&self) -> Option<&Arc<str>> {
-        match self {
-            Request::Script(call) => call.keys.get(call.record.as_ref()?.index),
-            Request::Plain(_) => None,
-        }
+    /// The same; it takes back what the call of that number has done.
+    pub(crate) fn takes_back(&mut self, number: u64) {
+        self.number(number);
+        self.is_sent(Sending::TakingBack);
     }
 
-    /// Its record and its number, where it stays on record though no copy of it can arrive: it was answered when it was
-    /// sent for the first time.
-    pub(crate) fn unneeded_record(&self) -> Option<(&Arc<str>, u64)> {
-        match self {
-            Request::Script(ScriptCall {
-                record: Some(RecordKey { always: true, .. }),
-                ..
-            }) => self.record().zip(self.sequence()),
-            _ => None,
-        }
+    /// Its record and its number.
+    pub(crate) fn record(&self) -> Option<(&Arc<str>, u64)> {
+        let Request::Script(call) = self else {
+            return None;
+        };
+        call.keys.first().zip(Some(call.once.as_ref()?.number))
     }
 
     /// Is to be sent once more, as number `number`: it was refused because of a record that nobody of ours has written,
     /// which does not count. Only for a call each sending of which was answered.
     pub(crate) fn disown_record(&mut self, number: u64) {
         self.number(number);
-        if let Request::Script(ScriptCall {
-            args,
-            record_flag: Some(flag),
-            ..
-        }) = self
-        {
-            args[*flag] = Arg::Number(2);
-        }
-    }
-
-    /// The number of the last sending.
-    pub(crate) fn sequence(&self) -> Option<u64> {
-        let Request::Script(ScriptCall { args, sequence, .. }) = self else {
-            return None;
-        };
-        match args.get((*sequence)?) {
-            Some(Arg::Sequence(number)) => Some(*number),
-            _ => None,
-        }
+        self.is_sent(Sending::Disowning);
     }
 
     /// Nobody wants it any more: what has not been done by now is not to be.
     pub(crate) fn withdraw(&mut self) {
-        if let Request::Script(ScriptCall {
-            args,
-            withdrawn: Some((place, word)),
-            ..
-        }) = self
-        {
-            args[*place] = Arg::Word(word);
-        }
+        self.is_sent(Sending::Withdrawn);
     }
 
-    /// Says that a copy of this call, or an earlier one, may still be on its way to the server.
+    /// A copy of this call may be on its way to the server.
     pub(crate) fn mark_doubtful(&mut self) {
-        self.doubt();
-        let Request::Script(call) = self else {
-            return;
-        };
-        if let Some(question) = &call.question {
-            call.keys.truncate(question.keys);
-            call.args.truncate(question.args);
+        self.is_sent(Sending::Again);
+    }
+
+    fn is_sent(&mut self, sending: Sending) {
+        let once = self.as_once_mut();
+        if let Some(once) = once.filter(|once| once.sending != Sending::TakingBack) {
+            once.sending = sending;
         }
     }
 
-    /// The same before the first sending: because of earlier calls.
-    pub(crate) fn doubt(&mut self) {
-        let Request::Script(call) = self else {
-            return;
-        };
-        let Some(flag) = call.record_flag else {
-            return;
-        };
-        call.args[flag] = Arg::Number(1);
+    fn as_once_mut(&mut self) -> Option<&mut Once> {
+        match self {
+            Request::Script(call) => call.once.as_mut(),
+            Request::Plain(_) => None,
+        }
     }
 }
 
 impl ScriptCall {
     fn command(&self, verb: &str, script: &str, messages: Messages) -> Command {
         // Verb, script and number of keys come in addition; most arguments are short.
-        let count = 3 + self.keys.len() + self.args.len();
+        let count = 3 + self.keys.len() + 4 + self.args.len();
         let keys: usize = self.keys.iter().map(|key| key.len()).sum();
         let mut command = Command::with_capacity(count, script.len() + keys + 16 * count);
         command.word(verb);
@@ -277,10 +246,15 @@ impl ScriptCall {
         for key in &self.keys {
             command.word(key);
         }
+        if let Some(once) = &self.once {
+            command.word(messages.publish());
+            command.formatted(format_args!("{:016}", once.number));
+            command.number(whole_millis(once.life));
+            command.number(once.sending as i64);
+        }
         for arg in &self.args {
             match arg {
                 Arg::Word(word) => command.word(word),
-                Arg::Publish => command.word(messages.publish()),
                 Arg::Text(text) => command.word(text),
                 Arg::Bytes(bytes) => command.bytes(bytes),
                 Arg::Short(bytes) => command.bytes(bytes),

@@ -20,29 +20,19 @@ use crate::engine::log;
 use crate::engine::once::{
     Ending, MOST_DISOWNED, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
 };
-use crate::engine::request::{Arg, RecordKey, Request, ScriptCall};
+use crate::engine::request::{Arg, Request};
 use crate::engine::sent::UnderWay;
 use crate::error::Error;
 use crate::transport::{Refusal, Value};
 
-/// Which arguments of a script are the number of the batch, and what is known of earlier sendings; see `lua/queue/record.lua`.
-const NUMBER: usize = 1;
-const SENDING: usize = 3;
-/// The batch is not to be carried out any more.
-const NOT_WANTED: &str = "3";
 /// Queue and notes are kept for a minute without use, or for so many slow checks.
 const CHECKS_KEPT: u32 = 4;
 
 impl<P: Primitive> Object<P> {
-    /// `takes_back`: it takes back what the batch of its number has done.
-    fn request(&self, batch: &Batch<P>, takes_back: bool) -> Request {
+    fn request(&self, batch: &Batch<P>) -> Request {
         let config = &self.core.config;
         let kept = (config.safety_interval * CHECKS_KEPT).max(std::time::Duration::from_secs(60));
         let mut args = vec![
-            Arg::Publish,
-            Arg::Sequence(0),
-            Arg::millis(config.record_life()),
-            Arg::Number(if takes_back { 4 } else { 0 }),
             Arg::Text(Arc::clone(&self.queue.client)),
             Arg::millis(config.lock_watchdog_timeout),
             batch.header.clone(),
@@ -59,24 +49,12 @@ impl<P: Primitive> Object<P> {
             &queue.beside,
             &queue.notes,
         ];
-        Request::Script(ScriptCall {
-            script: self.script,
-            keys: keys.into_iter().chain(self.keys.parts()).cloned().collect(),
-            args,
-            sequence: Some(NUMBER),
-            record_flag: (!takes_back).then_some(SENDING),
-            question: None,
-            record: Some(RecordKey {
-                index: 0,
-                always: true,
-            }),
-            withdrawn: (!takes_back).then_some((SENDING, NOT_WANTED)),
-            only_renews: false,
-        })
+        let keys = keys.into_iter().chain(self.keys.parts()).cloned().collect();
+        Request::once(self.script, keys, config.record_life(), args)
     }
 
     async fn carry_out(&self, batch: Box<Batch<P>>, departing: UnderWay<'_>) {
-        let mut request = self.request(&batch, false);
+        let mut request = self.request(&batch);
         let mut batch = InHand::new(self, batch);
         let mut departing = Some(departing);
         request.number(self.core.next_sequence());
@@ -104,7 +82,7 @@ impl<P: Primitive> Object<P> {
         }
         self.ended(batch, ending, unanswered).await;
         let returning = self.lock().state.returning();
-        if let Some((batch, number)) = returning.zip(request.sequence()) {
+        if let Some((batch, (_, number))) = returning.zip(request.record()) {
             Box::pin(self.take_back(batch, number)).await;
         }
     }
@@ -112,9 +90,9 @@ impl<P: Primitive> Object<P> {
     /// Takes back what the batch with this number was granted, which no replica has confirmed: where that is lost in a failover, it is
     /// not given back.
     async fn take_back(&self, batch: Batch<P>, number: u64) {
-        let mut request = self.request(&batch, true);
+        let mut request = self.request(&batch);
         let mut batch = InHand::new(self, Box::new(batch));
-        request.number(number);
+        request.takes_back(number);
         let callers = |trouble: &Trouble<'_>| {
             self.impatient(None, trouble);
             Patience::Forever
@@ -132,7 +110,7 @@ impl<P: Primitive> Object<P> {
         let waited = unanswered.then(|| batch.sent.timer().elapsed());
         batch.unconfirmed = matches!(ending, Ending::Unconfirmed(..));
         let (error, doubt) = match ending {
-            Ending::Answer(value) | Ending::Unconfirmed(value, _) => {
+            Ending::Answer(value) | Ending::Unconfirmed(value) => {
                 match self.answered(&mut batch, &value) {
                     None => return,
                     Some(Answered::Refused(error)) => (error, None),

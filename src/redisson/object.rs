@@ -9,7 +9,6 @@ use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
 use crate::engine::once::refused;
-use crate::engine::primitive::alone;
 use crate::engine::request::{Arg, Request, Script};
 use crate::error::{Error, Result};
 use crate::lua;
@@ -373,7 +372,7 @@ impl<L: Commands> Object<'_, L> {
         let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
         script_keys.extend(second.into_iter().chain(announced).map(Arc::clone));
         let read = |value| read(self.answer(operation, value)?);
-        let request = alone(&ONCE, script_keys, record_life, steps);
+        let request = Request::once(&ONCE, script_keys, record_life, steps);
         self.send(operation, Dropped::Withdrawn, request, read)
             .await
     }
@@ -388,7 +387,7 @@ impl<L: Commands> Object<'_, L> {
     ) -> Result<String> {
         self.line.keys().check()?;
         let record_life = self.line.core().config.record_life();
-        let request = alone(script, keys, record_life, steps);
+        let request = Request::once(script, keys, record_life, steps);
         let read = |value| match self.answer(operation, value)? {
             Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             value => Err(self.unexpected(operation, &value)),
