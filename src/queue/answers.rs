@@ -203,7 +203,11 @@ impl<P: Primitive> State<P> {
         let until = batch.sent + lease;
         let over = batch.unconfirmed || entry.want.is_leased() && until.has_come();
         // That a latch was open then says nothing to those that have come since.
-        let end = if P::MOST_QUEUED > 0 { Id::MAX } else { batch.next };
+        let end = if P::MOST_QUEUED > 0 {
+            Id::MAX
+        } else {
+            batch.next
+        };
         let waiter = if over {
             None
         } else {
