@@ -560,6 +560,26 @@ async fn a_refusal_behind_a_lost_reply_denies_nothing() {
     assert_eq!(stored(&server, "denied").await, ["3"]);
 }
 
+/// It was open when the client looked for a caller that has gone.
+#[tokio::test]
+async fn a_late_answer_lets_no_caller_through_that_came_after_the_look() {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = connect(proxy.url()).await;
+    let latch = client.count_down_latch("late");
+    proxy.at_script(1, Fate::HoldReply);
+    {
+        let mut early = pin!(latch.wait());
+        assert!(poll_once(&mut early).await.is_pending());
+        proxy.until_struck(1).await;
+        let _: () = control.set("late", 1).await.unwrap();
+    }
+    let mut later = pin!(latch.wait_for(SHORT));
+    assert!(poll_once(&mut later).await.is_pending());
+    proxy.deliver(1).await;
+    assert_eq!(later.await, Ok(false));
+}
+
 /// Calls whose callers go while the server is away are added up, and none is forgotten.
 #[tokio::test]
 async fn count_downs_that_nobody_waits_for_are_carried_out_in_the_end() {

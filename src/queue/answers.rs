@@ -209,10 +209,16 @@ impl<P: Primitive> State<P> {
         self.leaving.retain(|(leaving, _)| *leaving != ticket);
         let until = batch.sent + lease;
         let over = batch.unconfirmed || entry.want.is_leased() && until.has_come();
+        // That a latch was open then says nothing to those that have come since.
+        let end = if P::MOST_QUEUED > 0 {
+            Id::MAX
+        } else {
+            batch.next
+        };
         let waiter = if over {
             None
         } else {
-            self.waiters.take(entry.want)
+            self.waiters.take(entry.want, end)
         };
         match waiter {
             Some(waiter) => self.hold(ticket, entry, taken, waiter, until, told),

@@ -414,7 +414,7 @@ impl<P: Primitive> State<P> {
         };
         let until = self.fresh_until(clock, &entry);
         if let Some(until) = until.filter(|_| entry.want.is_used_at_once())
-            && let Some(waiter) = self.waiters.take(entry.want)
+            && let Some(waiter) = self.waiters.take(entry.want, Id::MAX)
         {
             self.entries.remove(ticket);
             self.in_time(true);

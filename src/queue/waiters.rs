@@ -113,10 +113,10 @@ impl<W: Want> Waiters<W> {
         self.all.get(&id)
     }
 
-    /// Takes the earliest one that wants this.
-    pub(super) fn take(&mut self, want: W) -> Option<Waiter<W>> {
+    /// Takes the earliest one that wants this, if its place is before `end`.
+    pub(super) fn take(&mut self, want: W, end: Id) -> Option<Waiter<W>> {
         let id = *self.by_want.get(&want)?.first()?;
-        self.remove(id)
+        if id < end { self.remove(id) } else { None }
     }
 
     /// How many want this.
