@@ -162,7 +162,9 @@ impl Judge {
         let still_well = client.well_since.is_some_and(|well| well < Instant::now());
         let well = client.closes_well && still_well;
         client.settled = result.is_ok();
-        if well && result.is_err() && !in_haste {
+        // What took back a grant that no replica had confirmed may have been forbidden; the shutdown tells of it.
+        let lost = self.rules.replicated && self.forbidden.is_some();
+        if well && result.is_err() && !in_haste && !lost {
             self.accuse("ends", format!("the shutdown of c{host}: {result:?}"));
         }
         self.settle(host, well);

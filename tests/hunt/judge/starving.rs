@@ -13,8 +13,9 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(20);
 /// What was granted before a window began arrives within this. The script that serves may be that late, too.
 const EDGE: Duration = Duration::from_millis(100);
-/// What was on its way, or was handed over within a client.
-const ON_ITS_WAY: u32 = 4;
+/// So many entries a client has before it has one for the large request: they stand for earlier callers that have been served within the
+/// client, and so for later ones.
+const EARLIER: u32 = 64;
 
 /// Whether a request blocks smaller ones that has waited for so long.
 fn blocks(waited: Duration) -> bool {
@@ -45,7 +46,7 @@ impl Judge {
             && well.is_some_and(|well| well <= since)
             && blocks(now - since);
         waiting.passed_late += u32::from(passed);
-        if waiting.passed_late > ON_ITS_WAY {
+        if waiting.passed_late > EARLIER {
             let detail = format!(
                 "#{other} of c{} wants {} of {}, and is passed by c{host} behind {:?}",
                 wanted.host,

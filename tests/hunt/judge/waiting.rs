@@ -290,11 +290,8 @@ impl Judge {
             let from = ample.max(*since).max(well.unwrap_or(*since));
             let in_jvm = host >= jvm::FIRST;
             // What Redisson leaves asleep by itself is not to be judged.
-            if in_jvm && self.is_for_jvms_alone(object) {
-                continue;
-            }
-            // One that was cut off when the permits came is called again only where a client has a handle, or has seen it listen.
-            if in_jvm && well.is_some_and(|well| well > *since && well >= ample) {
+            if in_jvm && (self.is_for_jvms_alone(object) || self.was_cut_off(host, *since, object))
+            {
                 continue;
             }
             let patience = if in_jvm {
@@ -328,6 +325,12 @@ impl Judge {
             .is_none_or(|host| host >= jvm::FIRST || self.has_ended(host))
     }
 
+    /// Whether the JVM could not hear of the permits when they came. It is called again only where a client has a handle, or has seen it listen.
+    fn was_cut_off(&self, jvm: Host, waits_since: Instant, object: usize) -> bool {
+        let well = self.clients.get(&jvm).and_then(|jvm| jvm.well_since);
+        well > Some(waits_since) && well >= self.ledgers[object].ample_since
+    }
+
     /// Whether the permits that are there were left by a client that has died, or been cut off, since: its last script may not have been
     /// carried out. Or by nobody of ours: the one client that hears of them may be frozen.
     fn is_left_by_the_lost(&self, object: usize) -> bool {
@@ -353,17 +356,16 @@ impl Judge {
     }
 
     /// The semaphores beside whose permits callers of JVMs sleep, for all that we know.
-    pub fn asleep(&self) -> Vec<usize> {
+    pub fn asleep(&self) -> BTreeSet<usize> {
         let of_jvm = |waiting: &&Waiting| waiting.wanted.host >= jvm::FIRST;
         let waiting = self.waiting.values().filter(of_jvm);
-        let objects: BTreeSet<usize> = waiting
-            .filter_map(|waiting| match waiting.wanted.object {
-                Object::Semaphore(number) => Some(number),
-                _ => None,
-            })
-            .collect();
-        let alone = |number: &usize| self.is_for_jvms_alone(*number);
-        objects.into_iter().filter(alone).collect()
+        let asleep = waiting.filter_map(|Waiting { wanted, since, .. }| match wanted.object {
+            Object::Semaphore(number) => (self.is_for_jvms_alone(number)
+                || self.was_cut_off(wanted.host, *since, number))
+            .then_some(number),
+            _ => None,
+        });
+        asleep.collect()
     }
 
     /// Whether anybody waits.
