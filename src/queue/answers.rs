@@ -17,8 +17,8 @@ use crate::error::Error;
 
 /// Grants that have run out are looked for so much later.
 const LATE: Duration = Duration::from_millis(2);
-/// An object is kept for a look until then though its last handle has gone.
-const SOON: Duration = Duration::from_secs(2);
+/// An object is kept for a look until then though its last handle has gone: longer than a grant lasts.
+const SOON: Duration = Duration::from_secs(4);
 /// What is owed and was forbidden is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
