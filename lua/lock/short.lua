@@ -9,7 +9,7 @@
 -- ARGV[5..] those of steps.lua; the step from ARGV[11] on, of which it knows take, wait and release
 -- Returns: "done <free> <jvms> <result of the step>": what steps.lua says, in short; nothing where it has changed nothing. It defines
 --   `clock`
--- Publishes: "0" when the lock is about to become free
+-- Publishes: "0" when the lock has become free
 -- Repeat-safe: yes, by the record
 -- Invariant: what it changes is what steps.lua would
 
@@ -18,28 +18,21 @@ local clock
 
 if ARGV[4] == '0' then
   local pcall, ARGV, lock, kind, number = redis.pcall, ARGV, KEYS[2], ARGV[11], ARGV[12]
-  local owner, lease, heard = ARGV[5] .. ':' .. (number or ''), nil, nil
+  local owner, lease, fits = ARGV[5] .. ':' .. (number or ''), nil, nil
   if kind == 'take' and not ARGV[15] and ARGV[14] == 'g' then
     lease = ARGV[13]
   elseif kind == 'wait' and not ARGV[20] and ARGV[14] == 'g' and ARGV[13] == '1' then
     lease = string.match(ARGV[18], ':(%d+)$')
   end
   if lease then
-    heard = pcall('EXISTS', lock, KEYS[4], KEYS[6]) == 0 and -1
-  elseif kind == 'release' and not ARGV[14] and string.find(ARGV[7], number .. ':1:', 1, true) == 1 and pcall('HGET', lock, owner) == '1'
-    and pcall('EXISTS', KEYS[4], KEYS[6]) == 0 then
-    heard = redis.pcall(ARGV[1], KEYS[3], '0')
-    if type(heard) == 'number' and heard > 0 then
-      -- Listeners of a pattern are no waiters.
-      heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
-      -- From now on they have an account, which is the business of the other parts.
-      if heard > 0 and type(pcall('HSET', KEYS[6], 'left', 1)) == 'number' then pcall('PEXPIRE', KEYS[6], ARGV[8]) end
-    end
+    fits = pcall('EXISTS', lock, KEYS[4], KEYS[6]) == 0
+  elseif kind == 'release' and not ARGV[14] and string.find(ARGV[7], number .. ':1:', 1, true) == 1 then
+    fits = pcall('HGET', lock, owner) == '1' and pcall('EXISTS', KEYS[4], KEYS[6]) == 0
   end
-  if type(heard) == 'number' then
-    local answer = lease and 'done 0 -1 1:0:1' or 'done 1 ' .. heard .. ' 0'
-    local old = pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
-    local done = not old or type(old) == 'string' and old < ARGV[2]
+  if fits then
+    local record = ARGV[2] .. (lease and ' done 0 -1 1:0:1' or ' done 1 -1 0')
+    local old = pcall('SET', KEYS[1], record, 'PX', ARGV[3], 'GET')
+    local done, heard = not old or type(old) == 'string' and old < ARGV[2], -1
     if done and lease then
       done = pcall('HSET', lock, owner, 1) == 1
       if done and pcall('PEXPIRE', lock, lease) ~= 1 then
@@ -47,9 +40,21 @@ if ARGV[4] == '0' then
         pcall('DEL', lock)
       end
     elseif done then
-      done = pcall('DEL', lock) == 1
+      local ttl = pcall('PTTL', lock)
+      done = type(ttl) == 'number' and pcall('DEL', lock) == 1
+      heard = done and redis.pcall(ARGV[1], KEYS[3], '0')
+      if type(heard) == 'table' then
+        done = false
+        pcall('HSET', lock, owner, 1)
+        if ttl >= 0 then pcall('PEXPIRE', lock, ttl) end
+      elseif done and heard > 0 then
+        -- Listeners of a pattern are no waiters.
+        heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
+        -- From now on they have an account, which is the business of the other parts.
+        if heard > 0 and type(pcall('HSET', KEYS[6], 'left', 1)) == 'number' then pcall('PEXPIRE', KEYS[6], ARGV[8]) end
+      end
     end
-    if done then return answer end
+    if done then return lease and 'done 0 -1 1:0:1' or 'done 1 ' .. heard .. ' 0' end
     if type(old) ~= 'table' then
       local _ = old and pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or pcall('DEL', KEYS[1])
     end

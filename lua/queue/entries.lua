@@ -4,11 +4,13 @@
 --   "<client>:<kind><ticket>:<amount>:<life of its grant in ms>", and more behind that, by the primitive
 -- KEYS[6] notes: hash, "look" -> "<time> <client>": until then the client looks whether something has run out; "block" -> "<from> <until>" an
 --   entry has blocked those behind it; "lent" -> the client that has been granted a lock and has not been heard since; and those of jvms.lua
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[5] this client's id
 -- ARGV[8] for how many milliseconds queue and notes are kept without use
 -- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `enter`, `message`,
 --   `notify`
--- Publishes: "gone" to the queue's name, ":" and the id of a client whose entries have left the queue
+-- Publishes: to the queue's name, ":" and a client's id: "grant <kind><ticket> <now in microseconds>", and what `take` adds; "none <kind><ticket>"
+--   where it cannot be granted: it has left the queue; "gone" where its entries have left the queue
 -- Repeat-safe: yes, by record.lua
 -- Invariant: queue and notes have a time to live
 
