@@ -4,6 +4,7 @@
 --   "<client>:<kind><ticket>:<amount>:<life of its grant in ms>", and more behind that, by the primitive
 -- KEYS[6] notes: hash, "look" -> "<time> <client>": until then the client looks whether something has run out; "block" -> "<from> <until>" an
 --   entry has blocked those behind it; "lent" -> the client that has been granted a lock and has not been heard since; and those of jvms.lua
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[5] this client's id
 -- ARGV[8] for how many milliseconds queue and notes are kept without use
 -- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `enter`, `message`,

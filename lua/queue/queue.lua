@@ -1,6 +1,5 @@
 -- Purpose: lets callers wait in the queue, and serves it; see src/queue/mod.rs
 -- Counterpart: extension; the part behind queue/entries.lua. The primitive's parts define `free`, `fits` and `take`
--- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- Returns: nothing by itself. It defines `wait`, `serve`, `first_foreign`, `look_in`
 -- Publishes: "grant <kind><ticket> <now in microseconds>", and what `take` adds, to the queue's name, ":" and the client's id; "none <kind><ticket>"
 --   where it cannot be granted: it has left the queue

@@ -181,7 +181,6 @@ impl Primitive for Recipe {
     type Reply = Reply;
     type Want = Want;
     type Grant = Held;
-    type Steps = ();
 
     fn name(call: &Call) -> &'static str {
         call.name()

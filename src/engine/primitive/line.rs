@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::channels::Channels;
-use super::envelope::{self, Answer};
+use super::envelope;
 use super::pending::Pending;
 use super::state::{Item, State};
 use super::{Outcome, Primitive, Ticket, Told, Unlearned};
@@ -16,14 +16,14 @@ use crate::engine::answer::{self, answer_of};
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::keys::Keys;
-use crate::engine::once::{refused, shut_down, unexpected_answer};
+use crate::engine::once::{refused, shut_down};
 use crate::engine::registry::Shared;
-use crate::engine::request::{Arg, Request, Script};
+use crate::engine::request::{Request, Script};
 use crate::engine::timer::{Rings, Timer};
 use crate::engine::wakeups::{Listener, Wake};
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::{Refusal, Value};
+use crate::transport::Value;
 
 /// One object of one client.
 pub(crate) struct Line<P: Primitive> {
@@ -160,40 +160,9 @@ impl<P: Primitive> Line<P> {
         self.kick_if_needed(inner);
     }
 
-    /// Changes how the primitive goes on.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut P)) {
-        let mut inner = self.lock();
-        change(&mut inner.state.primitive);
-        self.listen_as_needed(&mut inner, &[]);
-    }
-
     /// What the primitive knows.
     pub(crate) fn primitive<T>(&self, look: impl FnOnce(&mut P) -> T) -> T {
         look(&mut self.lock().state.primitive)
-    }
-
-    /// Carries an operation out that has a script of its own behind the envelope, once, in its turn: its words. `steps` are its
-    /// arguments; its keys are the record, the object, the `channel`, the object's parts and `others`.
-    pub(crate) async fn alone(
-        self: &Arc<Self>,
-        operation: &'static str,
-        script: &'static LazyLock<Script>,
-        channel: &Arc<str>,
-        others: Vec<Arc<str>>,
-        steps: Vec<Arg>,
-    ) -> Result<String> {
-        self.keys.check()?;
-        let own = [self.keys.record(), self.keys.object(), channel];
-        let mut keys: Vec<Arc<str>> = own.into_iter().chain(self.keys.parts()).cloned().collect();
-        keys.extend(others);
-        let life = self.core.config.record_life();
-        let request = envelope::alone(script, keys, life, steps);
-        let value = self.command(operation, request).await?;
-        match Answer::read(&envelope::text(&value)) {
-            Some(Answer::Done(words)) => Ok(words.to_owned()),
-            Some(Answer::Refused(error)) => Err(refused(self.name(), &Refusal::from_text(error))),
-            _ => Err(unexpected_answer(self.name(), &value, None)),
-        }
     }
 
     /// The client that it belongs to.

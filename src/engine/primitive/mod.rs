@@ -90,8 +90,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     type Want: Clone + Send;
     /// What it gets at the end.
     type Grant: Send;
-    /// As what the calls and questions of a batch travel.
-    type Steps: Default + Send;
 
     /// What errors and the log name a call.
     fn name(call: &Self::Call) -> &'static str;
@@ -126,8 +124,7 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// Whether a question for this may change something.
     fn takes(want: &Self::Want) -> bool;
 
-    /// Whether one more call fits into a batch; if not, and there is something in it, it is for the next one. If so, it is
-    /// noted in the steps.
+    /// Whether one more call fits into a batch; if not, and there is something in it, it is for the next one.
     fn fits(&self, _batch: &mut Batch<Self>, _call: &Self::Call) -> bool {
         true
     }
@@ -256,13 +253,8 @@ pub(crate) enum Look {
 pub(crate) struct Batch<P: Primitive> {
     pub(crate) calls: Vec<Queued<P>>,
     pub(crate) asks: Vec<Ask<P>>,
-    pub(crate) steps: P::Steps,
     /// How many waited when it departed, named here or not.
     pub(crate) waiting: usize,
-    /// The first of those who wait longer than for this batch.
-    pub(crate) first: Option<(Ticket, P::Want)>,
-    /// The server has told it to wait.
-    pub(crate) first_is_known: bool,
     /// Who has this ticket or a later one came after that.
     pub(crate) end: Ticket,
     /// Before it was sent for the first time.
@@ -292,11 +284,6 @@ impl<P: Primitive> Batch<P> {
 
     fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.asks.is_empty()
-    }
-
-    /// Whether `channel` was heard when it departed.
-    pub(crate) fn hears(&self, channel: &str) -> bool {
-        self.heard.iter().any(|heard| heard == channel)
     }
 
     /// How many could be tried on their own.

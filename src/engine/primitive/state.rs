@@ -352,14 +352,10 @@ impl<P: Primitive> State<P> {
         {
             return Some(Task::Command(command));
         }
-        let first = self.waiters.first_to_stay();
         let mut batch = Box::new(Batch {
             calls: Vec::new(),
             asks: Vec::new(),
-            steps: P::Steps::default(),
             waiting: self.waiters.len(),
-            first: first.map(|(ticket, want)| (ticket, want.clone())),
-            first_is_known: self.waiters.first_to_stay_was_answered(),
             end: self.waiters.end(),
             departed: now,
             doubtful: self.doubtful,

@@ -121,12 +121,6 @@ impl<W, R> Waiters<W, R> {
         first.or_else(|| self.all.iter().find(stays))
     }
 
-    /// Whether that one has been told to wait.
-    pub(crate) fn first_to_stay_was_answered(&self) -> bool {
-        let first = self.first_waiter_to_stay();
-        first.is_some_and(|(_, first)| first.unanswered.is_none())
-    }
-
     pub(crate) fn tickets(&self) -> Vec<Ticket> {
         self.all.iter().map(|(ticket, _)| ticket).collect()
     }

@@ -23,7 +23,6 @@ impl Primitive for Latch {
     type Reply = bool;
     type Want = ();
     type Grant = ();
-    type Steps = ();
 
     fn name(call: &Call) -> &'static str {
         match call {

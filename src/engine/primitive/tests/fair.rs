@@ -41,7 +41,6 @@ impl Primitive for FairLock {
     type Reply = bool;
     type Want = Owner;
     type Grant = Owner;
-    type Steps = ();
 
     fn name(call: &Call) -> &'static str {
         match call {

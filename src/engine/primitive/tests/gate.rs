@@ -18,7 +18,6 @@ impl Primitive for Gate {
     type Reply = i64;
     type Want = ();
     type Grant = ();
-    type Steps = ();
 
     fn name(_: &Down) -> &'static str {
         "down"

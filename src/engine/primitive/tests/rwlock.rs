@@ -33,7 +33,6 @@ impl Primitive for RwLock {
     type Reply = bool;
     type Want = Want;
     type Grant = Want;
-    type Steps = ();
 
     fn name(_: &Unlock) -> &'static str {
         "unlock"
