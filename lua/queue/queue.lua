@@ -1,8 +1,7 @@
 -- Purpose: lets callers wait in the queue, and serves it; see src/queue/mod.rs
 -- Counterpart: extension; the part behind queue/entries.lua. The primitive's parts define `free`, `fits` and `take`
 -- Returns: nothing by itself. It defines `wait`, `serve`, `first_foreign`, `look_in`
--- Publishes: "grant <kind><ticket> <now in microseconds>", and what `take` adds, to the queue's name, ":" and the client's id; "none <kind><ticket>"
---   where it cannot be granted: it has left the queue
+-- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nobody is served before callers that came earlier, unless they want more than there is
 
