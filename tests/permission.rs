@@ -806,33 +806,6 @@ async fn waiting_without_a_command_of_the_queue_is_denied() {
     }
 }
 
-/// Two clients wait for a permit whose lease ends, and may not stand in line any more.
-#[tokio::test]
-async fn a_permit_that_ends_is_taken_where_no_line_may_be_kept() {
-    let (server, client) = limited("~* &* +@all").await;
-    let other = connect(server.url_as("app", "pw")).await;
-    let mut control = server.connection().await;
-    let lease = Duration::from_secs(1);
-    let of = |client: &Client| client.permit_expirable_semaphore("ends").with_lease(lease);
-    assert!(of(&client).try_set_permits(1).await.unwrap());
-    let _ends = of(&client).acquire().await.unwrap();
-    // One of a client waits on when the other one is served.
-    let waiting = [&client, &client, &other, &other].map(|client| {
-        let semaphore = of(client);
-        tokio::spawn(async move { semaphore.acquire().await.map(drop) })
-    });
-    until("both stand in line", LIMIT, async || {
-        let line = "redisson_sc_leased_turns:{ends}";
-        let size: usize = control.zcard(line).await.unwrap();
-        size == 2
-    })
-    .await;
-    set_user(&mut control, &["app", "-hset"]).await;
-    for task in waiting {
-        served(task).await;
-    }
-}
-
 /// A path has no room for user, password and database.
 #[tokio::test]
 async fn a_socket_takes_them_as_parameters() {

@@ -1,6 +1,5 @@
 -- Purpose: one operation on both keys of a semaphore whose permits have ids
 -- Counterpart: RPermitExpirableSemaphore.expire, expireAt, clearExpire, rename, renamenx; the part behind queue/record.lua
--- KEYS[1] record: string, see record.lua
 -- KEYS[2] counter: string, the permits available
 -- KEYS[3] permits: zset, those that are held
 -- KEYS[4..] renamed: counter and permits under the new name, then the channel where others wait for that

@@ -96,7 +96,7 @@ local function remove(list)
   end
   if not ids[1] then return 0 end
   -- What undoes it must be allowed. No permit has this id.
-  redis.call('ZADD', PERMITS, 'XX', 0, KEYS[1])
+  redis.call('ZADD', PERMITS, 'XX', 0, SECRET)
   local ttl = redis.call('PTTL', PERMITS)
   if ttl > 0 then undo[#undo + 1] = { 'PEXPIRE', PERMITS, ttl } end
   change({ 'ZREM', PERMITS, unpack(ids) }, 'ZADD', PERMITS, unpack(old))

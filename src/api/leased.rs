@@ -55,7 +55,7 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     async fn try_acquire(&self) -> Result<Option<Held>>;
 
-    /// Takes a permit, waiting for `wait` at the most; tries once more at the end of it.
+    /// Takes a permit, waiting for `wait` at the most; `None` when the time is over.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>>;
 

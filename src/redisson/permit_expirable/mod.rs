@@ -57,10 +57,9 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// # Which of the two semaphores
 ///
-/// A permit of [`RSemaphore`](crate::RSemaphore) is a number: whoever dies with it takes it along for ever. It is the faster one, any
-/// caller may give back what another one took, and it may be used as a signal. A permit of this one has an id, and ends by
-/// itself when its lease is over. Take this one where a permit stands for work that a process does and may die with, and
-/// hold it by a guard ([`permit`](Self::permit)).
+/// A permit of [`RSemaphore`](crate::RSemaphore) is a number. That semaphore is the faster one, any caller may give back what another one took, and
+/// it may be used as a signal. A permit of this one has an id, and ends by itself when its lease is over. Take this one where JVMs and
+/// processes of this crate share permits that come back when their holder dies, and hold them by guards ([`permit`](Self::permit)).
 ///
 /// To move a service over: both have the same counter and channel, but callers of the one know nothing of what the other
 /// has given out. So give it a new name, set its permits, and let all services change from the old name to the new one;
@@ -69,39 +68,57 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// # Leases
 ///
-/// Without [`with_lease`](Self::with_lease) a permit that was acquired lasts for ever, as in Redisson; guards have a lease in any case, which is
+/// Without [`with_lease`](Self::with_lease) a permit that was acquired lasts for ever, as in Redisson. Guards have a lease in any case, which is
 /// renewed every third of it. All permits of a client that last equally long are renewed together, 250 with one script.
 ///
 /// Ends are counted by the server's clock, in whole milliseconds. JVMs write what their own clock says: a permit of a JVM whose clock is ahead
-/// lasts longer by that time, one of a JVM that is behind ends so much earlier, for everybody. Such ends are taken as they are written.
-/// Who waits is woken when the next permit ends, though nobody gives it back, and though another client of ours has shortened its lease; where a
-/// JVM has, at its next look by itself ([`safety_interval`](crate::ClientBuilder::safety_interval)).
+/// lasts longer by that time, and a permit of a JVM that is behind ends sooner, for everybody. Such ends are taken as they are written.
 ///
-/// # Order
+/// Waiters are served when a permit ends, though nobody gives it back: one of the waiting clients looks then. Where another client of this
+/// crate has shortened a lease, that client looks, as long as it has a handle. Where a JVM has shortened it, or that client is gone, waiters find out by their
+/// slow check ([`safety_interval`](crate::ClientBuilder::safety_interval)).
 ///
-/// Callers of one client are served in the order of their arrival; smaller requests may pass the first one, if that does not
-/// fit, for 5 seconds, then the line stops until it is served, unless it wants more than there are in all. Between clients it is
-/// first come, first served, to within a few milliseconds, and JVMs are given an equal share, as [`turns`](crate::guide::turns) has it
-/// for [`RSemaphore`](crate::RSemaphore); [`without_turns`](Self::without_turns) switches that off. `try_` takes what is free, whoever waits.
+/// # Waiting
+///
+/// 1. Waiters stand in one queue in Redis, in the order in which they came, whichever process they are in.
+/// 2. The script that frees permits moves them to the first waiters in the queue that they suffice for, and notifies the clients
+///    of these.
+/// 3. A client that does not confirm a grant in time loses it to the next waiter.
+/// 4. Smaller requests pass a request that is too large for what is free, except in windows that grow with its wait.
+/// 5. JVMs do not queue. An equal share is left to them.
+///
+/// A grant is a permit that ends soon: in 100 ms and two round trips, or in 1 s and two round trips where it is granted to a guard. The client
+/// confirms it, which sets the lease. A guard goes on as soon as a fresh notification arrives, and its client confirms the grant within
+/// 100 ms. A caller of [`acquire`](Self::acquire) goes on when the confirmation is answered. A permit that was not confirmed ends, and is free again. The
+/// [windows](crate::guide::turns) are those of [`RSemaphore`](crate::RSemaphore#waiting). `try_acquire` takes what is free, past the queue.
+///
+/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and one for each further kind of request, 128 at the most. It
+/// serves its callers that want the same in the order of their arrival.
 ///
 /// # In Redis
 ///
 /// | | |
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
-/// | key `{name}:timeout` | zset: the id of each permit that is held, 16 bytes -> when it ends, in milliseconds since 1970; `922337203685477`: never. Has the time to live of `name` at the last acquisition |
-/// | channel `redisson_sc:{name}` | the number of permits available, where some were given back, have ended, or were added, and some are left; then `0` for each further one, up to 63, as long as somebody hears it |
-/// | key `redisson_sc_leased_turns:{name}` | zset: which client's callers wait since when; only while others listen, too |
-/// | key `redisson_sc_leased_turns_notes:{name}` | hash: what is known of those clients; gone a minute after its last use, as the line is |
-/// | channels `redisson_sc_leased_turns:{name}`, `redisson_sc_leased_turns:{name}:<client id>` | whose turn it is |
-/// | key `redisson_sc_leased_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted, with others, some seconds after its last use, or at the shutdown; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
+/// | key `{name}:timeout` | zset: the id of each permit that is held or granted, 16 bytes, with its end in milliseconds since 1970; `922337203685477`: never. Has the time to live of `name` at the last acquisition |
+/// | channel `redisson_sc:{name}` | the number of permits available, where some were given back, have ended, or were added, and some are left; further messages as [those of `RSemaphore`](crate::RSemaphore#in-redis) |
+/// | key `redisson_sc_leased_queue:{name}` | zset: an entry for each waiter, with its arrival in microseconds of the server's clock |
+/// | channel `redisson_sc_leased_queue:{name}:<client id>` | `grant`, a ticket and the time; `none` and a ticket: the entry could not be granted; `gone`: the client's entries have left the queue; `watch`: the client listens to JVMs from now on |
+/// | key `redisson_sc_leased_notes:{name}` | hash: the client that listens to JVMs, the share of these, and the clients that have not confirmed a grant |
+/// | key `redisson_sc_leased_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
 ///
-/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and our own keys have a second colon
-/// instead: `redisson_sc_leased_once::`. While turns are kept a `+` stands before each number on the first channel, as our clients pass it over
-/// and Java reads the same. Scripts: `lua/permit_expirable/lone.lua`, behind it `lua/queue/announce.lua`, `lua/engine/record.lua`,
-/// `envelope.lua`, `lua/permit_expirable/counter.lua`, `lua/engine/line.lua`, `lua/semaphore/stops.lua`, `strangers.lua`, `turns.lua` and
-/// `lua/permit_expirable/steps.lua`; `keys.lua` and `renew.lua` there. A script takes out up to a thousand permits whose time is over, or as many as are
-/// asked for; the rest counts as over, and is taken out by the next ones. A caller who is alone and finds a permit leaves them to others.
+/// `name` is the mapped name. Where it contains a `{`, no braces are put around it, and the last four begin with
+/// `redisson_sc_leased_queue::` and so on. An entry reads `<client id>:<kind><ticket>:<permits>:<life of its grant in ms>:<lease in ms>:<secret>`; the
+/// kind is `g` for a guard and `a` for `acquire`, and the lease is 0 where the permits do not end. The secret is the client's. The ids of an entry's permits are the
+/// first 14 bytes of the SHA-1 of `<secret>:<ticket>`, and two bytes that count from 1.
+///
+/// Queue and notes vanish a minute after their last use, records as [those of semaphores](crate::RSemaphore#in-redis). Deleting the queue or the
+/// notes costs the order of some waiters.
+///
+/// Scripts: `lua/permit_expirable/steps.lua` carries a batch of calls out, behind `short.lua`, `permits.lua`, `lua/semaphore/permits.lua` and
+/// `lua/queue/`; `renew.lua` renews guards, and `keys.lua` is for [`expire`](Self::expire), [`rename`](Self::rename) and the like. A script
+/// takes out up to 1024 permits whose time is over; the rest counts as free, and is taken out by the next ones. A call that travels alone leaves them where
+/// they are while enough is free.
 ///
 /// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///
@@ -127,16 +144,20 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// # Cancel safety
 ///
-/// Any future may be dropped at any await point. An operation takes its place at the first poll. If its future is dropped
-/// after that, a release is carried out all the same, and permits that were granted to a caller who has gone are given back;
-/// what else has not been sent is not sent any more.
+/// Any future may be dropped at any await point. A call is queued at the first poll. A release whose future is dropped after that is carried
+/// out all the same; of several permits those that are held are given back then. Permits that were granted to a dropped future are given back.
+/// Any other call that has not been sent is not sent any more.
+///
+/// Where the server refuses a command in the middle of a script, the script undoes what it has changed. Where it forbids that, too, a permit that was to
+/// be given back may be lost; `rsem doctor` tells what a user lacks.
 ///
 /// # DIFFERENCE from Redisson
 ///
-/// - Ids come from a secure source of chance.
+/// - Nobody can guess an id: it is a hash of a secret of the client. The ids of permits that are acquired together differ in their last two bytes.
 /// - A call whose answer was lost takes effect once; Redisson's permit is lost, or its release is told to have failed.
-/// - A waiting call whose time runs out tries once more at the end. One of no permits is answered at once; Redisson's never ends.
-/// - Permits whose time is over count as free in every operation, and all callers who wait for them are woken.
+/// - Waiters of this crate are served in their order; Redisson's race.
+/// - A timed call ends at its deadline with `None`. A call for no permits is answered at once; Redisson's never ends.
+/// - Permits whose time is over count as free in every operation.
 /// - Messages carry the number of permits available; Redisson's sometimes what was added, or the maximum. Nothing is published where none is left.
 /// - `try_set_permits` and `set_permits` of a missing counter leave out what is still held; Redisson's give it out twice.
 /// - `add_permits` keeps the time to live; Redisson's drops it.
@@ -185,13 +206,14 @@ impl RPermitExpirableSemaphore {
 
     /// Takes a permit, waiting until there is one.
     ///
-    /// Redis: `name` falls by one, and the id is entered in `{name}:timeout`, which takes the time to live of `name` over.
+    /// Redis: `name` falls by one, and the id is entered in `{name}:timeout`, which takes the time to live of `name` over. A waiter stands in
+    /// `redisson_sc_leased_queue:{name}`.
     /// Redisson: `acquire()`, `acquire(long, TimeUnit)`.
     ///
     /// # Errors
     ///
-    /// Those of [`with_lease`](Self::with_lease). A caller that the server has answered once goes on waiting while it is away; one that has had no
-    /// answer for the retry window is told.
+    /// Those of [`with_lease`](Self::with_lease). A caller that the server has answered once goes on waiting while the server is away. A
+    /// caller that has had no answer for the retry window ends with an error.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self) -> Result<Held> {
         let held = self.take_one(None, false).await?;
@@ -211,7 +233,7 @@ impl RPermitExpirableSemaphore {
         Ok(held.expect(GRANTED))
     }
 
-    /// Takes a permit if one is free now, whoever waits. Redisson: `tryAcquire()`.
+    /// Takes a permit if one is free now, past all waiters. Redisson: `tryAcquire()`.
     ///
     /// # Errors
     ///
@@ -221,7 +243,7 @@ impl RPermitExpirableSemaphore {
         self.try_acquire_for(Duration::ZERO).await
     }
 
-    /// Takes `permits` permits if they are free now, whoever waits. Redisson: `tryAcquire(int)`.
+    /// Takes `permits` permits if they are free now, past all waiters. Redisson: `tryAcquire(int)`.
     ///
     /// # Errors
     ///
@@ -257,9 +279,10 @@ impl RPermitExpirableSemaphore {
         self.take(permits, Some(wait), false).await
     }
 
-    /// Gives the permit with this id back, whoever has acquired it.
+    /// Gives the permit with this id back; any client may do that.
     ///
-    /// Redis: the id leaves `{name}:timeout`, `name` rises by one, and is announced. Redisson: `release(String)`.
+    /// Redis: the id leaves `{name}:timeout`, and `name` rises by one; waiters are served, and what is left is announced. Redisson:
+    /// `release(String)`.
     ///
     /// # Errors
     ///
@@ -394,7 +417,8 @@ impl RPermitExpirableSemaphore {
     ///
     /// The permit lasts for the lease of this handle, or for the client's
     /// [`lock_watchdog_timeout`](crate::ClientBuilder::lock_watchdog_timeout) where that has none, and is renewed every third of it. So it comes back by
-    /// itself, within that time, when this process dies; and the guard tells when it is [`lost`](LeasedPermit::lost).
+    /// itself, within that time or the [1 s of a grant](Self#waiting), when this process dies. The guard tells when it is [`lost`](LeasedPermit::lost),
+    /// also where the confirmation of a grant comes too late.
     ///
     /// # Errors
     ///
@@ -494,15 +518,14 @@ impl RPermitExpirableSemaphore {
         unexpected_answer(self.name(), value, None)
     }
 
-    /// Takes all permits away from whoever holds them; how many they were. Their holders are not told, but for guards, by
-    /// their next renewal.
+    /// Takes all permits away from their holders; how many they were. Guards learn of it by their next renewal, other holders do not.
     ///
-    /// Redis: as the release of all of them, a thousand at a time, those that end first before the others; as many as were held at the
+    /// Redis: as the release of all of them, 1024 at a time, those that end first before the others; as many as were held at the
     /// beginning. Redisson has no counterpart.
     ///
     /// # Errors
     ///
-    /// Those of every operation; [`OutcomeUnknown`](Error::OutcomeUnknown), too, where it fails behind the first thousand: those are gone.
+    /// Those of every operation; [`OutcomeUnknown`](Error::OutcomeUnknown), too, where it fails behind the first 1024: those are gone.
     pub async fn release_all(&self) -> Result<u64> {
         let calling = self.calling("release_all", Dropped::Withdrawn);
         self.core.call(calling, pin!(Some(self.clear()))).await

@@ -85,7 +85,7 @@ const EVICTED: [&str; 8] = [
     "redisson*",
     "redisson_sc_once*",
     "redisson_sc_notes*",
-    "redisson_sc_leased_turns*",
+    "redisson_sc_leased_queue*",
     "redisson_lock*",
     "l?",
 ];

@@ -30,7 +30,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
             "error WRONGTYPE",
         ],
     ),
-    ("PERMITS_KEYS", &["done", "[done]"]),
+    ("PERMITS_KEYS", &["some", "[0]"]),
     ("RENEW_PERMITS", &["[some]", "[0]"]),
     ("LOCK", &["done", "[done]", "stale", "refused"]),
     ("RENEW_LOCKS", &["[some]", "[0]"]),

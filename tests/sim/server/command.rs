@@ -431,5 +431,6 @@ static COMMANDS: &[Command] = &[
     data("zrevrange", -4, READ, zset_ranges::zrevrange),
     data("zrevrangebyscore", -4, READ, zset_ranges::zrevrangebyscore),
     data("zrevrank", 3, READ, zsets::zrevrank),
+    data("zscan", -3, READ, zsets::zscan),
     data("zscore", 3, READ, zsets::zscore),
 ];

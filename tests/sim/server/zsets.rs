@@ -132,6 +132,17 @@ pub fn zmscore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     ))
 }
 
+/// All of it in one page, as of one that is kept in a list.
+pub fn zscan(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    let zset = context.read::<Zset>(words[1])?;
+    let mut page = Vec::new();
+    for (member, score) in zset.iter().flat_map(|zset| zset.iter()) {
+        page.push(Reply::bulk(member.clone()));
+        page.push(Reply::bulk(number::text(score)));
+    }
+    Ok(Reply::Array(vec![Reply::bulk("0"), Reply::Array(page)]))
+}
+
 pub fn zrank(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let zset = context.read::<Zset>(words[1])?;
     let place = zset.and_then(|zset| zset.iter().position(|(member, _)| member == words[2]));

@@ -182,16 +182,6 @@ fn publish(rng: &mut Rng) -> String {
     choose(rng, &["PUBLISH", "PUBLISH", "PUBLISH", "SPUBLISH"]).to_owned()
 }
 
-/// Adds what a call brings along where turns are kept: keys, and numbers behind its steps.
-fn stand_in_line(rng: &mut Rng, keys: &mut Vec<String>, arguments: &mut Vec<String>) {
-    keys.extend(texts(&["turns", "notes"]));
-    arguments.extend(texts(&[
-        choose(rng, &["9000", "25000"]),
-        choose(rng, &["0", "4000"]),
-    ]));
-    arguments.extend([4, 6, 3, 3, 8, 3, 3].map(|most| number(rng, most)));
-}
-
 fn sequence(rng: &mut Rng, mood: &mut Mood) -> String {
     digits(mood.sequence(rng))
 }

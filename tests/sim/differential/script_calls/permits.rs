@@ -2,9 +2,8 @@
 
 use fastrand::Rng;
 
-use super::{Call, FLAG, Form, RECORDS, envelope, stand_in_line, texts};
+use super::{Call, Form, RECORDS, envelope, number, texts};
 use crate::sim::differential::commands::{CHANNELS, choose};
-use crate::sim::differential::contents::ENDS;
 use crate::sim::differential::step::Mood;
 use crate::sim::scripts::{PERMITS, PERMITS_KEYS, RENEW_PERMITS};
 
@@ -28,135 +27,92 @@ pub const MEMBERS: &[&str] = &[
     "short",
 ];
 
-const LEASES: &[&str] = &["5", "1000", "30000", "100000000", "-1"];
+/// In milliseconds; 0: without end.
+const LEASES: &[&str] = &["5", "1000", "30000", "100000000", "0"];
+
+/// The secrets of two clients.
+const SECRETS: &[&str] = &["0123456789abcdef", "fedcba9876543210"];
+/// The length of a client's id.
+const ID: usize = 36;
 
 pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
-    let in_turn = rng.u32(..4) == 0;
+    let which = rng.usize(..RECORDS.len());
+    let (record, secret) = (RECORDS[which], SECRETS[which]);
+    let client = &record[record.len() - ID..];
+    let keys = texts(&[record, "jobs", CHANNELS[3], "queue", "permits", "notes"]);
     let mut arguments = envelope(rng, mood);
-    // Mostly what a call alone is.
-    let alone = !in_turn && rng.bool();
-    let steps: Vec<String> = match rng.u32(..12) {
-        0 => crowd(rng),
-        _ if alone => alone_step(rng),
-        _ => (0..rng.u32(1..5)).flat_map(|_| step(rng)).collect(),
-    };
-    if alone {
-        "0".clone_into(&mut arguments[FLAG]);
+    arguments.extend(texts(&[client, "30000", secret, "60000"]));
+    arguments.extend([number(rng, 3), "0".to_owned()]);
+    if rng.u32(..3) == 0 {
+        for _ in 0..rng.u32(1..3) {
+            let kind = choose(rng, &["confirm", "confirm", "extend", "leave"]);
+            let (ticket, amount) = (rng.u32(..6), rng.u32(1..4));
+            let lease = choose(rng, LEASES);
+            let entry = format!("a{ticket}:{amount}:100:{lease}:{secret}");
+            let arrival = choose(rng, &["1799999999000000", "1800000000123000"]);
+            arguments.extend(texts(&[kind, &entry, arrival]));
+        }
     }
-    arguments.push(if alone {
-        if steps[0] == "release" { "-1" } else { "1" }.to_owned()
-    } else {
-        choose(rng, &["-1", "0", "1", "2", "5"]).to_owned()
-    });
-    arguments.extend(steps);
-    let mut keys = texts(&[choose(rng, RECORDS), "jobs", CHANNELS[3], "permits"]);
-    if in_turn {
-        stand_in_line(rng, &mut keys, &mut arguments);
+    // Mostly what a call alone is.
+    let count = if rng.bool() { 1 } else { rng.u32(0..4) };
+    for _ in 0..count {
+        arguments.extend(step(rng));
+    }
+    for flag in ["check", "announce", "unwatch"] {
+        if rng.u32(..6) == 0 {
+            arguments.extend(texts(&[flag, "0", "0"]));
+        }
     }
     Call {
         source: PERMITS,
         keys,
         arguments,
-        form: Form::Recorded,
-    }
-}
-
-/// What one caller asks for.
-fn alone_step(rng: &mut Rng) -> Vec<String> {
-    let id = choose(rng, IDS);
-    match choose(rng, &["acquire", "try", "release"]) {
-        "release" => texts(&["release", "1", id]),
-        kind => texts(&[kind, choose(rng, LEASES), "0", "1", id]),
+        form: Form::Queued,
     }
 }
 
 fn step(rng: &mut Rng) -> Vec<String> {
+    let amount = choose(rng, &["1", "1", "1", "2", "3", "1024"]);
+    let lease = choose(rng, LEASES);
     match rng.u32(..20) {
-        0..=4 => ask(rng),
-        kind @ 5..=9 => {
-            let kind = if kind < 8 { "release" } else { "together" };
+        0..=3 => {
+            let mut words = texts(&["wait", amount, choose(rng, &["1", "1", "2"])]);
+            words.push(choose(rng, &["a", "g"]).to_owned());
+            words.push(number(rng, 6));
+            words.push(choose(rng, &["0", "0", "300000"]).to_owned());
+            words.push(choose(rng, &["0", "0", "1800000000123001"]).to_owned());
+            words.push(format!("100:{lease}"));
+            words.push(number(rng, 3));
+            words
+        }
+        4..=5 => texts(&["take", amount, lease, &number(rng, 6)]),
+        6..=8 => vec!["release".to_owned(), id(rng), "0".to_owned()],
+        9 => {
             let count = rng.usize(1..4);
-            let mut words = texts(&[kind, &count.to_string()]);
+            let mut words = texts(&["together", &count.to_string()]);
             words.extend((0..count).map(|_| id(rng)));
             words
         }
-        10..=11 => vec![
-            "prolong".to_owned(),
-            id(rng),
-            choose(rng, LEASES).to_owned(),
-        ],
-        12 => vec!["remaining".to_owned(), id(rng)],
-        13..=14 => texts(&[choose(rng, &["available", "acquired", "total"]), "0"]),
-        15..=16 => vec![
-            choose(rng, &["try_set", "set"]).to_owned(),
-            choose(rng, &["0", "1", "3", "5", "5", "2147483647"]).to_owned(),
-        ],
+        10 => texts(&["back", &number(rng, 6), amount]),
+        11 => vec!["prolong".to_owned(), id(rng), lease.to_owned()],
+        12 => vec!["remaining".to_owned(), id(rng), "0".to_owned()],
+        13..=14 => texts(&[choose(rng, &["available", "acquired", "total"]), "0", "0"]),
+        15..=16 => {
+            let permits = choose(rng, &["0", "1", "3", "5", "5", "2147483647"]);
+            texts(&[choose(rng, &["try_set", "set"]), permits, "0"])
+        }
         17 => {
             const BY: &[&str] = &["1", "2", "-2", "2147483647", "-2147483648", "0"];
-            texts(&["add", choose(rng, BY)])
+            texts(&["add", choose(rng, BY), "0"])
         }
-        18 => texts(&["clear", choose(rng, &["0", "1", "1000000"])]),
-        _ => vec!["list".to_owned(), behind(rng)],
+        _ => texts(&["clear", choose(rng, &["0", "1", "1000000"]), "0"]),
     }
-}
-
-/// Callers who ask, each with the ids of as many as it wants.
-fn ask(rng: &mut Rng) -> Vec<String> {
-    let callers = rng.usize(1..4);
-    let mut words = texts(&[
-        choose(rng, &["acquire", "try"]),
-        choose(rng, LEASES),
-        choose(rng, &["0", "1", "2"]),
-        &callers.to_string(),
-    ]);
-    words.extend((0..callers).map(|_| {
-        let ids: String = (0..rng.usize(1..4)).map(|_| choose(rng, IDS)).collect();
-        if rng.bool() { ids } else { id(rng) }
-    }));
-    words
 }
 
 /// Mostly one of those that are given out.
 fn id(rng: &mut Rng) -> String {
     let from = if rng.u32(..8) == 0 { MEMBERS } else { IDS };
     choose(rng, from).to_owned()
-}
-
-/// Where a page of the holders may have ended.
-fn behind(rng: &mut Rng) -> String {
-    if rng.bool() {
-        return String::new();
-    }
-    let digits = choose(rng, MEMBERS)
-        .bytes()
-        .map(|byte| format!("{byte:02x}"));
-    let digits: String = digits.collect();
-    let end = if rng.bool() {
-        "1800060000000"
-    } else {
-        choose(rng, ENDS)
-    };
-    format!("{end} {digits}")
-}
-
-/// More than one command has room for, than are listed together, than end together.
-fn crowd(rng: &mut Rng) -> Vec<String> {
-    let count = [130, 2048][rng.usize(..2)];
-    let ids = (0..count).map(|number| format!("crowd-{number:010}"));
-    let mut words = match rng.u32(..4) {
-        0 => return texts(&["list", "", "clear", &count.to_string()]),
-        1 => texts(&["release", &count.to_string()]),
-        _ => texts(&[
-            "set",
-            "3000",
-            "try",
-            choose(rng, LEASES),
-            "0",
-            &count.to_string(),
-        ]),
-    };
-    words.extend(ids);
-    words
 }
 
 /// An operation on both keys.
@@ -166,32 +122,33 @@ pub(super) fn both_keys(rng: &mut Rng, mood: &mut Mood) -> Call {
         names.swap(0, 1);
     }
     let [[counter, permits], mut to] = names;
-    let mut keys = texts(&[choose(rng, RECORDS), counter, CHANNELS[3], permits]);
+    let mut keys = texts(&[choose(rng, RECORDS), counter, permits]);
     let mut arguments = envelope(rng, mood);
-    let kinds = ["expire", "expire_at", "persist", "rename", "renamenx"];
+    let kinds = ["PEXPIRE", "PEXPIREAT", "PERSIST", "RENAME", "RENAMENX"];
     let kind = choose(rng, &kinds);
     arguments.push(kind.to_owned());
     let time = match kind {
-        "expire" => choose(rng, &["700", "60000", "0", "9007199254740992"]),
-        "expire_at" => choose(rng, &["1800000005000", "1900000000000", "1"]),
+        "PEXPIRE" => choose(rng, &["700", "60000", "0", "9007199254740992"]),
+        "PEXPIREAT" => choose(rng, &["1800000005000", "1900000000000", "1"]),
         _ => "",
     };
     let condition = match kind {
-        "expire" | "expire_at" => choose(rng, &["", "", "NX", "XX", "GT", "LT"]),
+        "PEXPIRE" | "PEXPIREAT" => choose(rng, &["", "", "NX", "XX", "GT", "LT"]),
         _ => "",
     };
     arguments.extend(texts(&[time, condition]));
-    if kind.starts_with("rename") {
+    if kind.starts_with("RENAME") {
         if rng.u32(..10) == 0 {
             to = [counter, permits];
         }
         keys.extend(texts(&to));
+        keys.push(CHANNELS[3].to_owned());
     }
     Call {
         source: PERMITS_KEYS,
         keys,
         arguments,
-        form: Form::Recorded,
+        form: Form::Queued,
     }
 }
 
