@@ -181,7 +181,10 @@ async fn a_few_callers_lose_replies_all_the_time() {
         client.shutdown().await.unwrap();
         let mut control = server.connection().await;
         let line: bool = control
-            .exists(format!("redisson_sc_recipe_queue:{}:{{few}}", layout.word()))
+            .exists(format!(
+                "redisson_sc_recipe_queue:{}:{{few}}",
+                layout.word()
+            ))
             .await
             .unwrap();
         assert!(!line, "{layout:?}: somebody waits still");

@@ -9,8 +9,9 @@
 --   lasts>", how many may queue; nine words
 --   check: the queue is kept, and its first client can be told
 --   pass: where it is the only step, so many entries were passed by the last script
--- Returns: as finish.lua has it. Of a step: 1 or 0, of a refresh one more than the slot; "<how many>:<last slot>:1"; "locked": by a peer; how many were cleared; of a list where the
---   page ends ("0": it is the last), and behind a semicolon each id, ms left (-1: for ever) and slot (0: none). A text that is no word
+-- Returns: as finish.lua has it. Of a step: 1 or 0, of a refresh one more than the slot; "<how many>:<last slot>:1"; "locked": by a
+--   peer; how many were cleared; of a list where the page
+--   ends ("0": it is the last), and behind a semicolon each id, ms left (-1: for ever) and slot (0: none). A text that is no word
 --   is "=" and hexadecimal digits. Or "unreadable units <score>", "refused <error>"
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua

@@ -93,30 +93,31 @@ impl<P: Primitive> Object<P> {
         (keys, queue): (Keys, QueueKeys),
         held: impl FnOnce(&Arc<Core>, &Keys, &QueueKeys, &Arc<str>) -> P::Held,
     ) -> Arc<Self> {
-        core.objects.find_or_make(P::KIND, &Arc::clone(&place), |closed| {
-            let suffix = suffix(core.client_name());
-            let keys = keys.in_cluster(core.connection.is_cluster());
-            let held = held(core, &keys, &queue, &suffix);
-            Arc::new_cyclic(|itself| Object {
-                script: P::script(&held),
-                place,
-                core: Arc::clone(core),
-                keys,
-                queue,
-                suffix,
-                driver: Driver::default(),
-                inner: Mutex::new(Inner {
-                    state: State::new(core, held, closed),
-                    timer: Timer::default(),
-                    doubt: false,
-                    busy: false,
-                    kept: None,
-                    own: Listening::default(),
-                    jvms: Listening::default(),
-                }),
-                itself: itself.clone(),
+        core.objects
+            .find_or_make(P::KIND, &Arc::clone(&place), |closed| {
+                let suffix = suffix(core.client_name());
+                let keys = keys.in_cluster(core.connection.is_cluster());
+                let held = held(core, &keys, &queue, &suffix);
+                Arc::new_cyclic(|itself| Object {
+                    script: P::script(&held),
+                    place,
+                    core: Arc::clone(core),
+                    keys,
+                    queue,
+                    suffix,
+                    driver: Driver::default(),
+                    inner: Mutex::new(Inner {
+                        state: State::new(core, held, closed),
+                        timer: Timer::default(),
+                        doubt: false,
+                        busy: false,
+                        kept: None,
+                        own: Listening::default(),
+                        jvms: Listening::default(),
+                    }),
+                    itself: itself.clone(),
+                })
             })
-        })
     }
 
     pub(crate) fn client(&self) -> &Arc<Core> {

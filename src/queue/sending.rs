@@ -179,8 +179,7 @@ impl<P: Primitive> State<P> {
                 continue;
             }
             batch.asked.push(id);
-            let together =
-                |run: &&mut Run<P::Want>| run.want == waiter.want && run.want.adds_up();
+            let together = |run: &&mut Run<P::Want>| run.want == waiter.want && run.want.adds_up();
             match batch.runs.last_mut().filter(together) {
                 Some(run) => run.count += 1,
                 None => {

@@ -58,7 +58,11 @@ impl queue::Want for Want {
     }
 
     fn longest_life(self) -> u64 {
-        if self.is_leased() { self.lasts } else { u64::MAX }
+        if self.is_leased() {
+            self.lasts
+        } else {
+            u64::MAX
+        }
     }
 
     fn life(self, millis: u64) -> Arg {

@@ -65,7 +65,9 @@ impl Handle {
         let place = format!("{settings:?}").into();
         // The mapper is the user's code: not under the registry's lock.
         let names = names::of(&settings, &self.core.config.name_mapper, self.core.id());
-        let line = Object::at(&self.core, place, names, |_, _, _, _| Holders::new(settings));
+        let line = Object::at(&self.core, place, names, |_, _, _, _| {
+            Holders::new(settings)
+        });
         Ok(self.line.get_or_init(|| line))
     }
 
@@ -101,7 +103,9 @@ impl Handle {
             Ok(match outcome.map_err(|error| self.explain(error))? {
                 Outcome::Granted(grant) => Some(Held {
                     id: names::permit_id(self.core.id(), grant.ticket).into(),
-                    slot: u32::try_from(grant.taken.token).ok().filter(|slot| *slot > 0),
+                    slot: u32::try_from(grant.taken.token)
+                        .ok()
+                        .filter(|slot| *slot > 0),
                     until: grant.until.filter(|_| self.settings.lease().is_some()),
                 }),
                 _ => None,

@@ -35,11 +35,17 @@ pub(super) fn of(settings: &Settings, mapper: &NameMapper, client_id: &str) -> (
     let lock = settings.lock_key(mapper).map(|lock| (lock, &"string"));
     let parts: Vec<Typed> = own.chain(lock).map(|(key, kind)| (key, *kind)).collect();
     let record = format!("{}:{client}", name("once"));
-    let keys = Keys::new(&settings.name, object.to_string(), kind, name("queue"), record)
-        .with_parts(parts)
-        .with_beside(queue.queue.clone(), "zset")
-        .with_beside(queue.beside.clone(), "zset")
-        .with_beside(queue.notes.clone(), "hash");
+    let keys = Keys::new(
+        &settings.name,
+        object.to_string(),
+        kind,
+        name("queue"),
+        record,
+    )
+    .with_parts(parts)
+    .with_beside(queue.queue.clone(), "zset")
+    .with_beside(queue.beside.clone(), "zset")
+    .with_beside(queue.notes.clone(), "hash");
     (keys, queue)
 }
 
@@ -119,6 +125,9 @@ mod tests {
         for ticket in [0, 1, 9_999_999_999_999_999] {
             uuid::Uuid::parse_str(&permit_id(ID, ticket)).expect("a UUID");
         }
-        assert_eq!(permit_id(ID, 70_000_000_000_012), "6f1c1f0e-8d1c-4a57-0070-000000000012");
+        assert_eq!(
+            permit_id(ID, 70_000_000_000_012),
+            "6f1c1f0e-8d1c-4a57-0070-000000000012"
+        );
     }
 }

@@ -136,7 +136,11 @@ impl Settings {
             ('l', self.lock.is_some()),
             ('r', self.layout == Layout::Lock),
         ];
-        let flags: String = flags.iter().filter(|(_, set)| *set).map(|(flag, _)| flag).collect();
+        let flags: String = flags
+            .iter()
+            .filter(|(_, set)| *set)
+            .map(|(flag, _)| flag)
+            .collect();
         let [timeout, lock] = [self.timeout, self.lock_timeout].map(whole_millis);
         format!("{} {timeout} {flags} {lock}", self.limit)
     }
@@ -149,7 +153,11 @@ impl Settings {
             error => return error,
         };
         let name = name.clone();
-        let said = |word| text.strip_prefix("unreadable ").unwrap_or(text).strip_prefix(word);
+        let said = |word| {
+            text.strip_prefix("unreadable ")
+                .unwrap_or(text)
+                .strip_prefix(word)
+        };
         if let Some(found) = said("units ") {
             let (units, found) = (self.units, found.to_owned());
             return Error::WrongUnits { name, units, found };

@@ -132,6 +132,17 @@ pub fn zmscore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     ))
 }
 
+/// All at once, in the order of their scores.
+pub fn zscan(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    let zset = context.read::<Zset>(words[1])?;
+    let all = zset.into_iter().flat_map(Zset::iter);
+    let pairs = all.flat_map(|(member, score)| {
+        let score = number::text(score).into();
+        [member.clone(), score]
+    });
+    Ok(Reply::Array(vec![Reply::bulk("0"), Reply::array(pairs)]))
+}
+
 pub fn zrank(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let zset = context.read::<Zset>(words[1])?;
     let place = zset.and_then(|zset| zset.iter().position(|(member, _)| member == words[2]));
