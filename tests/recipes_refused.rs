@@ -3,6 +3,7 @@
 mod layouts;
 mod support;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use layouts::{Handle, Layout, Shape};
@@ -12,15 +13,15 @@ use redisson_semaphore::{Client, Error, Held};
 use support::acl::set_user;
 use support::clients::limited;
 use support::server::RedisServer;
-use support::waiters::until;
+use support::waiters::{until, until_listening};
 use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What the scripts need besides `EVALSHA`.
-const COMMANDS: &str = "+eval +evalsha +get +set +del +time +publish +subscribe +unsubscribe +hget +hmget +hset +hdel +hlen \
-    +pexpire +pttl +zadd +zrem +zcard +zmscore +zrange +zrangebyscore +zrank +zcount +incrby +zrevrangebyscore \
-    +llen +lpush +rpop +sadd +srem +scard +sscan +smismember +mget";
+const COMMANDS: &str = "+eval +evalsha +get +set +del +time +publish +pubsub|numsub +subscribe +unsubscribe +hget +hmget +hset \
+    +pexpire +pttl +zadd +zrem +zcard +zrange +zscore +zrangebyscore +zmscore +zscan +incr +zrevrangebyscore \
+    +llen +lpush +rpop +sadd +srem +scard +sscan +sismember +mget";
 
 async fn as_user(server: &RedisServer, user: &str) -> Client {
     let builder = Client::builder(server.url_as(user, "secret"))
@@ -51,7 +52,7 @@ async fn a_user_with_the_commands_that_are_needed() {
     }
 }
 
-/// Who may not tell others is told so; and holds nothing that nobody knows of.
+/// A user that may not notify a waiter is told so, and nothing has changed.
 #[tokio::test]
 async fn a_user_who_may_not_publish() {
     let server = RedisServer::options()
@@ -60,22 +61,24 @@ async fn a_user_who_may_not_publish() {
         .await;
     let mut redis = server.connection().await;
     let client = as_user(&server, "user").await;
+    let other = Client::connect(server.url()).await.unwrap();
     for layout in layouts::ALL {
         let name = format!("silent-{layout:?}");
-        let word = layout.word();
-        let key = |what: &str| format!("redisson_sc_recipe_{what}:{word}:{{{name}}}");
-        let _: () = redis.zadd(key("line"), "somebody", 9e15).await.unwrap();
-        let note = "2 0 0 0 0 0";
-        let _: () = redis.hset(key("notes"), "somebody", note).await.unwrap();
-        // One more than it takes, which is for the other.
-        let semaphore = layout.make(&client, &name, Shape::new(2));
-        let error = semaphore.try_acquire_for(LIMIT).await.unwrap_err();
+        let semaphore = layout.make(&client, &name, Shape::new(1));
+        let held = semaphore.acquire().await.unwrap();
+        let waiting = layout.make(&other, &name, Shape::new(1));
+        let waiter = tokio::spawn(async move { waiting.acquire().await });
+        until_listening(&mut redis, &name, 1).await;
+        let error = semaphore.release(held.id()).await.unwrap_err();
         assert!(
             matches!(error, Error::PermissionDenied { .. }),
             "{layout:?}: {error}"
         );
         let left = semaphore.holders().await.unwrap();
-        assert!(left.is_empty(), "{layout:?}: {left:?}");
+        assert_eq!(left.len(), 1, "{layout:?}: {left:?}");
+        assert_eq!(left[0].id(), held.id(), "{layout:?}");
+        assert!(!waiter.is_finished());
+        waiter.abort();
     }
 }
 
@@ -215,9 +218,10 @@ async fn a_refused_refresh_takes_no_release_along() {
     }
 }
 
-/// The same with an acquisition that can't be put on record, and for what can be released without.
+/// The same with an acquisition that can't be put on record: the release that travels with it has not been carried out, either, and
+/// is told so.
 #[tokio::test]
-async fn a_refused_acquisition_takes_no_release_along() {
+async fn a_refused_acquisition_takes_a_release_along_and_says_so() {
     for layout in layouts::ALL {
         let (server, client) = limited("~* &* +@all").await;
         let mut control = server.connection().await;
@@ -230,12 +234,12 @@ async fn a_refused_acquisition_takes_no_release_along() {
         );
         let (_, released, acquired) = timeout(LIMIT, calls).await.expect("a call hangs");
         allow(&mut control, "+@all").await;
-        assert_eq!(released, Ok(true), "{layout:?}: {acquired:?}");
-        let error = acquired.unwrap_err();
-        assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+        for error in [released.unwrap_err(), acquired.unwrap_err()] {
+            assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+        }
         let held = semaphore.holders().await.unwrap();
-        let held: Vec<_> = held.iter().map(|holder| holder.id()).collect();
-        assert_eq!(held, [two.id()], "{layout:?}");
+        let held: HashSet<_> = held.iter().map(|holder| holder.id()).collect();
+        assert_eq!(held, HashSet::from([one.id(), two.id()]), "{layout:?}");
     }
 }
 

@@ -2,26 +2,60 @@
 --   lock may be free, and at the pace of its handle. It is told when it has become the first
 -- Counterpart: extension; the part behind queue/queue.lua
 -- KEYS[2] object: string, where it is a string lock: the id of its holder
--- KEYS[7..] others: those of the parts before
--- Returns: nothing by itself. It defines `open_first`, `choose_watcher`, `check_first`, and `look_in` anew. In the notes stand "most" ->
---   the highest limit of those that wait, "peer" -> "<mark of who holds the lock> <since when that has been known>"
+-- Returns: nothing by itself. It defines `open_first`, `look_for_peers`, `leave_to_peers`, `note_limit`, `choose_watcher`,
+--   `check_first`, and `look_in` anew. In the notes stand "most" -> the highest limit of those that wait, "peer" -> "<mark of the lock's
+--   holder> <since when that has been known>", "peers" -> "<when there was a sign of peers> <until when something is left to them, or 0>"
 -- Publishes: "first <microseconds after which to look, or -1>" to the queue's name, ":" and the id of the client that has become the first
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nothing but notes is changed
 
--- The client of the first entry, before and after this script; who holds the lock.
-local first_before, first, peer
+-- One permit of so many that come back is left to peers for a moment, where there was a sign of them lately, and else.
+local OFTEN, SELDOM, LEFT, LATELY = 5, 31, 3000, 10000000
+-- The client of the first entry, before and after this script; who holds the lock; what is noted of peers.
+local first_before, first, peer, peers
+-- Until when what is free is left to peers.
+local left_until
 
 local function first_client()
   local entry = waiting > 0 and redis.call('ZRANGE', QUEUE, 0, 0)[1]
   return entry and client_of(entry)
 end
 
+local function read_notes()
+  local notes = read('HMGET', NOTES, 'most', 'peer', 'look', 'peers')
+  has_notes, most, peer, looks, peers = true, tonumber(notes[1]) or 0, notes[2], notes[3], notes[4]
+end
+
 local function open_first()
-  if waiting == 0 then return end
-  has_notes, first_before = true, first_client()
-  local notes = read('HMGET', NOTES, 'most', 'peer', 'look')
-  most, peer, looks = tonumber(notes[1]) or 0, notes[2], notes[3]
+  if waiting > 0 then read_notes() end
+  first_before = first_client()
+end
+
+-- Before the steps. What is free and no script of ours has given back is a sign of peers, and so is what was left to them and has gone.
+local function look_for_peers()
+  local seen, ends = string.match(peers or '', '^(%d+) (%d+)$')
+  local is_free, left = waiting > 0 and free(), ends and ends ~= '0'
+  if left and is_free and ends + 0 > now() and ends - now() <= LEFT then
+    left_until = ends + 0
+  elseif left or is_free then
+    note('peers', (is_free == left and seen or score(now())) .. ' 0')
+  end
+end
+
+-- Behind the steps, where some have come back.
+local function leave_to_peers()
+  local seen = string.match(peers or '', '^(%d+) %d+$')
+  local many = seen and now() - seen < LATELY and OFTEN or SELDOM
+  if not first_before or left_until or (now() + NUMBER) % many ~= 0 then return end
+  if first_before ~= CLIENT and count_listeners(QUEUE .. ':' .. first_before) == 0 then return end
+  left_until = now() + LEFT
+  note('peers', (seen or 0) .. ' ' .. score(left_until))
+end
+
+local function note_limit(limit)
+  if not has_notes then read_notes() end
+  if limit > most then note('most', limit) end
+  most = math.max(most, limit)
 end
 
 -- A lock is looked at again after as long as it has been known in these hands: peers hand theirs round for moments only.
@@ -36,6 +70,7 @@ end
 
 -- In how many microseconds something may have come free that nobody tells of; -1: that is not known.
 local function pause()
+  if left_until then return left_until - now() end
   local left = store.first_end()
   if lock_left() then return lock_pause(LOCK, locked) end
   if left >= 0 and string.find(FLAGS, 'r', 1, true) then return lock_pause(KEYS[2], left) end
@@ -44,7 +79,7 @@ end
 
 local function choose_watcher()
   first = first_client()
-  if first and first ~= CLIENT and first ~= first_before then message(first, 'first ' .. score(pause())) end
+  if first and first ~= CLIENT and (first ~= first_before or left_until) then message(first, 'first ' .. score(pause())) end
   return first == CLIENT
 end
 

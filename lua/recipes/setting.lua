@@ -4,7 +4,8 @@
 -- KEYS[7..] others: those of the layout; the last one the peers' lock, where they acquire under one
 -- ARGV[7] settings: "<limit> <ms that a holder lasts> <flags> <ms that a lock without an expiry is given>". Flags: "s" times are in
 --   seconds, "f" fair, "t" with tokens, "l" peers acquire under a lock, "r" a string lock, "-" none of these
--- Returns: nothing by itself. It defines `clock`, the settings, `id_of`, `put_back`, and empty ones of what queue/jvms.lua defines elsewhere
+-- Returns: nothing by itself. It defines `clock`, the settings, `id_of`, `put_back`, and what queue/jvms.lua
+--   defines elsewhere
 -- Publishes: nothing
 -- Repeat-safe: yes, it changes nothing
 -- Invariant: no two entries have the same id

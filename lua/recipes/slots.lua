@@ -40,7 +40,7 @@ end
 function store.put(id, lasts)
   local slot = first_free()
   local key = key_of(slot)
-  if not redis.call('SET', key, id, 'NX', 'PX', lasts) then return nil, 'notastring ' .. slot end
+  if not redis.call('SET', key, id, 'NX', 'PX', lasts) then return nil, 'WRONGTYPE a slot' end
   undo[#undo + 1] = { 'DEL', key }
   ids[slot], slot_of[id] = id, slot
   return slot

@@ -9,14 +9,16 @@
 --   lasts>", how many may queue; nine words
 --   check: the queue is kept, and its first client can be told
 --   pass: where it is the only step, so many entries were passed by the last script
--- Returns: as finish.lua has it. Of a step: 1 or 0, of a refresh one more than the slot; "<how many>:<last slot>:1"; "locked": by a peer; how many were cleared; of a list where the
---   page ends ("0": it is the last), and behind a semicolon each id, ms left (-1: for ever) and slot (0: none). A text that is no word
+-- Returns: as finish.lua has it. Of a step: 1 or 0, of a refresh one more than the slot; "<how many>:<last slot>:1"; "locked": by a
+--   peer; how many were cleared; of a list where the page
+--   ends ("0": it is the last), and behind a semicolon each id, ms left (-1: for ever) and slot (0: none). A text that is no word
 --   is "=" and hexadecimal digits. Or "unreadable units <score>", "refused <error>"
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: permits go to callers that wait in the order of their arrival, before those that only try
 
-local own = {}
+-- The entries of this client that were served; whether permits have come back.
+local own, come_back = {}, false
 
 -- A text as one word of the answer.
 local function word(text)
@@ -31,13 +33,13 @@ local function list(from)
 end
 
 local function serve_queue(passed)
-  for _, entry in ipairs(waiting > 0 and serve(passed) or {}) do own[#own + 1] = entry end
+  for _, entry in ipairs(waiting > 0 and not left_until and serve(passed) or {}) do own[#own + 1] = entry end
 end
 
 local function try(ticket, kind, limit, lasts)
   serve_queue(0)
   if lock_left() then return 'locked' end
-  if not fits(limit) then return 0 end
+  if left_until or not fits(limit) then return 0 end
   take(entry_for(kind, ticket, limit, '0:' .. lasts), nil, nil, true)
   return '1:' .. last_slot .. ':1'
 end
@@ -45,10 +47,7 @@ end
 local function wait_for(limit, i)
   local served = wait(ARGV[i + 3], limit, ARGV[i + 2] + 0, ARGV[i + 4] + 0, ARGV[i + 5] + 0, ARGV[i + 6] + 0, ARGV[i + 7],
     ARGV[i + 8] + 0, '')
-  if waiting > 0 and limit > most then
-    most = limit
-    note('most', limit)
-  end
+  if waiting > 0 then note_limit(limit) end
   return served > 0 and served .. ':' .. last_slot .. ':1' or 0
 end
 
@@ -56,7 +55,11 @@ end
 local function step(i)
   local kind, text, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if kind == 'confirm' then return confirm(entry_of(text), second + 0), i + 3 end
-  if kind == 'leave' then return leave(entry_of(text)), i + 3 end
+  if kind == 'leave' then
+    local back = leave(entry_of(text))
+    come_back = come_back or back > 0
+    return back, i + 3
+  end
   if kind == 'take' then return try(text + 0, second, ARGV[i + 3] + 0, ARGV[i + 4]), i + 5 end
   if kind == 'wait' then return wait_for(text + 0, i), i + 9 end
   local result = 1
@@ -76,6 +79,7 @@ local function step(i)
   elseif kind == 'check' then
     check_first()
   end
+  if kind == 'release' or kind == 'back' or kind == 'clear' then come_back = come_back or result > 0 end
   return result, i + 3
 end
 
@@ -86,8 +90,10 @@ local function work()
   open_grants()
   open_first()
   reclaim()
+  look_for_peers()
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
+  if come_back then leave_to_peers() end
   serve_queue(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
   store.settle()
   local ends = first_end and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2]

@@ -58,6 +58,10 @@ impl<P: Primitive> Object<P> {
         let mut batch = InHand::new(self, batch);
         let mut departing = Some(departing);
         request.number(self.core.next_sequence());
+        let doubt = self.lock().doubt;
+        if doubt {
+            request.mark_doubtful();
+        }
         let (mut unanswered, mut disowned) = (false, 0);
         let ending = loop {
             let callers = |trouble: &Trouble<'_>| {
@@ -76,6 +80,11 @@ impl<P: Primitive> Object<P> {
                 }
                 ending => break ending,
             }
+        };
+        self.lock().doubt = match ending {
+            Ending::Unknown => true,
+            Ending::Answer(_) => false,
+            _ => doubt,
         };
         if !unanswered {
             self.core.note_round_trip(batch.sent.timer().elapsed());

@@ -63,18 +63,17 @@ impl FairSemaphore {
     }
 
     setting! {
-        /// How often those who wait look for what other programs have released; 100 ms by default.
+        /// How often the first client that waits looks for what other programs have released; 100 ms by default.
         check_interval: Duration
     }
 
     /// Peers do their steps under the lock `lock:name`, that of [`StringLock`](super::StringLock).
     ///
-    /// Our scripts, being atomic, take no lock. While a peer holds it nobody is granted a permit: those who wait get their
-    /// place in the order, and the first of them looks again after 1 ms, 2 ms and so on up to the check interval, and as often
-    /// as the peers try as long as they hand it round. A `try_acquire` waits so for one check interval, or half of the
-    /// [call timeout](crate::ClientBuilder::call_timeout) if that is shorter, then it is refused;
-    /// so is a timed one that finds the lock held at its end. As in the originals, releases, refreshes and what changes
-    /// nothing do not wait for the lock. A lock without an expiry is given one, the
+    /// Our scripts, being atomic, take no lock. While a peer holds it nobody is granted a permit. Callers that wait get their
+    /// place in the order, and the first client looks again after as long as the same peer has been seen to hold the lock, the check interval at
+    /// the most: at once, after 1 ms, 2 ms, and so on. A `try_acquire` that finds the lock held waits as a caller with a limit does, for one check
+    /// interval, or half of the [call timeout](crate::ClientBuilder::call_timeout) if that is shorter; then it is refused. As in the originals,
+    /// releases, refreshes and what changes nothing do not wait for the lock. A lock without an expiry is given one, the
     /// [`lock_timeout`](FairSemaphore::lock_timeout).
     #[must_use]
     pub fn under_lock(self, name: &str) -> Self {
@@ -106,8 +105,7 @@ impl FairSemaphore {
     /// So tokens never pile up, at most the limit of them.
     ///
     /// DIFFERENCE: the originals push one whether anybody waits or not; their failed tries leave entries behind, which
-    /// count until they expire; and they take a token for a permit. Ours wait in their own line, not for tokens; a
-    /// message or a look at the check interval's pace wakes them, and they hold what the script has granted,
+    /// count until they expire; and they take a token for a permit. Ours wait in their own queue, not for tokens, and they hold what a script has granted,
     /// nothing else. A peer's token that ours did not need is left to the peers.
     #[must_use]
     pub fn tokens(self, list: &str) -> Self {

@@ -175,7 +175,7 @@ impl Handle {
     pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
         check_id(id)?;
         let lasts = self.settings.timeout;
-        let until = Moment::now() + self.settings.sure_lease(lasts);
+        let until = Moment::now().checked_add(self.settings.sure_lease(lasts));
         let refreshed = self.run(Call::Refresh(id.into(), lasts)).await?;
         let slot = match refreshed {
             Outcome::Number(more) if more > 0 => u32::try_from(more - 1).ok(),
@@ -184,7 +184,7 @@ impl Handle {
                 return Ok(false);
             }
         };
-        if let Some(key) = self.key_of(id, slot) {
+        if let Some((key, until)) = self.key_of(id, slot).zip(until) {
             self.lasts(&key, &id.into(), until);
         }
         Ok(true)

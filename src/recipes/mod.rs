@@ -18,42 +18,55 @@
 //! - **Times** that we write are the server's. Times of others are honoured as they stand: a program whose clock is
 //!   ahead keeps its permits longer, an infinite time is kept until it is released. The [`Units`] must be the same for
 //!   all; times that are off by a factor of 1,000 are [`WrongUnits`](crate::Error::WrongUnits) before anything is changed.
-//! - **Waiting**: other programs tell nobody when they release. While somebody waits, it looks at the pace of the
-//!   setting `check_interval` (100 ms), and when the first holder expires: the first two clients in line do, the others now
-//!   and then, all together some fifty times a second; and whoever finds a permit that is due to somebody else tells him.
-//!   Our own releases tell those whose turn it is at once, each on a channel of its own,
-//!   `redisson_sc_recipe_queue:<layout>:{name}:<client id>:<number>`.
-//! - **Order**: ours are served in the order of their arrival by the server's clock, in all processes, as long as
-//!   they wait: each client by the first of its callers, so that those behind it may be served with it where several permits
-//!   come free at once. It stands in the zset `redisson_sc_recipe_queue:<layout>:{name}`, with the hash
-//!   `redisson_sc_recipe_notes:<layout>:{name}`, which go when nobody waits. They have their place as soon as the server has
-//!   seen them, also when a peer's lock keeps them waiting. A client that is told and does not come within 20 ms and two of
-//!   its round trips (0.25 s at the most) is passed by until it comes; one whose connection is gone, at once, unless it has
-//!   asked within the last second. It is the line of the semaphore's turns (`src/engine/turns/mod.rs` tells what is
-//!   stored), but without an allowance, and with the limit in the place of what a client wants.
-//!   Other programs know nothing of that line: they take what they find.
-//! - **The list** of holders is read 256 at a time, so that no script is a long one: who holds all the while is listed,
-//!   once, who comes or goes meanwhile perhaps.
+//! - **Waiting**: callers of this crate stand in one queue in Redis, in the order of their arrival by the server's clock, whichever process
+//!   they are in. The script that frees a permit grants it to the first entry whose handle's limit leaves room, and notifies its client, which
+//!   confirms the grant; then the caller has its permit. A grant that is not confirmed within 100 ms and two round trips goes to the next one,
+//!   and the other entries of that client leave the queue until it is heard from. A client counts as waiting once it is subscribed to its
+//!   channel. The first 64 callers of a client have an entry.
+//! - **Peers tell nobody** when they release. The client of the first entry alone looks for that: when the first holder expires (of the first
+//!   128 slots), and at the pace of the setting `check_interval` (100 ms). If it is frozen or was killed, the others look by the slow check
+//!   ([`safety_interval`](crate::ClientBuilder::safety_interval)).
+//! - **Peers' share**: peers do not queue. While callers of this crate wait, one permit of five that come back is left free for 3 ms where there
+//!   was a sign of peers within 10 s, and one of 31 else.
+//! - **The list** of holders is read 256 at a time, so that no script is a long one. An id that holds all the while is listed once. One that
+//!   comes or goes meanwhile may be listed or not.
 //! - **The limit** is a setting of each program. A handle never takes a permit while as many as its own limit are
-//!   held; where it was lowered, it waits until enough have been released, and stops nobody with a higher one.
-//! - **Once**: `redisson_sc_recipe_once:<layout>:{name}:<client id>:<number>`, a string, keeps the sequence number and the answer of
-//!   the client's last call, as for a semaphore, so that a call whose reply was lost is repeated without taking effect twice. There
-//!   is one, and one more for each handle with other settings that is used at the same time (how long a slot or a string lock
-//!   is held is none of these: it travels with each call).
+//!   held. Where it was lowered, it waits until enough have been released, and stops nobody with a higher one.
+//! - **Ids** look like UUIDs: the first 19 characters of the client's id, and a number that rises within the client.
+//! - **Once**: a call whose reply was lost is repeated without taking effect twice.
 //! - **ACL**: what a user needs stands in the [guide](crate::guide::operations#permissions).
 //! - **Clusters**: all keys of a semaphore must share a slot: give its name a part in braces, as in `{name}`.
 //!   Without, a server of a cluster refuses the script, which is [`InvalidName`](crate::Error::InvalidName).
 //!
+//! # What stands beside a semaphore
+//!
+//! | | |
+//! |---|---|
+//! | key `redisson_sc_recipe_queue:<layout>:{name}` | zset: an entry for each waiter, with its arrival in microseconds of the server's clock |
+//! | channel `redisson_sc_recipe_queue:<layout>:{name}:<client>` | `grant`, a ticket, the time and the slot; `none` and a ticket: the entry could not be granted; `first` and microseconds: the client looks for peers from now on; `gone`: its entries have left the queue |
+//! | key `redisson_sc_recipe_grants:<layout>:{name}` | zset: an entry for each grant that is not confirmed, with the end of it |
+//! | key `redisson_sc_recipe_notes:<layout>:{name}` | hash: the highest limit of those that wait, and what was seen of peers |
+//! | key `redisson_sc_recipe_once:<layout>:{name}:<client>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
+//!
+//! `<layout>` is `timestamp`, `fair`, `set`, `slots` or `lock`; of a string lock the name is that of its key. `<client>` is the client's id, but
+//! that the last 12 digits differ for handles with other settings. An entry reads `<client>:<kind><ticket>:<limit>:<life of its grant in
+//! ms>:<ms that the permit lasts>`; the kind is `n` for slots, `e` for sets, else `p`. Queue and notes vanish a minute after their last use;
+//! records as [those of semaphores](crate::RSemaphore#in-redis). Deleting the queue or the notes costs the order of some waiters. Deleting the
+//! grants of a set leaves ids of clients that have died before they confirmed them.
+//!
+//! A granted permit that is not confirmed stands among the holders, and ends soon: in a zset with a time at which it has all but expired, as a
+//! slot or lock with a short time to live. In a set the next script of this crate takes it out.
+//!
 //! # Waiting, errors and effects of all operations
 //!
-//! All but one travel in one script: the part for the layout, `lua/recipes/look.lua`, which answers a look where nothing is free, and behind
-//! `record.lua`, `steps.lua` and `line.lua` of `lua/engine` `lua/recipes/batch.lua`, which does all else; calls that the tasks of a client make at the same time travel together, 256 calls and 512
-//! questions at the most. A refresh, which may be repeated as it is, travels in one of its own, `refresh.lua`, and waits for no
-//! other call; those of guards travel together, 256 at the most. A waiter is woken by the channel, by a (re)confirmed subscription, by its pace, and when the first
-//! holder expires or a peer's lock should be free.
+//! All calls of a client that are made at the same time travel in one script: `lua/recipes/steps.lua`, behind the part for the layout and those of
+//! `lua/queue`. Guards are refreshed by `renew_times.lua` and `renew_slots.lua`, 250 with one script, and wait for no other call.
 //!
-//! What is dropped before it was sent is forgotten, but for a release; what was granted to a caller who has gone is
+//! Cancel safety: what is dropped before it was sent is forgotten, but for a release. What was granted to a caller that has gone is
 //! released.
+//!
+//! Where the server refuses a command in the middle of a script, the script undoes what it has changed, and all calls that travel in it get that
+//! error. The counter of a fair semaphore may have risen, and a `release_all` may have taken effect.
 //!
 //! Errors: [`InvalidName`](crate::Error::InvalidName), [`InvalidLimit`](crate::Error::InvalidLimit) and
 //! [`InvalidDuration`](crate::Error::InvalidDuration) for settings that cannot be used;
@@ -64,13 +77,9 @@
 // | File | What it holds |
 // |---|---|
 // | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
-// | `settings.rs`, `names.rs`, `numbers.rs` | what a handle is told, and the keys that follow from it |
-// | `handle.rs` | what all semaphores share, and the trait for them |
-// | `keeping.rs`, `refresh.rs` | what is refreshed in the background, and how that travels |
-// | `recipe.rs` | the primitive for `engine::primitive`: what travels, who asks, when to look again |
-// | `calls.rs`, `steps.rs`, `outcome.rs`, `ids.rs` | what is asked, how that is written, what is answered, and the ids of those who are granted |
-// | `scripts.rs` | the scripts of each layout |
-// | `arrivals.rs`, `ends.rs`, `peers_lock.rs` | what it remembers: who came when, when holders expire, the lock of peers |
+// | `settings.rs`, `names.rs` | what a handle is told, and the keys that follow from it |
+// | `handle.rs` | what all of them share: the calls, what is refreshed in the background, and the trait for semaphores |
+// | `call.rs`, `holders.rs` | the primitive for `queue`: what is asked for, and what is answered |
 
 mod call;
 mod fair;

@@ -153,7 +153,6 @@ impl Settings {
             error => return error,
         };
         let name = name.clone();
-        let key = |index: usize| self.keys(mapper).get(index).map(ToString::to_string);
         let said = |word| {
             text.strip_prefix("unreadable ")
                 .unwrap_or(text)
@@ -164,19 +163,11 @@ impl Settings {
             return Error::WrongUnits { name, units, found };
         }
         if let Some(found) = said("counter ") {
-            let (name, found) = (key(2).unwrap_or(name), found.to_owned());
+            let counter = self.keys(mapper).get(2).map(ToString::to_string);
+            let (name, found) = (counter.unwrap_or(name), found.to_owned());
             return Error::NotANumber { name, found };
         }
-        // One of many slots, by its number.
-        let slot = said("notastring ").and_then(|slot| slot.parse::<usize>().ok()?.checked_sub(1));
-        match slot.and_then(key) {
-            Some(key) => Error::WrongType {
-                name,
-                key,
-                found: None,
-            },
-            None => error,
-        }
+        error
     }
 
     /// Refuses what no semaphore can have.

@@ -15,8 +15,8 @@ use crate::engine::Core;
 ///
 /// [`slot`](crate::LeasedPermit::slot) is the number of the permit, stable while it is held: good as the number of a shard or
 /// a worker. A slot above a lowered limit is not seen any more: it can neither be released nor refreshed by this handle,
-/// and expires. When the first of many slots expires is found out 128 slots at a time, so that no script is a long one; a
-/// slot that was taken for a short time meanwhile may be found by the check only.
+/// and expires. Waiting callers know when the first of the first 128 slots expires. That another one has expired is found
+/// at the pace of the [`check_interval`](SlotSemaphore::check_interval).
 #[derive(Clone)]
 pub struct SlotSemaphore {
     handle: Handle,
@@ -35,7 +35,7 @@ impl SlotSemaphore {
     }
 
     setting! {
-        /// How often those who wait look for what other programs have released; 100 ms by default.
+        /// How often the first client that waits looks for what other programs have released; 100 ms by default.
         check_interval: Duration
     }
 }

@@ -74,8 +74,8 @@ impl StringLock {
     }
 
     setting! {
-        /// How often those who wait look for what other programs have released, at the least; 100 ms by default. The first of
-        /// them looks 1 ms, 2 ms and so on after the lock was seen in other hands, up to this.
+        /// How often the first client that waits looks for what other programs have released, at the least; 100 ms by default. It
+        /// looks again after as long as the lock has been seen in the same hands, up to this: at once, after 1 ms, 2 ms, and so on.
         check_interval: Duration
     }
 

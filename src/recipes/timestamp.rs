@@ -55,7 +55,7 @@ impl TimestampSemaphore {
     }
 
     setting! {
-        /// How often those who wait look for what other programs have released; 100 ms by default.
+        /// How often the first client that waits looks for what other programs have released; 100 ms by default.
         check_interval: Duration
     }
 }

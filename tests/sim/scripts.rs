@@ -20,14 +20,11 @@ pub const ALL: &[(&str, &str)] = &[
     ("RENEW_LOCKS", RENEW_LOCKS),
     ("ONCE", ONCE),
     ("FORGET", FORGET),
-    ("TIMESTAMP", TIMESTAMP),
-    ("FAIR", FAIR),
+    ("TIMES", TIMES),
     ("SET", SET),
     ("SLOTS", SLOTS),
-    ("REFRESH_TIMESTAMP", REFRESH_TIMESTAMP),
-    ("REFRESH_FAIR", REFRESH_FAIR),
-    ("REFRESH_SET", REFRESH_SET),
-    ("REFRESH_SLOTS", REFRESH_SLOTS),
+    ("RENEW_TIMES", RENEW_TIMES),
+    ("RENEW_SLOTS", RENEW_SLOTS),
 ];
 
 /// The name of the script that has this text or this digest.

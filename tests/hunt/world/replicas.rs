@@ -109,8 +109,7 @@ impl World {
     /// Whose ends a command puts off.
     fn renewed(&self, words: &[&[u8]]) -> Vec<Renewed> {
         let script = words.get(1).and_then(|word| scripts::name_of(word));
-        let renews = ["RENEW_", "REFRESH_"];
-        if !script.is_some_and(|name| renews.iter().any(|start| name.starts_with(start))) {
+        if !script.is_some_and(|name| name.starts_with("RENEW_")) {
             return Vec::new();
         }
         if script == Some("RENEW_GRANTS") {

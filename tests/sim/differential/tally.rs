@@ -36,14 +36,14 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("RENEW_LOCKS", &["[some]", "[0]"]),
     ("ONCE", &["some", "0"]),
     ("FORGET", &["some", "0"]),
-    ("TIMESTAMP", &["done", "[done]", "[unreadable]", "stale"]),
-    ("FAIR", &["done", "[done]", "[unreadable]", "none", "stale"]),
-    ("SET", &["done", "[done]", "stale"]),
-    ("SLOTS", &["done", "[done]", "stale"]),
-    ("REFRESH_TIMESTAMP", &["some", "0", "units"]),
-    ("REFRESH_FAIR", &["some", "0", "units"]),
-    ("REFRESH_SET", &["some", "0"]),
-    ("REFRESH_SLOTS", &["some", "0"]),
+    (
+        "TIMES",
+        &["done", "[done]", "[unreadable]", "stale", "refused"],
+    ),
+    ("SET", &["done", "[done]", "stale", "refused"]),
+    ("SLOTS", &["done", "[done]", "stale", "refused"]),
+    ("RENEW_TIMES", &["[some]", "[0]"]),
+    ("RENEW_SLOTS", &["[some]", "[0]"]),
 ];
 
 /// So often at the least.

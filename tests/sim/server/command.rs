@@ -401,6 +401,7 @@ static COMMANDS: &[Command] = &[
     data("smismember", -3, READ, sets::smismember),
     data("spublish", 3, LOADING, pubsub::spublish),
     data("srem", -3, WRITE, sets::srem),
+    data("sscan", -3, READ, sets::sscan),
     subscription("ssubscribe", -2, pubsub::ssubscribe),
     data("strlen", 2, READ, strings::strlen),
     subscription("subscribe", -2, pubsub::subscribe),

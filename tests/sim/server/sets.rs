@@ -43,6 +43,13 @@ pub fn smismember(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(Reply::Array(words[2..].iter().map(holds).collect()))
 }
 
+/// All at once.
+pub fn sscan(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    let set = context.read::<Set>(words[1])?;
+    let all = Reply::array(set.into_iter().flatten().cloned());
+    Ok(Reply::Array(vec![Reply::bulk("0"), all]))
+}
+
 pub fn smembers(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let set = context.read::<Set>(words[1])?;
     Ok(Reply::array(set.into_iter().flatten().cloned()))

@@ -132,15 +132,15 @@ pub fn zmscore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     ))
 }
 
-/// All of it in one page, as of one that is kept in a list.
+/// All at once, in the order of their scores.
 pub fn zscan(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let zset = context.read::<Zset>(words[1])?;
-    let mut page = Vec::new();
-    for (member, score) in zset.iter().flat_map(|zset| zset.iter()) {
-        page.push(Reply::bulk(member.clone()));
-        page.push(Reply::bulk(number::text(score)));
-    }
-    Ok(Reply::Array(vec![Reply::bulk("0"), Reply::Array(page)]))
+    let all = zset.into_iter().flat_map(Zset::iter);
+    let pairs = all.flat_map(|(member, score)| {
+        let score = number::text(score).into();
+        [member.clone(), score]
+    });
+    Ok(Reply::Array(vec![Reply::bulk("0"), Reply::array(pairs)]))
 }
 
 pub fn zrank(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {

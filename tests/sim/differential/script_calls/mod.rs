@@ -132,7 +132,8 @@ impl Subject {
             (Subject::Permits, _) => permits::renew(rng),
             (Subject::Locks, 0..=10) => locks::batch(rng, mood),
             (Subject::Locks, _) => locks::renew(rng),
-            (Subject::Recipes, _) => recipes::batch(rng, mood),
+            (Subject::Recipes, 0..=9) => recipes::batch(rng, mood),
+            (Subject::Recipes, _) => recipes::renew(rng),
         }
     }
 }

@@ -2,165 +2,114 @@
 
 use fastrand::Rng;
 
-use super::{Call, Form, LIVES, RECORDS, sequence, texts};
-use crate::sim::differential::commands::{MEMBERS, choose};
+use super::{Call, Form, RECORDS, envelope, number, texts};
+use crate::sim::differential::commands::{CHANNELS, MEMBERS, choose};
 use crate::sim::differential::step::Mood;
-use crate::sim::scripts::{
-    FAIR, REFRESH_FAIR, REFRESH_SET, REFRESH_SLOTS, REFRESH_TIMESTAMP, SET, SLOTS, TIMESTAMP,
-};
+use crate::sim::scripts::{RENEW_SLOTS, RENEW_TIMES, SET, SLOTS, TIMES};
 
-/// Mostly the same one, as whoever waits asks again.
-const LIMITS: [u32; 6] = [2, 2, 2, 1, 3, 4];
 /// How long holders last.
-const TIMES: &[&str] = &["700", "10000", "600000"];
+const LASTS: &[&str] = &["700", "10000", "600000"];
+/// What the clients have in the queue or the grants, without the client's id: the last as nobody of ours writes it.
+const ENTRIES: &[&str] = &[
+    "p1:2:100:10000",
+    "p2:1:100:700",
+    "n3:3:100:10000",
+    "e4:2:100:0",
+    "p5:2:x",
+];
+/// The length of a client's id.
+const ID: usize = 36;
 
 pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
-    let (source, own, limit, flags): (_, _, u32, &[&str]) = match rng.u32(..9) {
-        0..=1 => (
-            TIMESTAMP,
-            texts(&["times"]),
-            LIMITS[rng.usize(..LIMITS.len())],
-            &["-", "-", "-", "s"],
-        ),
-        2..=3 => (
-            FAIR,
-            texts(&["times", "owners", "counter"]),
-            LIMITS[rng.usize(..LIMITS.len())],
-            &["-", "-", "-", "s"],
-        ),
+    let (source, own, flags): (_, &[&str], &[&str]) = match rng.u32(..8) {
+        0..=1 => (TIMES, &["times"], &["-", "-", "-s"]),
+        2..=3 => (TIMES, &["times", "owners", "counter"], &["-f", "-f", "-fs"]),
         4 => (
-            FAIR,
-            texts(&["times", "owners", "counter", "tokens"]),
-            LIMITS[rng.usize(..LIMITS.len())],
-            &["t", "t", "t", "st"],
+            TIMES,
+            &["times", "owners", "counter", "tokens"],
+            &["-ft", "-fts"],
         ),
-        5..=6 => (
-            SET,
-            texts(&["set"]),
-            LIMITS[rng.usize(..LIMITS.len())],
-            &["-"],
-        ),
-        _ => (SLOTS, texts(&["slot1", "slot2", "slot3"]), 3, &["p", "rp"]),
+        5 => (SET, &["set"], &["-"]),
+        6 => (SLOTS, &["slot1", "slot2", "slot3"], &["-"]),
+        _ => (SLOTS, &["slot1"], &["-r"]),
     };
-    let locked = rng.u32(..5) == 0;
-    let line = "line";
-    let client = choose(rng, &["line:client-a", "line:client-b"]);
-    let mut keys = texts(&[choose(rng, RECORDS), line, client]);
-    keys.extend(own);
-    if locked {
+    let record = choose(rng, RECORDS);
+    let client = &record[record.len() - ID..];
+    let mut keys = texts(&[record, own[0], CHANNELS[0], "queue", "grants", "notes"]);
+    keys.extend(texts(&own[1..]));
+    let mut flags = choose(rng, flags).to_owned();
+    if rng.u32(..5) == 0 {
         keys.push("peers".to_owned());
+        flags.push('l');
     }
-    keys.push("notes".to_owned());
-    if rng.u32(..3) == 0 {
-        let flags = choose(rng, flags);
-        return refresh(rng, source, keys, limit, flags);
-    }
-    let what = choose(
-        rng,
-        &[
-            "batch", "batch", "batch", "batch", "batch", "batch", "batch", "tend", "tend", "list",
-            "clear",
-        ],
-    );
-    // The model does not know `SSCAN`.
-    let what = if source == SET && what == "list" {
-        "batch"
-    } else {
-        what
+    let limit = match source {
+        SLOTS => own.len().to_string(),
+        _ => choose(rng, &["2", "2", "1", "3"]).to_owned(),
     };
-    let alone = what == "list" || what == "clear";
-    // One of those who wait looks, and does nothing else.
-    let looks = what == "batch" && rng.u32(..3) == 0;
-    let mut some = |most: u32| if alone || looks { 0 } else { rng.u32(..most) };
-    let (releases, tries, runs) = (some(3), some(3), some(3) + u32::from(looks));
-    let flags = choose(rng, flags);
-    let mut arguments = texts(&["PUBLISH"]);
-    arguments.extend([sequence(rng, mood), choose(rng, LIVES).to_owned()]);
-    // Mostly a call without an earlier copy.
-    arguments.extend(texts(&[
-        if looks {
-            "0"
-        } else {
-            choose(rng, &["0", "0", "1"])
-        },
-        what,
-    ]));
-    arguments.extend([limit.to_string(), choose(rng, TIMES).to_owned()]);
-    arguments.extend(texts(&[flags, if locked { "3000" } else { "0" }, "15000"]));
-    let mut counts = Vec::new();
-    for _ in 0..runs {
-        let arrivals = ["1800000000123000", "0"];
-        let arrival = if looks {
-            arrivals[0]
-        } else {
-            choose(rng, &arrivals)
-        };
-        counts.push((arrival, rng.u32(1..3)));
-    }
-    let waiting: u32 = counts.iter().map(|(_, count)| count).sum();
-    arguments.push((waiting + if rng.u32(..4) == 0 { 1 } else { 0 }).to_string());
-    arguments.push(choose(rng, &["0000000a-", "0000000b-", "id-"]).to_owned());
-    arguments.extend([releases, tries].map(|count| count.to_string()));
-    arguments.push(if what == "list" {
-        behind(rng)
-    } else {
-        "1".to_owned()
-    });
-    arguments.push("20000".to_owned());
-    for _ in 0..releases {
-        arguments.push(choose(rng, MEMBERS).to_owned());
-    }
-    if flags.contains('p') {
-        for _ in 0..tries {
-            arguments.push(choose(rng, &["700", "10000"]).to_owned());
+    let header = format!("{limit} {} {flags} 3000", choose(rng, LASTS));
+    let mut arguments = envelope(rng, mood);
+    arguments.extend(texts(&[client, "30000", &header, "60000", "0", "0"]));
+    if rng.u32(..3) == 0 {
+        for _ in 0..rng.u32(1..3) {
+            let kind = choose(rng, &["confirm", "confirm", "leave"]);
+            arguments.extend(texts(&[kind, choose(rng, ENTRIES), "1800000000123000"]));
         }
     }
-    for (arrival, count) in counts {
-        arguments.extend([arrival.to_owned(), count.to_string(), "700".to_owned()]);
+    // Mostly what a call alone is.
+    let count = if rng.bool() { 1 } else { rng.u32(0..4) };
+    for _ in 0..count {
+        arguments.extend(step(rng, &limit));
+    }
+    if rng.u32(..6) == 0 {
+        arguments.extend(texts(&["check", "0", "0"]));
     }
     Call {
         source,
         keys,
         arguments,
-        form: Form::Recorded,
+        form: Form::Queued,
     }
 }
 
-/// Where a page of the holders may have ended, in any layout.
-fn behind(rng: &mut Rng) -> String {
-    match rng.u32(..4) {
-        0 => choose(rng, &["1", "2", "300"]).to_owned(),
-        1 => {
-            let digits = choose(rng, MEMBERS)
-                .bytes()
-                .map(|byte| format!("{byte:02x}"));
-            format!("1800000000123 {}", digits.collect::<String>())
+fn step(rng: &mut Rng, limit: &str) -> Vec<String> {
+    let kind = choose(rng, &["p", "n", "e"]);
+    let lasts = choose(rng, LASTS);
+    match rng.u32(..10) {
+        0..=2 => texts(&["take", &number(rng, 12), kind, limit, lasts]),
+        3..=5 => {
+            let life = format!("100:{lasts}");
+            let waited = choose(rng, &["0", "0", "300000"]);
+            let behind = choose(rng, &["0", "0", "1800000000123001"]);
+            let count = rng.u32(1..4).to_string();
+            let [ticket, room] = [number(rng, 12), number(rng, 5)];
+            texts(&[
+                "wait", limit, &count, kind, &ticket, waited, behind, &life, &room,
+            ])
         }
-        _ => String::new(),
+        6 => texts(&["release", choose(rng, MEMBERS), "0"]),
+        7 => texts(&["back", &number(rng, 12), "0"]),
+        8 => texts(&["refresh", choose(rng, MEMBERS), lasts]),
+        _ => texts(&[choose(rng, &["clear", "release"]), "0", "0"]),
     }
 }
 
-/// A refresh of what the batch with this `source` grants.
-fn refresh(
-    rng: &mut Rng,
-    source: &'static str,
-    keys: Vec<String>,
-    limit: u32,
-    flags: &str,
-) -> Call {
-    let source = match source {
-        TIMESTAMP => REFRESH_TIMESTAMP,
-        FAIR => REFRESH_FAIR,
-        SET => REFRESH_SET,
-        _ => REFRESH_SLOTS,
-    };
-    let time = choose(rng, TIMES);
-    let mut arguments = texts(&[&limit.to_string(), time, flags, time]);
-    for _ in 0..rng.u32(1..4) {
-        arguments.push(choose(rng, MEMBERS).to_owned());
+pub(super) fn renew(rng: &mut Rng) -> Call {
+    let mut keys = Vec::new();
+    let mut arguments = texts(&[choose(rng, LASTS)]);
+    let slots = rng.bool();
+    for _ in 0..rng.u32(1..3) {
+        if slots {
+            keys.push(choose(rng, &["slot1", "slot2", "times"]).to_owned());
+            arguments.push(choose(rng, MEMBERS).to_owned());
+        } else {
+            keys.push(choose(rng, &["times", "times", "zset", "slot1"]).to_owned());
+            let count = rng.usize(1..4);
+            arguments.push(count.to_string());
+            arguments.extend((0..count).map(|_| choose(rng, MEMBERS).to_owned()));
+        }
     }
     Call {
-        source,
+        source: if slots { RENEW_SLOTS } else { RENEW_TIMES },
         keys,
         arguments,
         form: Form::Plain,
