@@ -31,7 +31,7 @@ local function step(i)
     check_token(ARGV[i + 3])
     local waited, behind = ARGV[i + 5] + 0, ARGV[i + 6] + 0
     -- The owner that has it goes first.
-    if holds(first) then waited, behind = now(), 0 end
+    if holds(first) then behind = -1 end
     local served = wait(ARGV[i + 3], first, second + 0, ARGV[i + 4] + 0, waited, behind, ARGV[i + 7], ARGV[i + 8] + 0, '')
     return served > 0 and taken(served) or 0, i + 9
   end

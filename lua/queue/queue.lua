@@ -9,11 +9,15 @@ local MOST_PASSED, LATER, DAY = 1024, 1000000, 86400000000
 -- How many entries were passed, where more of them are behind.
 local passed_all
 
+-- The earliest arrival of the next caller that this script queues.
+local next_arrival = 0
+
 -- Takes `amount` for up to `count` callers that came one after the other, the first of them `waited` microseconds ago, and behind
--- the client's caller that came at `behind`; queues up to `room` of those that it does not suffice for. How many have got it.
+-- the client's caller that came at `behind` (below 0: before all others) and those that this script has queued; queues up to `room` of those
+-- that it does not suffice for. How many have got it.
 local function wait(kind, amount, count, ticket, waited, behind, life, room, tail)
   local head = waiting > 0 and redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2]
-  local arrival, served = math.max(now() - waited, behind), 0
+  local arrival, served = behind < 0 and 0 or math.max(now() - waited, behind, next_arrival), 0
   if not head or head + 0 > arrival then
     while served < count and fits(amount) and take(entry_for(kind, ticket + served, amount, life) .. tail, amount, life, true) do
       served = served + 1
@@ -21,6 +25,7 @@ local function wait(kind, amount, count, ticket, waited, behind, life, room, tai
   end
   for i = served, math.min(count, served + room) - 1 do
     enter(entry_for(kind, ticket + i, amount, life) .. tail, arrival + i)
+    next_arrival = arrival + i + 1
   end
   granted = granted + served
   return served

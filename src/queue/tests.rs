@@ -206,8 +206,9 @@ impl Server {
                 }
             }
         }
+        let mut behind = batch.behind;
         for run in &batch.runs {
-            let arrival = (self.clock - run.waited.as_micros() as u64).max(batch.behind);
+            let arrival = (self.clock - run.waited.as_micros() as u64).max(behind);
             let head = self.queue.first().map(|(arrival, ..)| *arrival);
             let mut served = 0;
             while head.is_none_or(|head| head > arrival)
@@ -221,6 +222,7 @@ impl Server {
             for index in served..run.count.min(served + run.room) {
                 let place = (client, run.ticket + index as u64);
                 self.enter(arrival + index as u64, place, run.want);
+                behind = arrival + index as u64 + 1;
             }
             words.push(served);
         }
