@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::channels::Channels;
-use super::envelope;
 use super::pending::Pending;
 use super::state::{Item, State};
 use super::{Outcome, Primitive, Ticket, Told, Unlearned};

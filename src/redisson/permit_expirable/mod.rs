@@ -338,10 +338,10 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
     pub async fn update_lease_time(&self, id: &str, lease: Option<Duration>) -> Result<bool> {
-        let bytes = self.id(id)?;
+        let id = self.id(id)?;
         self.check_lease(lease)?;
-        let prolonging = self.prolong(&bytes, lease);
-        let call = Call::Prolong(bytes, millis(lease));
+        let prolonging = self.prolong(Arc::clone(&id), lease);
+        let call = Call::Prolong(id, millis(lease));
         let prolonged = self.flag(call).await;
         prolonging.answered(&prolonged);
         prolonged
@@ -663,7 +663,7 @@ impl RPermitExpirableSemaphore {
 
     fn id(&self, id: &str) -> Result<Id> {
         self.line.keys().check()?;
-        ids::from_hex(id).ok_or_else(|| Error::InvalidPermitId {
+        ids::read(id).ok_or_else(|| Error::InvalidPermitId {
             name: self.name().to_owned(),
             id: shortened(id),
             reason: "it is no even number of hex digits",

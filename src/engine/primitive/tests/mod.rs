@@ -46,7 +46,6 @@ fn word(arg: Arg) -> String {
         Arg::Number(number) => number.to_string(),
         Arg::Sequence(number) => number.to_string(),
         Arg::Bytes(bytes) => format!("{bytes:?}"),
-        Arg::Short(bytes) => format!("{bytes:?}"),
     }
 }
 
