@@ -288,7 +288,13 @@ async fn what_permits_with_ids_need() {
         let next = client.permit_expirable_semaphore("work");
         tokio::spawn(async move { next.permit().await?.release().await.map(drop) })
     });
-    until_subscribers(&mut control, "redisson_sc:{work}", 2).await;
+    until("both wait", LIMIT, async || {
+        control
+            .zcard::<_, u64>("redisson_sc_leased_queue:{work}")
+            .await
+            == Ok(2)
+    })
+    .await;
     assert_eq!(
         work.update_lease_time(held.id(), Some(LIMIT)).await,
         Ok(true)

@@ -364,7 +364,7 @@ impl RPermitExpirableSemaphore {
         self.number(Call::Count(Counted::Available)).await
     }
 
-    /// The permits that are held now. Redisson: `acquiredPermits()`.
+    /// The permits that are held or granted now. Redisson: `acquiredPermits()`.
     pub async fn acquired_permits(&self) -> Result<i64> {
         self.number(Call::Count(Counted::Acquired)).await
     }
