@@ -18,7 +18,7 @@ pub(super) fn of(secret: &str, ticket: Ticket, amount: u32) -> impl Iterator<Ite
 
 /// `None` for what is not an even number of hex digits, or nothing.
 pub(super) fn read(text: &str) -> Option<Id> {
-    let digits = text.len() % 2 == 0 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let digits = text.len().is_multiple_of(2) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     (digits && !text.is_empty()).then(|| text.to_ascii_lowercase().into())
 }
 
