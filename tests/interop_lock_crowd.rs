@@ -144,16 +144,17 @@ async fn jvms_get_their_turns_beside_clients_that_want_the_lock_all_the_time() {
     crowd(&javas, &server, (0, 0), Duration::from_millis(1)).await;
     for (clients, micros) in [((1, 1), 1_500), ((2, 4), 1_000), ((1, 1), 20_000)] {
         let turns = crowd(&javas, &server, clients, Duration::from_micros(micros)).await;
-        let most = turns.ours.iter().max().expect("there are some");
-        // Among JVMs the one that has just unlocked is mostly the next one, too.
-        for count in &turns.javas {
-            assert!(
-                count * 10 > *most,
-                "JVMs {:?}, ours {:?}",
-                turns.javas,
-                turns.ours
-            );
-        }
+        // Among JVMs the one that has just unlocked is mostly the next one, too: alone, one of two has had 8 of 120 turns.
+        let (ours, javas) = (
+            turns.ours.iter().sum::<u64>(),
+            turns.javas.iter().sum::<u64>(),
+        );
+        assert!(
+            javas * 2 > ours,
+            "JVMs {:?}, ours {:?}",
+            turns.javas,
+            turns.ours
+        );
         assert!(!turns.ours.contains(&0));
     }
 }

@@ -397,7 +397,7 @@ fn a_restart_without_a_loss_keeps_everything() {
 #[test]
 fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
     let mut server = Server::new(NOW);
-    let taken = Reply::bulk("done 0 -1 -1 -1 0 0 1:0:1 | ");
+    let taken = Reply::bulk("done 0 -1 1:0:1");
     let connection = server.connect();
     assert_eq!(call(&mut server, connection, LOCK, TAKE), taken.clone());
     server.faults(|faults| faults.replica = true);

@@ -1,6 +1,6 @@
 -- Purpose: the lock, as the queue uses it: something of which there is one. Its hash with a short time to live is the grant
--- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken; the part behind queue/entries.lua. The amount of an entry is
---   the number of its owner, its kind "f" where it is fenced, else "g", and behind the life stands the lease
+-- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken; the part behind queue/entries.lua. The amount of an
+--   entry is the number of its owner, its kind "f" where it is fenced, else "g", and behind the life stands the lease
 -- KEYS[2] lock: hash, the owner that holds it, "<client>:<number>" -> how often; with a time to live
 -- KEYS[3] channel: where JVMs wait
 -- KEYS[5] token: string, the last fencing token
@@ -82,8 +82,8 @@ end
 
 local function read_entry(entry) return string.match(entry, '^[^:]+:(%l)%d+:(%d+):%d+:(%d+)$') end
 
--- The owner of `entry` takes the lock: for its lease where its caller learns of it by the answer, else for `life` milliseconds and one that Redis may
--- round off. What the answer or the message adds to that: the token. Nothing where there is none.
+-- The owner of `entry` takes the lock: for its lease where its caller learns of it by the answer, else for `life` milliseconds and one that
+-- Redis may round off. What the answer or the message adds to that: the token. Nothing where there is none.
 local function take(entry, _, life, by_answer)
   local kind, number, lease = read_entry(entry)
   local next = kind == FENCED and next_token()

@@ -9,8 +9,8 @@
 --   check: looks after the client that watches    unwatch: this client does not, any more
 --   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
 -- Returns: as finish.lua has it, which tells JVMs "0" when the lock has become free. Of a step: 1 or 0; how many have taken it, the last
---   token, and how often the owner holds it; how many holds are
---   left, -1 if there was none. Or "refused <error>". In an array where nothing has changed that replicas could confirm
+--   token, and how often the owner holds it; how many holds are left, -1 if there was none. Or "refused <error>". In an array where nothing
+--   has changed that replicas could confirm
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the lock is what the results say

@@ -6,7 +6,8 @@
 -- ARGV[4] "0": the first sending; "1": the batch may have been carried out; "2": the first sending under this number, behind one
 --   that found the record of somebody else; "3": the batch may have been carried out, and is not to be any more; "4": the steps take
 --   back what the batch of this number has done, if that is on record
--- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself. It defines `change`, `read` and `once`
+-- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself.
+--   It defines `change`, `read` and `once`
 -- Publishes: nothing
 -- Repeat-safe: yes, that is its purpose
 -- Invariant: where a change is refused, those before it are undone

@@ -64,7 +64,9 @@ impl<'a, W: Want> Said<'a, W> {
 
 impl<'a, W: Want> Answer<'a, W> {
     fn read(text: &'a str) -> Option<Self> {
-        let (words, served) = text.split_once('|')?;
+        let Some((words, served)) = text.split_once('|') else {
+            return Answer::read_short(text);
+        };
         let mut words = words.split_ascii_whitespace();
         // Endless where somebody else has written the time.
         let micros =
@@ -80,15 +82,29 @@ impl<'a, W: Want> Answer<'a, W> {
             look: micros(look),
             passed: (look < -1.0).then(|| (-1.0 - look) as u64),
             foreign: micros(number(words.next())?),
-            jvms: match number::<i64>(words.next())? {
-                -1 => None,
-                count => Some(u32::try_from(count).ok()?),
-            },
+            jvms: listeners(words.next())?,
             watches: number::<u8>(words.next())? == 1,
             clock: Some(number(words.next())?).filter(|clock| *clock > 0),
             results: words,
             served: served.collect::<Option<_>>()?,
             dropped: dropped.collect::<Option<_>>()?,
+        })
+    }
+
+    /// Where nobody waits: how much is free, how many JVMs listen, and the results.
+    fn read_short(text: &'a str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        Some(Answer {
+            available: number(words.next())?,
+            look: None,
+            passed: None,
+            foreign: None,
+            jvms: listeners(words.next())?,
+            watches: false,
+            clock: None,
+            results: words,
+            served: Vec::new(),
+            dropped: Vec::new(),
         })
     }
 
@@ -136,6 +152,14 @@ pub(crate) fn counted(word: &str) -> Option<(u64, Taken)> {
         },
     };
     Some((done, taken))
+}
+
+/// How many listen; -1 where that was not seen.
+fn listeners(word: Option<&str>) -> Option<Option<u32>> {
+    match number::<i64>(word)? {
+        -1 => Some(None),
+        count => Some(Some(u32::try_from(count).ok()?)),
+    }
 }
 
 fn number<T: FromStr>(word: Option<&str>) -> Option<T> {

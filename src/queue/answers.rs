@@ -8,7 +8,7 @@ use super::answer::Answer;
 use super::batch::{Batch, Queued, Run};
 use super::entries::Entry;
 use super::outcome::{Grant, Outcome, Taken, Ticket, Told, Want};
-use super::primitive::{self, Call, Held, Primitive};
+use super::primitive::{self, Call, Held, InVain, Primitive};
 use super::results::Results;
 use super::state::{ANNOUNCEMENTS, Item, Known, State, UNHEARD};
 use super::waiters::{Id, Waiter};
@@ -17,8 +17,8 @@ use crate::error::Error;
 
 /// Grants that have run out are looked for so much later.
 const LATE: Duration = Duration::from_millis(2);
-/// An object is kept for a look until then though its last handle has gone.
-const SOON: Duration = Duration::from_secs(2);
+/// An object is kept for a look until then though its last handle has gone: longer than a grant lasts.
+const SOON: Duration = Duration::from_secs(4);
 /// What is owed and was forbidden is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -119,7 +119,7 @@ impl<P: Primitive> State<P> {
         told: &mut Told<P::Want>,
     ) {
         if served < run.count {
-            self.held.waits(run.want);
+            self.held.asked_in_vain(run.want, InVain::Taken);
         }
         let waited = u64::try_from(run.waited.as_micros()).unwrap_or(u64::MAX);
         let arrival = clock.map_or(0, |clock| clock.saturating_sub(waited).max(batch.behind));
@@ -281,21 +281,21 @@ impl<P: Primitive> State<P> {
         now: Instant,
     ) -> Told<P::Want> {
         let mut told = self.landed(now);
+        let why = InVain::of(doubt.is_some());
         let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
-        for queued in batch.calls {
+        for mut queued in batch.calls {
             if forbidden && !queued.has_caller() && queued.stays_owed(now) {
-                self.held.failed(&queued.call, &queued.note, false);
-                self.held.is_forbidden(&queued.call, &queued.note);
+                self.held
+                    .failed(&queued.call, &mut queued.note, InVain::Forbidden);
                 self.refused.push(queued);
                 self.retry_at.get_or_insert(now + RETRY);
             } else {
-                self.held
-                    .failed(&queued.call, &queued.note, doubt.is_some());
+                self.held.failed(&queued.call, &mut queued.note, why);
                 queued.answer(Err(doubt.unwrap_or(error).clone()), &mut told);
             }
         }
         for run in &batch.runs {
-            self.held.asked_in_vain(run.want, doubt.is_some());
+            self.held.asked_in_vain(run.want, why);
         }
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
             return told;
@@ -314,12 +314,13 @@ impl<P: Primitive> State<P> {
 
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
     pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Told<P::Want> {
-        for queued in batch.calls.into_iter().rev() {
-            self.held.failed(&queued.call, &queued.note, false);
+        for mut queued in batch.calls.into_iter().rev() {
+            self.held
+                .failed(&queued.call, &mut queued.note, InVain::NotDone);
             self.calls.push_front(Item::Call(queued));
         }
         for run in &batch.runs {
-            self.held.asked_in_vain(run.want, false);
+            self.held.asked_in_vain(run.want, InVain::NotDone);
         }
         self.unconfirmed.extend(batch.extends);
         self.granted
@@ -340,15 +341,16 @@ impl<P: Primitive> State<P> {
     pub(super) fn never_answered(
         &mut self,
         name: &str,
-        batch: Batch<P>,
+        mut batch: Batch<P>,
         trouble: &Trouble<'_>,
     ) -> Told<P::Want> {
         let mut told = Told::default();
-        for queued in &batch.calls {
-            self.held.failed(&queued.call, &queued.note, true);
+        for queued in &mut batch.calls {
+            self.held
+                .failed(&queued.call, &mut queued.note, InVain::Unknown);
         }
         for run in &batch.runs {
-            self.held.asked_in_vain(run.want, true);
+            self.held.asked_in_vain(run.want, InVain::Unknown);
         }
         let all = self.waiters.iter().map(|(id, _)| id);
         let before: Vec<Id> = all.filter(|id| self.waiters.is_answered(*id)).collect();
@@ -484,7 +486,8 @@ impl<P: Primitive> State<P> {
         let trouble = Trouble::unknown(RUNTIME_ENDED);
         let mut told = Told::default();
         for mut queued in batch.calls {
-            self.held.failed(&queued.call, &queued.note, true);
+            self.held
+                .failed(&queued.call, &mut queued.note, InVain::Unknown);
             queued.give_up(name, &trouble, &mut told);
         }
         for id in batch.asked {

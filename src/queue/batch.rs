@@ -45,9 +45,11 @@ pub(super) struct Run<W> {
     pub(super) room: usize,
 }
 
-/// A grant that is not confirmed lasts so many milliseconds, and two round trips: of what is confirmed before its caller is told, and
-/// of what a guard takes at once.
-const LIFE: [u64; 2] = [100, 1000];
+/// A grant that is confirmed before its caller is told lasts so many milliseconds without that, and two round trips.
+const LIFE: u64 = 100;
+/// One that a guard takes at once lasts as long as its lease, and so many milliseconds at least and at the most. Measured: a process that is
+/// stopped for 1.3 s loses what lasts for 1 s.
+const GUARDS_LIFE: (u64, u64) = (1000, 3000);
 
 impl<W: Want> Run<W> {
     /// Of this waiter; `trip` is how long a round trip takes, and `late` how often the life of a grant is doubled.
@@ -58,7 +60,12 @@ impl<W: Want> Run<W> {
         trip: Duration,
         late: u32,
     ) -> Self {
-        let life = LIFE[usize::from(waiter.want.is_used_at_once())] << late;
+        let (least, most) = GUARDS_LIFE;
+        let life = match waiter.want.is_used_at_once() {
+            true => u64::try_from(lease.as_millis()).map_or(most, |lease| lease.clamp(least, most)),
+            false => LIFE,
+        };
+        let life = life << late;
         Run {
             want: waiter.want,
             count: 1,

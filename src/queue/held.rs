@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::entries::Entry;
 use super::object::QueueKeys;
 use super::outcome::{Amount, Grant, Ticket, Want};
-use super::primitive::{Call, Held, Primitive, Result};
+use super::primitive::{Call, Held, InVain, Primitive, Result};
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::holds::{Renewing, Term};
@@ -132,6 +132,15 @@ where
         self.take(call.gives()?.0)
     }
 
+    /// What was forbidden before is given back now.
+    fn departs(&mut self, call: &P::Call, note: &mut Option<String>) {
+        if note.is_none()
+            && let Some((given, true)) = call.gives()
+        {
+            *note = self.take(given);
+        }
+    }
+
     fn answered(
         &mut self,
         call: &P::Call,
@@ -147,9 +156,13 @@ where
     }
 
     /// What was not allowed to be forgotten is held and renewed until it is.
-    fn is_forbidden(&mut self, call: &P::Call, note: &Option<String>) {
+    fn failed(&mut self, call: &P::Call, note: &mut Option<String>, why: InVain) {
+        if why != InVain::Forbidden {
+            return;
+        }
         let entry = note.as_deref().and_then(Entry::<Amount>::read);
         if let (Some((given, true)), Some((_, entry))) = (call.gives(), entry) {
+            *note = None;
             let before = self.text(given.ticket);
             let (amount, _) = self.all.entry(given.ticket).or_insert((0, entry.life));
             *amount += given.want.amount;
@@ -159,12 +172,6 @@ where
                     .rename(&self.grants, &self.id(&before), &self.id(&text));
             }
             self.keep(given.ticket, Moment::now() + self.watchdog());
-        }
-    }
-
-    fn retries(&mut self, call: &P::Call, note: &mut Option<String>) {
-        if let Some((grant, true)) = call.gives() {
-            *note = self.take(grant);
         }
     }
 

@@ -90,6 +90,28 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
 
 pub(super) type NoteOf<P> = <<P as Primitive>::Call as Call>::Note;
 
+/// Why something that has departed is not known to be done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InVain {
+    /// It is not free.
+    Taken,
+    /// It was refused, or never sent.
+    NotDone,
+    /// The server forbids it. It departs again.
+    Forbidden,
+    /// Nobody will know.
+    Unknown,
+}
+
+impl InVain {
+    pub(super) fn of(unknown: bool) -> Self {
+        match unknown {
+            true => InVain::Unknown,
+            false => InVain::NotDone,
+        }
+    }
+}
+
 /// What the callers of this client hold of one object, under leases that the table of
 /// [`engine::holds`](crate::engine::holds) renews.
 pub(crate) trait Held<P: Primitive>: Send + 'static {
@@ -114,13 +136,8 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
         sent: Moment,
     ) -> Result<P::Want>;
 
-    /// `call` has departed in vain; or nobody will know whether it has: `unknown`.
-    fn failed(&mut self, _: &P::Call, _: &NoteOf<P>, _unknown: bool) {}
-
-    /// `call` was forbidden. It is tried again, by `retries`.
-    fn is_forbidden(&mut self, _: &P::Call, _: &NoteOf<P>) {}
-
-    fn retries(&mut self, _: &P::Call, _: &mut NoteOf<P>) {}
+    /// `call` has departed in vain.
+    fn failed(&mut self, _: &P::Call, _: &mut NoteOf<P>, _: InVain) {}
 
     /// A caller has been granted this; its lease ends at `until` for the time being. `life`: that of the grant, as its entry says.
     fn granted(&mut self, grant: Grant<P::Want>, life: u64, until: Moment);
@@ -128,11 +145,8 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     /// A batch departs that takes `want` where it is free, under this lease.
     fn asks(&mut self, _want: P::Want, _lease: Duration) {}
 
-    /// It has departed in vain; or nobody will know whether it has taken effect: `unknown`.
-    fn asked_in_vain(&mut self, _want: P::Want, _unknown: bool) {}
-
-    /// It has not taken `want`, which was not free.
-    fn waits(&mut self, _want: P::Want) {}
+    /// It has not taken `want`.
+    fn asked_in_vain(&mut self, _want: P::Want, _: InVain) {}
 
     /// The server has said, to a sending at `sent` or later, that `ticket` is held still; or that it is not.
     fn extended(&mut self, ticket: Ticket, want: P::Want, sent: Option<Moment>);

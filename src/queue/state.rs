@@ -546,10 +546,8 @@ impl<P: Primitive> State<P> {
     /// What was forbidden is tried again.
     pub(super) fn retry(&mut self) {
         self.retry_at = None;
-        for mut queued in std::mem::take(&mut self.refused) {
-            self.held.retries(&queued.call, &mut queued.note);
-            self.calls.push_back(Item::Call(queued));
-        }
+        let refused = std::mem::take(&mut self.refused).into_iter();
+        self.calls.extend(refused.map(Item::Call));
     }
 
     /// Whether something is left to be done when nobody has the object any more.

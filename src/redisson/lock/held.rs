@@ -16,7 +16,7 @@ use crate::engine::request::{Arg, Script};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::lua;
-use crate::queue::{Grant, Held, Outcome, QueueKeys, Result, Ticket};
+use crate::queue::{Grant, Held, InVain, Outcome, QueueKeys, Result, Ticket};
 
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
 
@@ -69,10 +69,10 @@ impl Holds {
         self.changed = true;
     }
 
-    /// It has departed in vain, or nobody will know.
-    fn in_vain(&mut self, number: u64, unknown: bool) {
+    /// It has departed in vain.
+    fn in_vain(&mut self, number: u64, why: InVain) {
         let (holds, owner) = (&self.core.holds, self.owner(number));
-        match unknown {
+        match why == InVain::Unknown {
             true => holds.is_not_answered(&self.lock, &owner, None),
             false => holds.stays(&self.lock, &owner, None),
         }
@@ -167,28 +167,22 @@ impl Held<Locks> for Holds {
         result
     }
 
-    fn failed(&mut self, call: &Call, note: &Note, unknown: bool) {
+    fn failed(&mut self, call: &Call, note: &mut Note, why: InVain) {
         match *call {
-            Call::Take(claim) => self.asked_in_vain(claim, unknown),
+            Call::Take(claim) => self.asked_in_vain(claim, why),
             Call::Release(number, hold) => {
                 let (holds, owner) = (&self.core.holds, self.owner(number));
                 match note.hold {
                     // A guard is spent. One that nobody has would be renewed for ever.
-                    Some(hold) if unknown => holds.spend(&self.lock, &owner, hold),
+                    Some(hold) if matches!(why, InVain::Unknown | InVain::Forbidden) => {
+                        holds.spend(&self.lock, &owner, hold)
+                    }
                     Some(held) if hold.is_some() => holds.spend(&self.lock, &owner, held),
                     _ => holds.leaves(&self.lock, &owner, note.hold, false),
                 }
-                self.in_vain(number, unknown);
+                self.in_vain(number, why);
             }
             Call::Force => {}
-        }
-    }
-
-    /// Nobody is left who has it: it is not renewed until it is given back.
-    fn is_forbidden(&mut self, call: &Call, note: &Note) {
-        if let (Call::Release(number, _), Some(hold)) = (*call, note.hold) {
-            let owner = self.owner(number);
-            self.core.holds.spend(&self.lock, &owner, hold);
         }
     }
 
@@ -208,12 +202,11 @@ impl Held<Locks> for Holds {
         self.may_end(claim.owner, lease);
     }
 
-    fn asked_in_vain(&mut self, claim: Claim, unknown: bool) {
-        self.in_vain(claim.owner, unknown);
-    }
-
-    fn waits(&mut self, claim: Claim) {
-        self.lost(claim.owner);
+    fn asked_in_vain(&mut self, claim: Claim, why: InVain) {
+        match why {
+            InVain::Taken => self.lost(claim.owner),
+            why => self.in_vain(claim.owner, why),
+        }
     }
 
     fn extended(&mut self, ticket: Ticket, claim: Claim, sent: Option<Moment>) {

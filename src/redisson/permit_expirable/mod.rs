@@ -86,7 +86,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// 4. Smaller requests pass a request that is too large for what is free, except in windows that grow with its wait.
 /// 5. JVMs do not queue. An equal share is left to them.
 ///
-/// A grant is a permit that ends soon: in 100 ms and two round trips, or in 1 s and two round trips where it is granted to a guard. The client
+/// A grant is a permit that ends soon: in 100 ms and two round trips. A grant to a guard lasts as long as its lease, 1 s at least and 3 s at the most, and two round trips. The client
 /// confirms it, which sets the lease. A guard goes on as soon as a fresh notification arrives, and its client confirms the grant within
 /// 100 ms. A caller of [`acquire`](Self::acquire) goes on when the confirmation is answered. A permit that was not confirmed ends, and is free again. The
 /// [windows](crate::guide::turns) are those of [`RSemaphore`](crate::RSemaphore#waiting). `try_acquire` takes what is free, past the queue.
@@ -416,7 +416,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// The permit lasts for the lease of this handle, or for the client's
     /// [`lock_watchdog_timeout`](crate::ClientBuilder::lock_watchdog_timeout) where that has none, and is renewed every third of it. So it comes back by
-    /// itself, within that time or the [1 s of a grant](Self#waiting), when this process dies. The guard tells when it is [`lost`](LeasedPermit::lost),
+    /// itself, within that time or that of [a grant](Self#waiting), when this process dies. The guard tells when it is [`lost`](LeasedPermit::lost),
     /// also where the confirmation of a grant comes too late.
     ///
     /// # Errors
