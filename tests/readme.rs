@@ -288,7 +288,13 @@ async fn what_permits_with_ids_need() {
         let next = client.permit_expirable_semaphore("work");
         tokio::spawn(async move { next.permit().await?.release().await.map(drop) })
     });
-    until_subscribers(&mut control, "redisson_sc:{work}", 2).await;
+    until("both wait", LIMIT, async || {
+        control
+            .zcard::<_, u64>("redisson_sc_leased_queue:{work}")
+            .await
+            == Ok(2)
+    })
+    .await;
     assert_eq!(
         work.update_lease_time(held.id(), Some(LIMIT)).await,
         Ok(true)
@@ -304,6 +310,14 @@ async fn what_permits_with_ids_need() {
     assert_eq!(work.acquired_permits().await, Ok(1));
     assert_eq!(work.available_permits().await, Ok(1));
     assert_eq!(work.holders().await.unwrap().len(), 1);
+    // One ends while another client waits.
+    let brief = work.clone().with_lease(Duration::from_millis(200));
+    let _ends = brief.acquire().await.unwrap();
+    let next = other.permit_expirable_semaphore("work");
+    served(tokio::spawn(async move {
+        next.permit().await?.release().await.map(drop)
+    }))
+    .await;
     // More than one page of holders, of a semaphore that has a time to live.
     work.set_permits(400).await.unwrap();
     let _: bool = control.pexpire("work", 3_600_000).await.unwrap();
@@ -319,6 +333,8 @@ async fn what_permits_with_ids_need() {
     .await;
     guard.release().await.unwrap();
     work.release_all().await.unwrap();
+    // Of an id that is not held.
+    assert_eq!(work.try_release(held.id()).await, Ok(false));
     what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
 }
 

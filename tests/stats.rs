@@ -128,7 +128,13 @@ async fn whatever_has_failed_is_counted() {
     fails!(seats.release(i32::MAX.unsigned_abs()));
 
     // Of another type than it should be.
-    for key in ["jobs", "places", "seats", "redisson_sc_grants:{seats}"] {
+    for key in [
+        "jobs",
+        "{jobs}:timeout",
+        "places",
+        "seats",
+        "redisson_sc_grants:{seats}",
+    ] {
         let _: () = control.del(key).await.unwrap();
         let _: () = control.rpush(key, "x").await.unwrap();
     }

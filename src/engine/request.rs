@@ -35,8 +35,6 @@ pub(crate) enum Arg {
     Word(&'static str),
     Text(Arc<str>),
     Bytes(Arc<[u8]>),
-    /// The same, without memory of its own.
-    Short([u8; 16]),
     Number(i64),
     /// A sequence number: of a fixed width, so that scripts can compare them as texts.
     Sequence(u64),
@@ -257,7 +255,6 @@ impl ScriptCall {
                 Arg::Word(word) => command.word(word),
                 Arg::Text(text) => command.word(text),
                 Arg::Bytes(bytes) => command.bytes(bytes),
-                Arg::Short(bytes) => command.bytes(bytes),
                 Arg::Number(number) => command.number(*number),
                 Arg::Sequence(number) => command.formatted(format_args!("{number:016}")),
             }

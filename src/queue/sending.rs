@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Queued, Run};
-use super::entries::MOST;
 use super::outcome::Want;
 use super::primitive::{Call, Held, Primitive};
 use super::state::{Item, State, UnderWay};
@@ -60,8 +59,7 @@ impl<P: Primitive> State<P> {
         let passing = waits.then(|| self.held.passing()).flatten();
         let wants = passing.into_iter();
         let wants = wants.flat_map(|passing| self.waiters.wants(passing));
-        let unheard = wants.filter(|(want, _)| !self.entries.has(*want));
-        unheard.take((2 * MOST).saturating_sub(self.entries.len()))
+        wants.filter(|(want, _)| !self.entries.has(*want))
     }
 
     /// What is carried out next.

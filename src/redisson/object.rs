@@ -377,19 +377,20 @@ impl<L: Commands> Object<'_, L> {
             .await
     }
 
-    /// A script that changes something, and is carried out once. What it says.
-    pub(crate) async fn run(
+    /// A script that changes something, and is carried out once.
+    pub(crate) async fn run<T>(
         &self,
         operation: &'static str,
         script: &'static LazyLock<Script>,
         keys: Vec<Arc<str>>,
         steps: Vec<Arg>,
-    ) -> Result<String> {
+        read: impl FnOnce(&str) -> Result<T>,
+    ) -> Result<T> {
         self.line.keys().check()?;
         let record_life = self.line.core().config.record_life();
         let request = Request::once(script, keys, record_life, steps);
         let read = |value| match self.answer(operation, value)? {
-            Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Value::BulkString(bytes) => read(&String::from_utf8_lossy(&bytes)),
             value => Err(self.unexpected(operation, &value)),
         };
         self.send(operation, Dropped::Withdrawn, request, read)

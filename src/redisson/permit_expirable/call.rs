@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::held::Kept;
-use super::ids::{Id, to_hex};
+use super::ids::{self, Id};
 use crate::api::whole_millis;
 use crate::engine::Core;
 use crate::engine::request::{Arg, Script};
@@ -117,7 +117,7 @@ impl Primitive for PermitExpirable {
     fn suffix(_: &Core) -> Arc<str> {
         let mut secret = [0; 16];
         outside::random(&mut secret);
-        to_hex(&secret)
+        ids::to_hex(&secret)
     }
 
     fn give_back(grant: Grant<Permits>) -> Call {
@@ -197,16 +197,16 @@ impl queue::Call for Call {
     fn write(&self, _: usize, ticket: Ticket, (): &(), args: &mut Vec<Arg>) {
         let (word, first, second) = match self {
             Call::Take(permits) => ("take", Arg::number(permits.amount), permits.lease),
-            Call::Release(id) => ("release", id.arg(), 0),
+            Call::Release(id) => ("release", ids::arg(id), 0),
             Call::Together(ids) => {
                 args.extend([Arg::Word("together"), Arg::number(ids.len())]);
-                return args.extend(ids.iter().map(Id::arg));
+                return args.extend(ids.iter().map(|id| ids::arg(id)));
             }
             Call::GiveBack(ticket, permits) => {
                 ("back", Arg::number(*ticket), permits.amount.into())
             }
-            Call::Prolong(id, lease) => ("prolong", id.arg(), *lease),
-            Call::Remaining(id) => ("remaining", id.arg(), 0),
+            Call::Prolong(id, lease) => ("prolong", ids::arg(id), *lease),
+            Call::Remaining(id) => ("remaining", ids::arg(id), 0),
             Call::Count(Counted::Available) => ("available", Arg::Number(0), 0),
             Call::Count(Counted::Acquired) => ("acquired", Arg::Number(0), 0),
             Call::Count(Counted::Total) => ("total", Arg::Number(0), 0),
@@ -225,7 +225,7 @@ impl queue::Call for Call {
     fn read(&self, name: &str, word: &str, _: usize) -> Option<queue::Result<Permits>> {
         let old = |id: &Id| Error::InvalidPermitId {
             name: name.to_owned(),
-            id: to_hex(id).to_string(),
+            id: id.to_string(),
             reason: "it was given by Redisson 3.16.8 or an earlier one",
         };
         let out_of_range = |delta: i64, available: &str| {
@@ -268,9 +268,8 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = queue::Call::name(self);
         match self {
-            Call::Release(id) => write!(f, "{name}({})", to_hex(id)),
+            Call::Release(id) => write!(f, "{name}({id})"),
             Call::Together(ids) => {
-                let ids: Vec<_> = ids.iter().map(|id| to_hex(id)).collect();
                 write!(f, "{name}({})", ids.join(", "))
             }
             Call::GiveBack(_, permits) => write!(f, "{name}({})", permits.amount),

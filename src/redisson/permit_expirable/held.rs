@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::call::{Call, PermitExpirable, Permits};
-use super::ids::{self, to_hex};
+use super::ids;
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::holds::{Renewing, Term};
@@ -29,7 +29,7 @@ pub(super) fn renewing(lease: Duration) -> Renewing {
         script: &RENEWAL,
         several: true,
         most: MOST_RENEWED,
-        owner: |id| ids::from_hex(id).map_or(Arg::Word(""), |id| id.arg()),
+        owner: |id| ids::arg(id),
         lease,
     }
 }
@@ -63,7 +63,7 @@ impl Kept {
     /// Nobody holds it any more. A guard that gives it back has ended its lease before.
     fn is_gone<'a>(&mut self, ids: impl Iterator<Item = &'a ids::Id>) {
         if self.core.holds.keeps_some_of(&self.permits) {
-            ids.for_each(|id| self.core.holds.lost(&self.permits, &to_hex(id)));
+            ids.for_each(|id| self.core.holds.lost(&self.permits, id));
             self.changed = true;
         }
     }

@@ -65,21 +65,20 @@ impl RPermitExpirableSemaphore {
 
     /// It is given back without waiting for that.
     pub(super) fn release_detached(&self, id: &str) {
-        let Some(bytes) = ids::from_hex(id) else {
+        let Some(release) = ids::read(id).map(Call::Release) else {
             tracing::error!(name = self.name(), id, "not released: it is no id");
             return;
         };
         self.core.holds.released(self.permits_key(), id, None, None);
         self.core.holds.tell();
-        self.line.owe(Call::Release(bytes));
+        self.line.owe(release);
     }
 
     /// A change of its lease is about to be sent.
-    pub(super) fn prolong(&self, id: &Id, lease: Option<Duration>) -> Prolonging<'_> {
+    pub(super) fn prolong(&self, id: Id, lease: Option<Duration>) -> Prolonging<'_> {
         let now = Moment::now();
         let lease = lease.unwrap_or(AGES);
         let until = now.checked_add(lease).unwrap_or(now + AGES);
-        let id = ids::to_hex(id);
         let holds = &self.core.holds;
         let step = holds.departs(self.permits_key(), &id, until, lease);
         self.core.holds.tell();

@@ -87,7 +87,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// 4. Smaller requests pass a request that is too large for what is free, except in windows that grow with its wait.
 /// 5. JVMs do not queue. An equal share is left to them.
 ///
-/// A grant is a permit that ends soon: in 100 ms and two round trips, or in 1 s and two round trips where it is granted to a guard. The client
+/// A grant is a permit that ends soon: in 100 ms and two round trips. A grant to a guard lasts as long as its lease, 1 s at least and 3 s at the most, and two round trips. The client
 /// confirms it, which sets the lease. A guard goes on as soon as a fresh notification arrives, and its client confirms the grant within
 /// 100 ms. A caller of [`acquire`](Self::acquire) goes on when the confirmation is answered. A permit that was not confirmed ends, and is free again. The
 /// [windows](crate::guide::turns) are those of [`RSemaphore`](crate::RSemaphore#waiting). `try_acquire` takes what is free, past the queue.
@@ -339,10 +339,10 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
     pub async fn update_lease_time(&self, id: &str, lease: Option<Duration>) -> Result<bool> {
-        let bytes = self.id(id)?;
+        let id = self.id(id)?;
         self.check_lease(lease)?;
-        let prolonging = self.prolong(&bytes, lease);
-        let call = Call::Prolong(bytes, millis(lease));
+        let prolonging = self.prolong(Arc::clone(&id), lease);
+        let call = Call::Prolong(id, millis(lease));
         let prolonged = self.flag(call).await;
         prolonging.answered(&prolonged);
         prolonged
@@ -365,7 +365,7 @@ impl RPermitExpirableSemaphore {
         self.number(Call::Count(Counted::Available)).await
     }
 
-    /// The permits that are held now. Redisson: `acquiredPermits()`.
+    /// The permits that are held or granted now. Redisson: `acquiredPermits()`.
     pub async fn acquired_permits(&self) -> Result<i64> {
         self.number(Call::Count(Counted::Acquired)).await
     }
@@ -417,7 +417,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// The permit lasts for the lease of this handle, or for the client's
     /// [`lock_watchdog_timeout`](crate::ClientBuilder::lock_watchdog_timeout) where that has none, and is renewed every third of it. So it comes back by
-    /// itself, within that time or the [1 s of a grant](Self#waiting), when this process dies. The guard tells when it is [`lost`](LeasedPermit::lost),
+    /// itself, within that time or that of [a grant](Self#waiting), when this process dies. The guard tells when it is [`lost`](LeasedPermit::lost),
     /// also where the confirmation of a grant comes too late.
     ///
     /// # Errors
@@ -664,7 +664,7 @@ impl RPermitExpirableSemaphore {
 
     fn id(&self, id: &str) -> Result<Id> {
         self.line.keys().check()?;
-        ids::from_hex(id).ok_or_else(|| Error::InvalidPermitId {
+        ids::read(id).ok_or_else(|| Error::InvalidPermitId {
             name: self.name().to_owned(),
             id: shortened(id),
             reason: "it is no even number of hex digits",

@@ -38,7 +38,8 @@ impl RPermitExpirableSemaphore {
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
     pub async fn rename(&self, new_name: &str) -> Result<RPermitExpirableSemaphore> {
         let renamed = self.other(new_name)?;
-        self.move_to(&renamed, "RENAME").await?;
+        self.change("RENAME", Arg::Word(""), "", Some(&renamed))
+            .await?;
         Ok(renamed)
     }
 
@@ -50,7 +51,9 @@ impl RPermitExpirableSemaphore {
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
     pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RPermitExpirableSemaphore>> {
         let renamed = self.other(new_name)?;
-        let done = self.move_to(&renamed, "RENAMENX").await?;
+        let done = self
+            .change("RENAMENX", Arg::Word(""), "", Some(&renamed))
+            .await?;
         Ok(done.then_some(renamed))
     }
 
@@ -85,8 +88,7 @@ impl RPermitExpirableSemaphore {
 
     /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
     pub async fn clear_expire(&self) -> Result<bool> {
-        let changed = self.change("PERSIST", Arg::Word(""), "", None).await;
-        changed.map(|word| word == "1")
+        self.change("PERSIST", Arg::Word(""), "", None).await
     }
 
     async fn expire_with(
@@ -96,19 +98,8 @@ impl RPermitExpirableSemaphore {
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
         let condition = condition.map_or("", ExpireCondition::word);
-        let time = Arg::Number(millis);
-        let changed = self.change(command, time, condition, None).await;
-        changed.map(|word| word == "1")
-    }
-
-    async fn move_to(&self, to: &Self, command: &'static str) -> Result<bool> {
-        let moved = self.change(command, Arg::Word(""), "", Some(to)).await?;
-        match &*moved {
-            "missing" => Err(Error::NoSuchObject {
-                name: self.name().to_owned(),
-            }),
-            word => Ok(word == "1"),
-        }
+        self.change(command, Arg::Number(millis), condition, None)
+            .await
     }
 
     /// `to`: the semaphore under its new name.
@@ -118,7 +109,7 @@ impl RPermitExpirableSemaphore {
         time: Arg,
         condition: &'static str,
         to: Option<&Self>,
-    ) -> Result<String> {
+    ) -> Result<bool> {
         let keys_of = |one: &Self| [one.line.keys().object(), one.line.beside()].map(Arc::clone);
         let mut keys = vec![Arc::clone(self.line.keys().record())];
         keys.extend(keys_of(self));
@@ -130,7 +121,13 @@ impl RPermitExpirableSemaphore {
             "RENAME" | "RENAMENX" => "rename",
             _ => "expire",
         };
-        self.object().run(operation, &KEYS, keys, steps).await
+        let read = |word: &str| match word {
+            "missing" => Err(Error::NoSuchObject {
+                name: self.name().to_owned(),
+            }),
+            word => Ok(word == "1"),
+        };
+        self.object().run(operation, &KEYS, keys, steps, read).await
     }
 
     fn other(&self, name: &str) -> Result<Self> {

@@ -19,17 +19,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
         "LATCH",
         &["done", "[done]", "stale", "[unreadable]", "refused"],
     ),
-    (
-        "PERMITS",
-        &[
-            "done",
-            "[done]",
-            "none",
-            "stale",
-            "unreadable",
-            "error WRONGTYPE",
-        ],
-    ),
+    ("PERMITS", &["done", "[done]", "stale", "error WRONGTYPE"]),
     ("PERMITS_KEYS", &["some", "[0]"]),
     ("RENEW_PERMITS", &["[some]", "[0]"]),
     ("LOCK", &["done", "[done]", "stale", "refused"]),
