@@ -133,6 +133,7 @@ impl Lease {
     }
 
     /// It was granted anew, until `until`; nothing happens to one that has ended or is lost.
+    #[cfg(test)]
     pub(crate) fn extend(&self, until: Option<impl Into<Moment>>) {
         self.change(Change::Until(until.map(Into::into)));
         self.tell();

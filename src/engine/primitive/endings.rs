@@ -85,21 +85,20 @@ impl<P: Primitive> State<P> {
                         surplus.extend(P::give_back(grant));
                     }
                 },
-                Got::Again => self.look = true,
-                Got::InVain | Got::Nothing if ask.last || matches!(grant, Got::InVain) => {
+                Got::Nothing if ask.last => {
                     let in_doubt = self.is_in_doubt(ask.ticket);
                     if stopped.is_none()
                         && let Some((reply, since)) = self.take(ask.ticket, now)
                     {
                         let in_vain = if in_doubt && !P::SETTLES {
-                            Err(never_answered(name, P::wait(&ask.want), since, now))
+                            Err(never_answered(name, P::WAIT, since, now))
                         } else {
                             Ok(Outcome::InVain)
                         };
                         told.add(reply, in_vain);
                     }
                 }
-                Got::InVain | Got::Nothing => {
+                Got::Nothing => {
                     if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
                         waiter.in_doubt &= !P::SETTLES;
                     }
@@ -360,7 +359,7 @@ impl<P: Primitive> State<P> {
     fn wait(&self, ticket: Ticket) -> Option<Wait> {
         let waiter = self.waiters.get(ticket)?;
         Some(Wait {
-            operation: P::wait(&waiter.want),
+            operation: P::WAIT,
             named: self.is_named(ticket),
             takes: P::takes(&waiter.want),
             in_doubt: waiter.in_doubt,

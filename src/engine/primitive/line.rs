@@ -168,11 +168,6 @@ impl<P: Primitive> Line<P> {
         self.listen_as_needed(&mut inner, &[]);
     }
 
-    /// What the primitive knows.
-    pub(crate) fn primitive<T>(&self, look: impl FnOnce(&mut P) -> T) -> T {
-        look(&mut self.lock().state.primitive)
-    }
-
     /// Carries an operation out that has a script of its own behind the envelope, once, in its turn: its words. `steps` are its
     /// arguments; its keys are the record, the object, the `channel`, the object's parts and `others`.
     pub(crate) async fn alone(

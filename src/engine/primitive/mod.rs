@@ -110,14 +110,9 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         Self::name(call).to_owned()
     }
 
-    /// What errors call the wait for this.
-    fn wait(_want: &Self::Want) -> &'static str {
-        Self::WAIT
-    }
-
     /// The same with all that somebody needs who repairs by hand.
-    fn wait_details(want: &Self::Want) -> String {
-        Self::wait(want).to_owned()
+    fn wait_details(_want: &Self::Want) -> String {
+        Self::WAIT.to_owned()
     }
 
     /// Whether a call is carried out although its caller has gone.
@@ -464,10 +459,6 @@ pub(crate) enum Got<G> {
     Granted(G),
     /// It waits on, unless it was its last question.
     Nothing,
-    /// It waits no longer.
-    InVain,
-    /// It is not decided yet: it asks again at once, for the last time if this was to be the last.
-    Again,
 }
 
 /// How a call or a wait has ended.

@@ -47,37 +47,6 @@ fn arrive(state: &mut State<Gate>, batch: Batch<Gate>, verdict: Verdict<Gate>, n
 }
 
 #[test]
-fn who_is_to_ask_again_does_so_at_once_and_its_last_question_is_still_to_come() {
-    let (mut state, now) = (state::<Gate>(), Instant::now());
-    let mut caller = join(&mut state, Some(now), now);
-    for _ in 0..2 {
-        let batch = depart(&mut state);
-        assert!(batch.asks[0].last);
-        let again = verdict(&batch, || Got::Again);
-        arrive(&mut state, batch, again, now);
-        assert!(caller.try_recv().is_err(), "it is not decided yet");
-        assert!(state.has_work());
-    }
-    let batch = depart(&mut state);
-    let nothing = verdict(&batch, || Got::Nothing);
-    arrive(&mut state, batch, nothing, now);
-    assert!(matches!(caller.try_recv(), Ok(Ok(Outcome::InVain))));
-    assert!(!state.has_work() && state.alarm().is_none());
-}
-
-#[test]
-fn who_waits_in_vain_is_told_before_its_deadline() {
-    let (mut state, now) = (state::<Gate>(), Instant::now());
-    let mut caller = join(&mut state, Some(now + Duration::from_secs(9)), now);
-    let batch = depart(&mut state);
-    assert!(!batch.asks[0].last);
-    let in_vain = verdict(&batch, || Got::InVain);
-    arrive(&mut state, batch, in_vain, now);
-    assert!(matches!(caller.try_recv(), Ok(Ok(Outcome::InVain))));
-    assert!(state.waiters.is_empty() && state.alarm().is_none());
-}
-
-#[test]
 fn what_stops_those_who_ask_stops_all_who_wait_and_no_call() {
     let (mut state, now) = (state::<Gate>(), Instant::now());
     let mut callers = [None, Some(now)].map(|deadline| join(&mut state, deadline, now));
