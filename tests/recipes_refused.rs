@@ -192,7 +192,7 @@ async fn a_refused_refresh_takes_no_release_along() {
         let mut control = server.connection().await;
         let (semaphore, [one, two]) = both_taken(layout, &client).await;
         let command = match layout {
-            Layout::Set => "-smismember",
+            Layout::Set => "-sismember",
             Layout::Slots => "-pexpire",
             _ => "-zadd",
         };
