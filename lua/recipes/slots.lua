@@ -55,6 +55,7 @@ function store.drop(id)
   local slot = slot_of[id]
   if not slot then return false end
   local key = key_of(slot)
+  record_first()
   change({ 'DEL', key }, back(key, id, redis.call('PTTL', key)))
   ids[slot], slot_of[id] = false, nil
   return true
