@@ -107,9 +107,9 @@ pub(super) fn renew(rng: &mut Rng) -> Call {
     let mut keys = Vec::new();
     let mut arguments = texts(&[choose(rng, LASTS)]);
     let slots = rng.bool();
-    for _ in 0..rng.u32(1..3) {
+    for _ in 0..rng.u32(1..if slots { 9 } else { 3 }) {
         if slots {
-            keys.push(choose(rng, &["slot1", "slot2", "times"]).to_owned());
+            keys.push(choose(rng, &["slot1", "slot1", "slot2", "times"]).to_owned());
             arguments.push(id(rng));
         } else {
             keys.push(choose(rng, &["times", "times", "zset", "slot1"]).to_owned());
