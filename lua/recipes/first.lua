@@ -1,11 +1,12 @@
 -- Purpose: the first two clients in the queue look for what other programs free, as these tell nobody: when a holder expires, when a peer's
---   lock may be free, and at the pace of their handles. They are told when they have become that; of two, one may be dead
+--   lock may be free, and at the pace of their handles. They are told "first <microseconds after which to look, or -1>" when they have
+--   become that; of two, one may be dead
 -- Counterpart: extension; the part behind queue/queue.lua
 -- KEYS[2] object: string, where it is a string lock: the id of its holder
 -- Returns: nothing by itself. It defines `open_first`, `look_for_peers`, `leave_to_peers`, `note_limit`, `choose_watcher`,
 --   `check_first`, and `look_in` anew. In the notes stand "most" -> the highest limit of those that wait, "peer" -> "<mark of the lock's
 --   holder> <since when that has been known>", "peers" -> "<when there was a sign of peers> <until when something is left to them, or 0>"
--- Publishes: "first <microseconds after which to look, or -1>" to the queue's name, ":" and the id of a client that looks from now on
+-- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nothing but notes is changed
 

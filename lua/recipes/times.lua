@@ -78,7 +78,7 @@ local function next_value()
   local last = redis.pcall('INCR', COUNTER)
   if type(last) == 'table' then
     local text = redis.call('GET', COUNTER) or '0'
-    if not string.match(text, '^-?%d+$') then return nil, 'unreadable counter ' .. string.sub(text, 1, 64) end
+    if not string.match(text, '^-?%d+$') then return nil, 'unreadable counter ' .. string.gsub(string.sub(text, 1, 64), '[%z%c]', '?') end
     -- Only as long a number cannot be counted on; otherwise it is the server that refuses.
     last = #text < 19 and redis.call('INCR', COUNTER) or LAST * 2
   end
