@@ -73,7 +73,6 @@ local function step(i)
   elseif kind == 'list' then
     result = list(text)
   elseif kind == 'clear' then
-    record_first()
     result = store.clear()
     -- It stays cleared whatever is refused behind it.
     undo[#undo + 1] = { 'EXISTS', QUEUE }
