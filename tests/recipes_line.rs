@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
-use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, Result};
 use support::clients::{commands, scripts};
 use support::monitor::{Command, Monitor};
@@ -21,6 +20,8 @@ use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
+/// A client that there is not.
+const NOBODY: &str = "11111111-2222-3333-4444-555555555555";
 
 fn acquire(semaphore: &Handle) -> JoinHandle<Result<Held>> {
     let waiter = semaphore.clone();
@@ -196,14 +197,13 @@ async fn many_waiters_with_a_lower_limit_cost_nothing() {
         let low = layout.make(&client, &name, Shape::new(1));
         let high = layout.make(&client, &name, Shape::new(5));
         let _held = low.acquire().await.unwrap();
-        let (line, notes) = keys_of(layout, &name);
+        let (line, _) = keys_of(layout, &name);
         let now: (f64, f64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
         let now = now.0 * 1e6 + now.1;
         let mut many = redis::pipe();
         for number in 0..600 {
-            many.zadd(&line, number, now).ignore();
-            many.hset(&notes, number, format!("1 {now} 0 20000 0 0"));
-            many.ignore();
+            let entry = format!("{NOBODY}:p{number}:1:100:10000");
+            many.zadd(&line, entry, now).ignore();
         }
         let () = many.query_async(&mut redis).await.unwrap();
         let before = (
@@ -323,16 +323,10 @@ async fn a_release_tells_those_whose_turn_it_is() {
         }
         assert!(waiting.iter().all(|task| !task.is_finished()));
         let commands = monitor.until_marker().await;
-        let told = commands.iter().filter(|command| {
-            command.name == "PUBLISH" && command.args[1..] == ["turn".to_owned()]
-        });
-        // Under a peers' lock the new first in line comes to look at that; a message may be one too many for who is slow.
-        let most = LIMIT_OF_ALL as usize + 3;
-        let told = told.count();
-        assert!(
-            (LIMIT_OF_ALL as usize..=most).contains(&told),
-            "{layout:?}: {told} messages"
-        );
+        let told = commands
+            .iter()
+            .filter(|command| command.name == "PUBLISH" && command.args[1].starts_with("grant "));
+        assert_eq!(told.count(), LIMIT_OF_ALL as usize, "{layout:?}");
         let scripts = commands
             .iter()
             .filter(|command| command.name.starts_with("EVAL"));
@@ -377,23 +371,20 @@ async fn a_look_at_a_long_line_is_a_short_script() {
     }
 }
 
-/// Who stands in line, and looks where nothing is free, writes nothing, but what keeps its place.
+/// The first client looks where nothing is free, and writes nothing.
 #[tokio::test]
 async fn a_look_where_nothing_is_free_changes_nothing() {
-    const SHORT: i64 = 20_000;
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
     let client = Client::connect(server.url()).await.unwrap();
     let other = Client::connect(server.url()).await.unwrap();
-    let without_locks = layouts::ALL
-        .into_iter()
-        .filter(|layout| !matches!(layout, Layout::FairUnderLock | Layout::FairWithTokens));
-    for layout in without_locks {
+    for layout in layouts::ALL {
         let name = format!("idle-{layout:?}");
-        let held = layout.make(&other, &name, Shape::new(1)).acquire().await;
+        let holding = layout.make(&other, &name, Shape::new(1));
+        let held = holding.acquire().await.unwrap();
         let semaphore = layout.make(&client, &name, Shape::new(1));
         let waiting = waiter(&semaphore).await;
-        let (line, notes) = keys_of(layout, &name);
+        let (line, _) = keys_of(layout, &name);
         until_listening(&mut redis, &name, 1).await;
         let channels: Vec<String> = redis::cmd("PUBSUB")
             .arg("CHANNELS")
@@ -401,52 +392,24 @@ async fn a_look_where_nothing_is_free_changes_nothing() {
             .query_async(&mut redis)
             .await
             .unwrap();
-        let channel = &channels[0];
-        let id = &channel[line.len() + 1..];
-        let look = async || {
-            let mut redis = server.connection().await;
-            // Who looks finds out where it stands.
-            let before = commands(&mut redis, "zrank").await;
-            let heard: u64 = redis.publish(channel, "turn").await.unwrap();
-            assert_eq!(heard, 1);
-            until("it looks", LIMIT, async || {
-                commands(&mut redis, "zrank").await > before
-            })
-            .await;
-        };
         let mut monitor = Monitor::start(&server).await;
         until("a look writes nothing", LIMIT, async || {
+            let mut redis = server.connection().await;
             monitor.until_marker().await;
-            look().await;
+            let before = scripts(&mut redis).await;
+            let heard: u64 = redis.publish(&channels[0], "first 0").await.unwrap();
+            assert_eq!(heard, 1);
+            until("it looks", LIMIT, async || {
+                scripts(&mut redis).await > before
+            })
+            .await;
             let commands = monitor.until_marker().await;
             let mut by_scripts = commands.iter().filter(|command| command.is_lua());
             let writes = ["HSET", "ZADD", "SET", "PEXPIRE"];
-            let looked = commands.iter().any(|one| one.name.starts_with("EVAL"));
-            looked && !by_scripts.any(|command| writes.contains(&&*command.name))
+            !by_scripts.any(|command| writes.contains(&&*command.name))
         })
         .await;
-
-        for key in [&line, &notes] {
-            let () = redis.pexpire(key, SHORT).await.unwrap();
-            look().await;
-            let lasts: i64 = redis.pttl(key).await.unwrap();
-            assert!(lasts > SHORT, "{layout:?}: {key} lasts {lasts} ms");
-        }
-
-        // Somebody waits for it, and then nobody does any more.
-        let mut noted = note(&mut redis, &notes, id).await;
-        noted[2] = "1".to_owned();
-        let told = noted.join(" ");
-        let () = redis.hset(&notes, id, told).await.unwrap();
-        look().await;
-        assert_eq!(note(&mut redis, &notes, id).await[2], "0", "{layout:?}");
-
-        let held = held.unwrap();
-        layout
-            .make(&other, &name, Shape::new(1))
-            .release(held.id())
-            .await
-            .unwrap();
+        assert!(holding.release(held.id()).await.unwrap());
         let _ = served(waiting).await;
     }
 }
@@ -555,39 +518,41 @@ async fn a_turn_that_is_told_to_nobody_is_found_on_reconnection() {
     }
 }
 
-/// The server's clock is set back by an hour under those who wait: they are still served, and do not tell each other for an
-/// hour that it is the other's turn.
+/// The server's clock is set back by an hour under those who wait: their arrivals are in the future, and they are still served.
 #[tokio::test]
 async fn a_clock_that_is_set_back_stops_nobody() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
-    let proxy = Proxy::start(&server).await;
-    let [one, two] = [
-        Client::connect(proxy.url()).await.unwrap(),
-        Client::connect(proxy.url()).await.unwrap(),
+    let [one, two, other] = [
+        Client::connect(server.url()).await.unwrap(),
+        Client::connect(server.url()).await.unwrap(),
+        Client::connect(server.url()).await.unwrap(),
     ];
-    let other = Client::connect(server.url()).await.unwrap();
     let shape = Shape::new(1).check(Duration::from_millis(50));
     for layout in layouts::ALL {
         let name = format!("clock-{layout:?}");
         let [one, two, other] =
             [&one, &two, &other].map(|client| layout.make(client, &name, shape));
         let held = other.acquire().await.unwrap();
-        proxy.set_ahead(NEVER);
         let waiting = [waiter(&one).await, waiter(&two).await];
         let (line, _) = keys_of(layout, &name);
-        let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
-        let soon = (seconds + 60) * 1_000_000;
-        until("both have come in the future", LIMIT, async || {
-            redis
-                .clone()
-                .zcount::<_, _, _, u64>(&line, soon, "+inf")
-                .await
-                .unwrap()
-                == 2
+        until_listening(&mut redis, &name, 2).await;
+        until("both wait", LIMIT, async || {
+            redis.clone().zcard::<_, u64>(&line).await.unwrap() == 2
         })
         .await;
-        proxy.set_ahead(Duration::ZERO);
+        let entries: Vec<(String, f64)> = redis.zrange_withscores(&line, 0, -1).await.unwrap();
+        for (entry, arrival) in entries {
+            let later = arrival + NEVER.as_micros() as f64;
+            let () = redis::cmd("ZADD")
+                .arg(&*line)
+                .arg("XX")
+                .arg(later)
+                .arg(entry)
+                .query_async(&mut redis)
+                .await
+                .unwrap();
+        }
         let before = scripts(&mut redis).await;
         assert!(other.release(held.id()).await.unwrap());
         let [first, second] = waiting;
@@ -605,14 +570,8 @@ async fn a_clock_that_is_set_back_stops_nobody() {
     }
 }
 
-/// What is noted of a client.
-async fn note(redis: &mut MultiplexedConnection, notes: &str, client: &str) -> Vec<String> {
-    let noted: String = redis.hget(notes, client).await.unwrap();
-    noted.split(' ').map(str::to_owned).collect()
-}
-
 /// Where a line stands, and what is known of those in it.
 fn keys_of(layout: Layout, name: &str) -> (String, String) {
     let key = |what: &str| format!("redisson_sc_recipe_{what}:{}:{{{name}}}", layout.word());
-    (key("line"), key("notes"))
+    (key("queue"), key("notes"))
 }

@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use layouts::{Handle, Layout, Shape};
-use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Held};
 use support::acl::set_user;
@@ -193,7 +192,7 @@ async fn a_refused_refresh_takes_no_release_along() {
         let mut control = server.connection().await;
         let (semaphore, [one, two]) = both_taken(layout, &client).await;
         let command = match layout {
-            Layout::Set => "-smismember",
+            Layout::Set => "-sismember",
             Layout::Slots => "-pexpire",
             _ => "-zadd",
         };
@@ -209,9 +208,9 @@ async fn a_refused_refresh_takes_no_release_along() {
         let what = format!("{layout:?}: {released:?}, {refreshed:?}");
         let held = semaphore.holders().await.unwrap();
         let is_held = |id| held.iter().any(|holder| holder.id() == id);
-        match released {
-            Ok(released) => assert!(released && !is_held(one.id()), "{what}"),
-            Err(_) => assert!(is_held(one.id()), "{what}"),
+        // What undoes a release may be forbidden, too.
+        if let Ok(released) = released {
+            assert!(released && !is_held(one.id()), "{what}");
         }
         assert!(is_held(two.id()), "{what}");
         assert!(refreshed.is_err() || layout == Layout::Slots, "{what}");
@@ -238,8 +237,13 @@ async fn a_refused_acquisition_takes_a_release_along_and_says_so() {
             assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
         }
         let held = semaphore.holders().await.unwrap();
+        // What undoes the release of a slot is forbidden, too.
         let held: HashSet<_> = held.iter().map(|holder| holder.id()).collect();
-        assert_eq!(held, HashSet::from([one.id(), two.id()]), "{layout:?}");
+        assert!(held.contains(two.id()), "{layout:?}: {held:?}");
+        assert!(
+            held.contains(one.id()) || layout == Layout::Slots,
+            "{layout:?}: {held:?}"
+        );
     }
 }
 

@@ -1,6 +1,5 @@
 -- Purpose: carries out one command on an object, once, however often the request arrives.
 -- Counterpart: RObject.delete, unlink, rename, renamenx, copy; RExpirable.expire, expireAt, clearExpire; the part behind queue/record.lua
--- KEYS[1] record: string, see record.lua
 -- KEYS[2] object: the key that the command is about
 -- KEYS[3] other: a second key of the command, where it has one
 -- KEYS[4] channel: where others wait for permits under that key, given if there may be some now

@@ -1,24 +1,33 @@
--- Purpose: the client of the first entry looks for what other programs free, as these tell nobody: when a holder expires, when a peer's
---   lock may be free, and at the pace of its handle. It is told when it has become the first
+-- Purpose: the first two clients in the queue look for what other programs free, as these tell nobody: when a holder expires, when a peer's
+--   lock may be free, and at the pace of their handles. They are told "first <microseconds after which to look, or -1>" when they have
+--   become that; of two, one may be dead
 -- Counterpart: extension; the part behind queue/queue.lua
 -- KEYS[2] object: string, where it is a string lock: the id of its holder
 -- Returns: nothing by itself. It defines `open_first`, `look_for_peers`, `leave_to_peers`, `note_limit`, `choose_watcher`,
 --   `check_first`, and `look_in` anew. In the notes stand "most" -> the highest limit of those that wait, "peer" -> "<mark of the lock's
 --   holder> <since when that has been known>", "peers" -> "<when there was a sign of peers> <until when something is left to them, or 0>"
--- Publishes: "first <microseconds after which to look, or -1>" to the queue's name, ":" and the id of the client that has become the first
+-- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nothing but notes is changed
 
 -- One permit of so many that come back is left to peers for a moment, where there was a sign of them lately, and else.
 local OFTEN, SELDOM, LEFT, LATELY = 5, 31, 3000, 10000000
--- The client of the first entry, before and after this script; who holds the lock; what is noted of peers.
-local first_before, first, peer, peers
+-- The first client before this script, and the one behind it; who holds the lock; what is noted of peers; whether this client is to look.
+local first_before, second_before, peer, peers, looks_for_peers
 -- Until when what is free is left to peers.
 local left_until
 
-local function first_client()
-  local entry = waiting > 0 and redis.call('ZRANGE', QUEUE, 0, 0)[1]
-  return entry and client_of(entry)
+local function first_clients()
+  local first
+  for _, size in ipairs(waiting > 0 and { 2, 64 } or {}) do
+    for _, entry in ipairs(redis.call('ZRANGE', QUEUE, 0, size - 1)) do
+      local client = client_of(entry)
+      if first and client ~= first then return first, client end
+      first = client
+    end
+    if waiting <= size then return first end
+  end
+  return first
 end
 
 local function read_notes()
@@ -28,7 +37,7 @@ end
 
 local function open_first()
   if waiting > 0 then read_notes() end
-  first_before = first_client()
+  first_before, second_before = first_clients()
 end
 
 -- Before the steps. What is free and no script of ours has given back is a sign of peers, and so is what was left to them and has gone.
@@ -78,16 +87,22 @@ local function pause()
 end
 
 local function choose_watcher()
-  first = first_client()
-  if first and first ~= CLIENT and (first ~= first_before or left_until) then message(first, 'first ' .. score(pause())) end
-  return first == CLIENT
+  for _, client in ipairs({ first_clients() }) do
+    local known = client == first_before or client == second_before
+    if client == CLIENT then
+      looks_for_peers = true
+    elseif not known or left_until then
+      message(client, 'first ' .. score(pause()))
+    end
+  end
+  return looks_for_peers
 end
 
 -- First ones that cannot be told leave the queue, and come back when they can.
 local function check_first()
   redis.call('PEXPIRE', QUEUE, KEPT)
   for _ = 1, 16 do
-    local client = first_client()
+    local client = first_clients()
     if not client or client == CLIENT or count_listeners(QUEUE .. ':' .. client) ~= 0 then return end
     drop_all({ [client] = false })
   end
@@ -98,6 +113,6 @@ blocks = function() return false end
 
 local look_for_grants = look_in
 local function look_in(ends)
-  local left, own = look_for_grants(ends), first == CLIENT and pause() or -1
+  local left, own = look_for_grants(ends), looks_for_peers and pause() or -1
   return own >= 0 and left >= -1 and (left < 0 or own < left) and own or left
 end

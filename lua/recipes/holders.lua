@@ -1,7 +1,6 @@
 -- Purpose: makes holders of the clients' entries, and lets them go, in any layout. A holder that ends soon is the grant. The amount of an
 --   entry is its client's limit, and behind the life of its grant stands how many milliseconds the permit lasts
 -- Counterpart: extension; the part behind queue/grants.lua
--- KEYS[7..] others: those of the parts before
 -- Returns: nothing by itself. It defines `free`, `fits`, `take`, `confirm`, `leave`
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua

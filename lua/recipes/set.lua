@@ -36,6 +36,7 @@ end
 
 function store.clear()
   local held = count
+  record_first()
   redis.call('DEL', HOLDERS)
   count = 0
   return held

@@ -78,7 +78,7 @@ local function next_value()
   local last = redis.pcall('INCR', COUNTER)
   if type(last) == 'table' then
     local text = redis.call('GET', COUNTER) or '0'
-    if not string.match(text, '^-?%d+$') then return nil, 'unreadable counter ' .. string.sub(text, 1, 64) end
+    if not string.match(text, '^-?%d+$') then return nil, 'unreadable counter ' .. string.gsub(string.sub(text, 1, 64), '[%z%c]', '?') end
     -- Only as long a number cannot be counted on; otherwise it is the server that refuses.
     last = #text < 19 and redis.call('INCR', COUNTER) or LAST * 2
   end
@@ -149,10 +149,17 @@ function store.list(from)
   return list
 end
 
+-- Of more than 2048 entries the others cannot be put back.
+local function wipe(key)
+  local all, back = redis.call('ZRANGE', key, 0, 2047, 'WITHSCORES'), {}
+  for i = 1, #all, 2 do back[i], back[i + 1] = all[i + 1], all[i] end
+  change({ 'DEL', key }, 'ZADD', key, unpack(back))
+end
+
 function store.clear()
   local held = math.max(timed, owned)
-  if OWNERS then redis.call('DEL', OWNERS) end
-  redis.call('DEL', TIMES)
+  if OWNERS then wipe(OWNERS) end
+  wipe(TIMES)
   given_back, timed, owned = given_back + held, 0, 0
   return held
 end

@@ -122,7 +122,9 @@ impl<P: Primitive> State<P> {
             self.held.asked_in_vain(run.want, InVain::Taken);
         }
         let waited = u64::try_from(run.waited.as_micros()).unwrap_or(u64::MAX);
-        let arrival = clock.map_or(0, |clock| clock.saturating_sub(waited).max(self.last_arrival));
+        let arrival = clock.map_or(0, |clock| {
+            clock.saturating_sub(waited).max(self.last_arrival)
+        });
         for (index, ticket) in (0..)
             .zip(run.ticket..)
             .take(run.count.min(served + run.room))

@@ -23,8 +23,8 @@
 //!   confirms the grant; then the caller has its permit. A grant that is not confirmed within 100 ms and two round trips goes to the next one,
 //!   and the other entries of that client leave the queue until it is heard from. A client counts as waiting once it is subscribed to its
 //!   channel. The first 64 callers of a client have an entry.
-//! - **Peers tell nobody** when they release. The client of the first entry alone looks for that: when the first holder expires (of the first
-//!   128 slots), and at the pace of the setting `check_interval` (100 ms). If it is frozen or was killed, the others look by the slow check
+//! - **Peers tell nobody** when they release. The first two clients in the queue look for that: when the first holder expires (of the first
+//!   128 slots), and at the pace of the setting `check_interval` (100 ms). If both are frozen or were killed, the others look by the slow check
 //!   ([`safety_interval`](crate::ClientBuilder::safety_interval)).
 //! - **Peers' share**: peers do not queue. While callers of this crate wait, one permit of five that come back is left free for 3 ms where there
 //!   was a sign of peers within 10 s, and one of 31 else.
@@ -66,7 +66,8 @@
 //! released.
 //!
 //! Where the server refuses a command in the middle of a script, the script undoes what it has changed, and all calls that travel in it get that
-//! error. The counter of a fair semaphore may have risen, and a `release_all` may have taken effect.
+//! error. The counter of a fair semaphore may have risen, and a `release_all` may have taken effect. Where the server forbids what undoes a
+//! release, that may have taken effect, too.
 //!
 //! Errors: [`InvalidName`](crate::Error::InvalidName), [`InvalidLimit`](crate::Error::InvalidLimit) and
 //! [`InvalidDuration`](crate::Error::InvalidDuration) for settings that cannot be used;

@@ -441,7 +441,7 @@ impl<L: Commands> Object<'_, L> {
             match &value {
                 Value::BulkString(bytes)
                     if number.to_string().as_bytes() != bytes.as_slice()
-                        || number.abs() >= MOST_COUNTED =>
+                        || number.unsigned_abs() >= MOST_COUNTED.unsigned_abs() =>
                 {
                     Err(Error::NotANumber {
                         name: self.line.keys().name().to_owned(),

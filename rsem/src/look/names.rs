@@ -45,7 +45,11 @@ const OF_CLIENTS: [&str; 4] = [
     "redisson_countdownlatch_once",
 ];
 /// The same of the classic recipes; the layout comes behind.
-const SINGLE_OF_RECIPES: [&str; 2] = ["redisson_sc_recipe_queue", "redisson_sc_recipe_notes"];
+const SINGLE_OF_RECIPES: [&str; 3] = [
+    "redisson_sc_recipe_queue",
+    "redisson_sc_recipe_grants",
+    "redisson_sc_recipe_notes",
+];
 const OF_CLIENTS_OF_RECIPES: [&str; 1] = ["redisson_sc_recipe_once"];
 const LAYOUTS: [&str; 5] = ["timestamp", "fair", "set", "slots", "lock"];
 

@@ -92,7 +92,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// 100 ms. A caller of [`acquire`](Self::acquire) goes on when the confirmation is answered. A permit that was not confirmed ends, and is free again. The
 /// [windows](crate::guide::turns) are those of [`RSemaphore`](crate::RSemaphore#waiting). `try_acquire` takes what is free, past the queue.
 ///
-/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and one for each further kind of request, 128 at the most. It
+/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and one for each further kind of request. It
 /// serves its callers that want the same in the order of their arrival.
 ///
 /// # In Redis

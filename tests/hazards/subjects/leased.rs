@@ -62,7 +62,7 @@ impl<const LAYOUT: usize> Subject for Leased<LAYOUT> {
     const NEEDS: &'static [&'static str] = match layouts::ALL[LAYOUT] {
         Layout::Timestamp | Layout::TimestampInSeconds => &["get", "set", "time", "zadd", "zrem"],
         Layout::Fair | Layout::FairUnderLock | Layout::FairWithTokens => {
-            &["get", "set", "time", "incrby", "zadd", "zrem"]
+            &["get", "set", "time", "incr", "zadd", "zrem"]
         }
         Layout::Set => &["get", "set", "time", "sadd", "srem"],
         Layout::Slots => &["get", "set", "time", "mget", "del"],

@@ -19,6 +19,16 @@ const ENTRIES: &[&str] = &[
 ];
 /// The length of a client's id.
 const ID: usize = 36;
+/// What may be held: mostly what was taken under one of the tickets.
+fn id(rng: &mut Rng) -> String {
+    match rng.u32(..4) {
+        0 => choose(rng, MEMBERS).to_owned(),
+        _ => {
+            let client = choose(rng, &["11111111-2222-3333-", "aaaaaaaa-bbbb-cccc-"]);
+            format!("{client}0000-{:012}", rng.u32(..12))
+        }
+    }
+}
 
 pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
     let (source, own, flags): (_, &[&str], &[&str]) = match rng.u32(..8) {
@@ -86,9 +96,9 @@ fn step(rng: &mut Rng, limit: &str) -> Vec<String> {
                 "wait", limit, &count, kind, &ticket, waited, behind, &life, &room,
             ])
         }
-        6 => texts(&["release", choose(rng, MEMBERS), "0"]),
+        6 => texts(&["release", &id(rng), "0"]),
         7 => texts(&["back", &number(rng, 12), "0"]),
-        8 => texts(&["refresh", choose(rng, MEMBERS), lasts]),
+        8 => texts(&["refresh", &id(rng), lasts]),
         _ => texts(&[choose(rng, &["clear", "release"]), "0", "0"]),
     }
 }
@@ -97,15 +107,15 @@ pub(super) fn renew(rng: &mut Rng) -> Call {
     let mut keys = Vec::new();
     let mut arguments = texts(&[choose(rng, LASTS)]);
     let slots = rng.bool();
-    for _ in 0..rng.u32(1..3) {
+    for _ in 0..rng.u32(1..if slots { 9 } else { 3 }) {
         if slots {
-            keys.push(choose(rng, &["slot1", "slot2", "times"]).to_owned());
-            arguments.push(choose(rng, MEMBERS).to_owned());
+            keys.push(choose(rng, &["slot1", "slot1", "slot2", "times"]).to_owned());
+            arguments.push(id(rng));
         } else {
             keys.push(choose(rng, &["times", "times", "zset", "slot1"]).to_owned());
             let count = rng.usize(1..4);
             arguments.push(count.to_string());
-            arguments.extend((0..count).map(|_| choose(rng, MEMBERS).to_owned()));
+            arguments.extend((0..count).map(|_| id(rng)));
         }
     }
     Call {
