@@ -66,9 +66,14 @@ local function once(work, tell)
     return answer
   end)
   if done then return #undo > 0 and answer or { answer } end
-  for i = #undo, 1, -1 do redis.pcall(unpack(undo[i])) end
+  local undone = true
+  for i = #undo, 1, -1 do
+    local back = redis.pcall(unpack(undo[i]))
+    undone = undone and not (type(back) == 'table' and back.err)
+  end
   local refusal = type(answer) == 'table' and answer.err or tostring(answer)
-  if SENDING == '0' or SENDING == '2' then return redis.error_reply(refusal) end
+  -- Where something stays behind no other sending may do the rest.
+  if undone and (SENDING == '0' or SENDING == '2') then return redis.error_reply(refusal) end
   put('refused ' .. refusal)
   return 'refused ' .. refusal
 end

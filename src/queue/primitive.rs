@@ -75,6 +75,11 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
         true
     }
 
+    /// What is carried out in its place where nobody has read this answer.
+    fn unread(&self, _: &Result<Self::Want>) -> Vec<Self> {
+        Vec::new()
+    }
+
     /// Adds a call that nobody waits for to this one, where that is possible.
     fn add_up(&mut self, _call: &Self) -> bool {
         false

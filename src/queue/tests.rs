@@ -264,7 +264,7 @@ impl Server {
                 own.push((place.1, want));
                 self.hold(place, want);
             } else {
-                let life = Duration::from_millis(if want.leased { 1000 } else { 100 });
+                let life = Duration::from_millis(if want.leased { 3000 } else { 100 });
                 self.grants
                     .insert(place, (want, Some(Instant::now() + life)));
                 notified.push(place);

@@ -158,6 +158,16 @@ impl queue::Call for Call {
         self.is_owed()
     }
 
+    /// One of them has ended; the others are not left to their ends for that.
+    fn unread(&self, result: &queue::Result<Permits>) -> Vec<Self> {
+        match (self, result) {
+            (Call::Together(ids), Ok(Outcome::Number(..0))) => {
+                ids.iter().cloned().map(Call::Release).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn add_up(&mut self, _: &Self) -> bool {
         false
     }
