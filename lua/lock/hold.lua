@@ -56,7 +56,8 @@ end
 
 local function unlock()
   local all, ttl = redis.call('HGETALL', LOCK), redis.call('PTTL', LOCK)
-  if ttl >= 0 then undo[#undo + 1] = { 'PEXPIRE', LOCK, ttl } end
+  -- The deletion may have to be undone; so its end must be allowed to be set.
+  if ttl >= 0 then change({ 'PEXPIRE', LOCK, ttl }, 'PEXPIRE', LOCK, ttl) end
   change({ 'DEL', LOCK }, 'HSET', LOCK, unpack(all))
   total, counts = 1, {}
 end
