@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::entries::Entry;
 use super::object::QueueKeys;
-use super::outcome::{Amount, Grant, Ticket, Want};
+use super::outcome::{Amount, Grant, Outcome, Ticket, Want};
 use super::primitive::{Call, Held, InVain, Primitive, Result};
 use crate::clock::Moment;
 use crate::engine::Core;
@@ -152,8 +152,11 @@ where
         sent: Moment,
     ) -> Result<Amount> {
         if let Some((grant, _)) = call.gives() {
-            // What is left of it is renewed again.
-            self.keep(grant.ticket, sent + self.watchdog());
+            // What is left of it is renewed again, unless it was lost.
+            match result {
+                Ok(Outcome::Number(0)) => self.extended(grant.ticket, grant.want, None),
+                _ => self.keep(grant.ticket, sent + self.watchdog()),
+            }
         }
         result
     }
