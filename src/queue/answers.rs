@@ -12,6 +12,7 @@ use super::primitive::{self, Call, Held, InVain, Primitive};
 use super::results::Results;
 use super::state::{ANNOUNCEMENTS, Item, Known, State, UNHEARD};
 use super::waiters::{Id, Waiter};
+use crate::clock::Moment;
 use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble, shut_down};
 use crate::error::Error;
 
@@ -210,7 +211,7 @@ impl<P: Primitive> State<P> {
         // The waiter that it was made for has gone, and another one has it now.
         self.leaving.retain(|(leaving, _)| *leaving != ticket);
         let until = batch.sent + lease;
-        let over = batch.unconfirmed || entry.want.is_leased() && until.has_come();
+        let over = batch.unconfirmed || is_over(batch, entry.want, until);
         // That a latch was open then says nothing to those that have come since.
         let end = if P::MOST_QUEUED > 0 {
             Id::MAX
@@ -265,8 +266,7 @@ impl<P: Primitive> State<P> {
         let until = batch.sent + queued.lease;
         let grant = self.granted(want, queued.ticket, taken, 0, until);
         match queued.reply {
-            // It is over before anybody has it.
-            Some(_) if want.is_leased() && until.has_come() => {
+            Some(_) if is_over(batch, want, until) => {
                 self.nobody_has(batch, grant);
                 self.call(queued.call, queued.reply, queued.since);
             }
@@ -587,4 +587,10 @@ impl<P: Primitive> State<P> {
             None => Told::default(),
         }
     }
+}
+
+/// Whether it has ended before anybody has it, as no answer came for long. A lease that is shorter than a round trip is over each time, and its
+/// holder finds it lost.
+fn is_over<P: Primitive>(batch: &Batch<P>, want: P::Want, until: Moment) -> bool {
+    batch.repeated && want.is_leased() && until.has_come()
 }

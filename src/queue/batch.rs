@@ -45,11 +45,9 @@ pub(super) struct Run<W> {
     pub(super) room: usize,
 }
 
-/// A grant that is confirmed before its caller is told lasts so many milliseconds without that, and two round trips.
-const LIFE: u64 = 100;
-/// One that a guard takes at once lasts as long as its lease, and so many milliseconds at least and at the most. Measured: a process that is
-/// stopped for 1.3 s loses what lasts for 1 s.
-const GUARDS_LIFE: (u64, u64) = (1000, 3000);
+/// A grant lasts so many milliseconds, and two round trips, without its confirmation: one that is confirmed before its caller is told, and one that
+/// a guard takes at once, which lasts no longer than its lease. Measured: a process that is stopped for 1.3 s loses what lasts for 1 s.
+const LIFE: [u64; 2] = [100, 3000];
 
 impl<W: Want> Run<W> {
     /// Of this waiter; `trip` is how long a round trip takes, and `late` how often the life of a grant is doubled.
@@ -60,12 +58,10 @@ impl<W: Want> Run<W> {
         trip: Duration,
         late: u32,
     ) -> Self {
-        let (least, most) = GUARDS_LIFE;
-        let life = match waiter.want.is_used_at_once() {
-            true => u64::try_from(lease.as_millis()).map_or(most, |lease| lease.clamp(least, most)),
-            false => LIFE,
-        };
-        let life = (life << late) + u64::try_from(2 * trip.as_millis()).unwrap_or(most);
+        let at_once = waiter.want.is_used_at_once();
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let life = (LIFE[usize::from(at_once)] << late).saturating_add(millis(2 * trip));
+        let life = life.min(if at_once { millis(lease) } else { u64::MAX });
         Run {
             want: waiter.want,
             count: 1,
@@ -114,6 +110,8 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) sent: Moment,
     /// Replicas do not have it, and its callers have gone: what it was granted goes back.
     pub(super) unconfirmed: bool,
+    /// It was sent more than once.
+    pub(super) repeated: bool,
 }
 
 impl<P: Primitive> Queued<P> {
@@ -190,6 +188,7 @@ impl<P: Primitive> Batch<P> {
             next: 0,
             sent: Moment::now(),
             unconfirmed: false,
+            repeated: false,
         }
     }
 

@@ -117,6 +117,7 @@ impl<P: Primitive> Object<P> {
     async fn ended(&self, mut batch: InHand<'_, Self>, ending: Ending, unanswered: bool) {
         let name = self.name();
         let waited = unanswered.then(|| batch.sent.timer().elapsed());
+        batch.repeated = unanswered;
         batch.unconfirmed = matches!(ending, Ending::Unconfirmed(..));
         let (error, doubt) = match ending {
             Ending::Answer(value) | Ending::Unconfirmed(value) => {

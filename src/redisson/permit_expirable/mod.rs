@@ -87,8 +87,8 @@ const MOST_AT_ONCE: usize = 1024;
 /// 4. Smaller requests pass a request that is too large for what is free, except in windows that grow with its wait.
 /// 5. JVMs do not queue. An equal share is left to them.
 ///
-/// A grant is a permit that ends soon: in 100 ms and two round trips. A grant to a guard lasts as long as its lease, 1 s at least and 3 s at the most, and two round trips. The client
-/// confirms it, which sets the lease. A guard goes on as soon as a fresh notification arrives, and its client confirms the grant within
+/// A grant is a permit that ends soon: in 100 ms and two round trips. A grant to a guard lasts for 3 s and two round trips, but no longer
+/// than its lease. The client confirms it, which sets the lease. A guard goes on as soon as a fresh notification arrives, and its client confirms the grant within
 /// 100 ms. A caller of [`acquire`](Self::acquire) goes on when the confirmation is answered. A permit that was not confirmed ends, and is free again. The
 /// [windows](crate::guide::turns) are those of [`RSemaphore`](crate::RSemaphore#waiting). `try_acquire` takes what is free, past the queue.
 ///

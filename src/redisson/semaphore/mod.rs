@@ -39,8 +39,8 @@ use crate::stats::{Counters, What};
 /// 5. JVMs do not queue. An equal share is left to them.
 ///
 /// A client confirms a grant of [`acquire`](Self::acquire) within 100 ms and two round trips, and a grant of a guard within 3 s and two
-/// round trips, or within the watchdog timeout where that is shorter, but 1 s at least. A window begins when a request has waited for 250 ms, 1 s, 4 s, and so on. It lasts for half of that time, 20 s at
-/// the most. When the request was not served in it, no window begins for twice as long.
+/// round trips, or within the watchdog timeout where that is shorter. A window begins when a request has waited for 250 ms, 1 s, 4 s, and so
+/// on. It lasts for half of that time, 20 s at the most. When the request was not served in it, no window begins for twice as long.
 ///
 /// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and one for each further
 /// amount, and serves its callers in the order of their arrival.
