@@ -592,5 +592,5 @@ impl<P: Primitive> State<P> {
 /// Whether it has ended before anybody has it, as no answer came for long. A lease that is shorter than a round trip is over each time, and its
 /// holder finds it lost.
 fn is_over<P: Primitive>(batch: &Batch<P>, want: P::Want, until: Moment) -> bool {
-    batch.repeated && want.is_leased() && until.has_come()
+    batch.delayed && want.is_leased() && until.has_come()
 }

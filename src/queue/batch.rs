@@ -110,8 +110,8 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) sent: Moment,
     /// Replicas do not have it, and its callers have gone: what it was granted goes back.
     pub(super) unconfirmed: bool,
-    /// It was sent more than once.
-    pub(super) repeated: bool,
+    /// Its first sending has failed, or was not answered.
+    pub(super) delayed: bool,
 }
 
 impl<P: Primitive> Queued<P> {
@@ -188,7 +188,7 @@ impl<P: Primitive> Batch<P> {
             next: 0,
             sent: Moment::now(),
             unconfirmed: false,
-            repeated: false,
+            delayed: false,
         }
     }
 

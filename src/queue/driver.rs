@@ -86,6 +86,7 @@ impl<P: Primitive> Object<P> {
             Ending::Answer(_) => false,
             _ => doubt,
         };
+        batch.delayed = departing.is_none();
         if !unanswered {
             self.core.note_round_trip(batch.sent.timer().elapsed());
         }
@@ -117,7 +118,6 @@ impl<P: Primitive> Object<P> {
     async fn ended(&self, mut batch: InHand<'_, Self>, ending: Ending, unanswered: bool) {
         let name = self.name();
         let waited = unanswered.then(|| batch.sent.timer().elapsed());
-        batch.repeated = unanswered;
         batch.unconfirmed = matches!(ending, Ending::Unconfirmed(..));
         let (error, doubt) = match ending {
             Ending::Answer(value) | Ending::Unconfirmed(value) => {
