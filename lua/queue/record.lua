@@ -7,7 +7,7 @@
 --   that found the record of somebody else; "3": the batch may have been carried out, and is not to be any more; "4": the steps take
 --   back what the batch of this number has done, if that is on record
 -- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself.
---   It defines `change`, `read`, `claim` and `once`
+--   Where a change is refused "refused <error>", or "unsure <error>" if some of those before it could not be undone. It defines `change`, `read`, `claim` and `once`
 -- Publishes: nothing
 -- Repeat-safe: yes, that is its purpose
 -- Invariant: where a change is refused, those before it are undone
@@ -66,14 +66,18 @@ local function once(work, tell)
     return answer
   end)
   if done then return #undo > 0 and answer or { answer } end
-  local undone = true
+  local word, claimed = 'refused ', false
   for i = #undo, 1, -1 do
     local back = redis.pcall(unpack(undo[i]))
-    undone = undone and not (type(back) == 'table' and back.err)
+    if type(back) == 'table' and back.err then
+      if undo[i][2] == KEYS[1] then claimed = true else word = 'unsure ' end
+    end
   end
-  local refusal = type(answer) == 'table' and answer.err or tostring(answer)
+  answer = word .. (type(answer) == 'table' and answer.err or tostring(answer))
   -- Where something stays behind no other sending may do the rest.
-  if undone and (SENDING == '0' or SENDING == '2') then return redis.error_reply(refusal) end
-  put('refused ' .. refusal)
-  return 'refused ' .. refusal
+  if word == 'refused ' and not claimed and (SENDING == '0' or SENDING == '2') then
+    return redis.error_reply(string.sub(answer, #word + 1))
+  end
+  put(answer)
+  return answer
 end

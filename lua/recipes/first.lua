@@ -101,6 +101,7 @@ end
 -- First ones that cannot be told leave the queue, and come back when they can.
 local function check_first()
   redis.call('PEXPIRE', QUEUE, KEPT)
+  redis.call('PEXPIRE', NOTES, KEPT)
   for _ = 1, 16 do
     local client = first_clients()
     if not client or client == CLIENT or count_listeners(QUEUE .. ':' .. client) ~= 0 then return end

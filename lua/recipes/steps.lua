@@ -74,8 +74,8 @@ local function step(i)
     result = list(text)
   elseif kind == 'clear' then
     result = store.clear()
-    -- It stays cleared whatever is refused behind it.
-    undo[#undo + 1] = { 'EXISTS', QUEUE }
+    -- Nothing undoes that.
+    if result > 0 then undo[#undo + 1] = { 'undo' } end
   elseif kind == 'check' then
     check_first()
   end

@@ -15,6 +15,8 @@ pub(super) enum Said<'a, W> {
     Done(Answer<'a, W>),
     /// Nothing has changed, because of this error.
     Refused(&'a str),
+    /// The same, and not all that it had changed could be undone.
+    Unsure(&'a str),
     /// The object's key holds this, which is no number.
     Unreadable(&'a str),
     /// A later batch is on record.
@@ -54,6 +56,7 @@ impl<'a, W: Want> Said<'a, W> {
         Some(match word {
             "done" => Said::Done(Answer::read(rest)?),
             "refused" => Said::Refused(rest),
+            "unsure" => Said::Unsure(rest),
             "unreadable" => Said::Unreadable(rest),
             "stale" => Said::Stale,
             "none" => Said::NotDone,

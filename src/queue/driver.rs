@@ -124,6 +124,11 @@ impl<P: Primitive> Object<P> {
                 match self.answered(&mut batch, &value) {
                     None => return,
                     Some(Answered::Refused(error)) => (error, None),
+                    Some(Answered::Unsure(refusal)) => {
+                        let waited = batch.sent.timer().elapsed();
+                        let doubt = refused_in_doubt(name, &refusal.detail, waited);
+                        (refused(name, &refusal), Some(doubt))
+                    }
                     Some(Answered::Nonsense) => {
                         log::unknown(name, batch.contents());
                         let doubt = unexpected_answer(
@@ -185,6 +190,7 @@ impl<P: Primitive> Object<P> {
                 let refusal = Refusal::from_text(error);
                 Some(Answered::Refused(refused(name, &refusal)))
             }
+            Some(Said::Unsure(error)) => Some(Answered::Unsure(Refusal::from_text(error))),
             Some(Said::Unreadable(found)) => Some(Answered::Refused(Error::NotANumber {
                 name: name.to_owned(),
                 found: found.to_owned(),
@@ -222,6 +228,8 @@ impl<P: Primitive> Object<P> {
 /// An answer that is none to each caller.
 enum Answered {
     Refused(Error),
+    /// The same, and some of it was done.
+    Unsure(Refusal),
     /// No script of ours says it: nobody knows what has been done.
     Nonsense,
 }

@@ -66,8 +66,8 @@
 //! released.
 //!
 //! Where the server refuses a command in the middle of a script, the script undoes what it has changed, and all calls that travel in it get that
-//! error. The counter of a fair semaphore may have risen, and a `release_all` may have taken effect. Where the server forbids what undoes a
-//! release, that may have taken effect, too.
+//! error. The counter of a fair semaphore may have risen. A `release_all` of a set or of slots is not undone, nor is anything where the server
+//! forbids that: the error is [`OutcomeUnknown`](crate::Error::OutcomeUnknown) then.
 //!
 //! Errors: [`InvalidName`](crate::Error::InvalidName), [`InvalidLimit`](crate::Error::InvalidLimit) and
 //! [`InvalidDuration`](crate::Error::InvalidDuration) for settings that cannot be used;

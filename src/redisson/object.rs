@@ -8,7 +8,7 @@ use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
 use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
-use crate::engine::once::refused;
+use crate::engine::once::{refused, refused_in_doubt};
 use crate::engine::request::{Arg, Request, Script};
 use crate::error::{Error, Result};
 use crate::lua;
@@ -21,6 +21,8 @@ const MOST_COUNTED: i64 = 100_000_000_000_000;
 
 /// What a repeated call is answered whose first copy ended with an error.
 const REFUSED: &[u8] = b"refused ";
+/// The same, where not all that it had changed could be undone.
+const UNSURE: &[u8] = b"unsure ";
 
 /// When an expiry time is to be set; needs Redis 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -406,6 +408,11 @@ impl<L: Commands> Object<'_, L> {
                     self.line.keys().name(),
                     &Refusal::from_text(&error),
                 ))
+            }
+            Value::BulkString(bytes) if bytes.starts_with(UNSURE) => {
+                let error = String::from_utf8_lossy(&bytes[UNSURE.len()..]);
+                let name = self.line.keys().name();
+                Err(refused_in_doubt(name, &error, Duration::ZERO))
             }
             // Somebody else has written to the record.
             Value::BulkString(bytes) if bytes == b"stale" => {

@@ -212,7 +212,12 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     judge.lock().unwrap().heals();
     // What the dead had on record comes back as long as somebody uses it.
     world.borrow().look_in();
-    let limit = Instant::now() + LIVENESS.max(longest_held(plan));
+    // Where the first two in a recipe's queue are dead the others find by the slow check what peers and the dead leave.
+    let found = match plan.settings.recipes.is_empty() {
+        true => Duration::ZERO,
+        false => plan.settings.safety_interval,
+    };
+    let limit = Instant::now() + LIVENESS.max(longest_held(plan)) + found;
     let mut next_look = Instant::now() + LATE;
     loop {
         sleep(Duration::from_millis(500)).await;

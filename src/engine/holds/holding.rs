@@ -193,9 +193,11 @@ impl Holding {
     /// The latest that nobody has the id of, or the latest.
     pub(super) fn latest(&self) -> Option<u64> {
         let find = |is_it: fn(&Held) -> bool| self.holds.iter().rev().find(|held| is_it(held));
-        let free = find(|held| held.is_free() && !held.spent);
-        // What could not be given back is, where nothing else is left.
-        let latest = free.or_else(|| find(Held::is_free)).or(self.holds.last());
+        let free = find(|held| held.is_free() && !held.spent && !held.leaving);
+        // What could not be given back is, where nothing else is left; and what is being given back last of all.
+        let latest = free
+            .or_else(|| find(|held| !held.leaving))
+            .or(self.holds.last());
         latest.map(|held| held.number)
     }
 

@@ -274,6 +274,10 @@ impl Judge {
                     Object::Lock(lock) if self.is_freed_by_the_lost(lock) => {
                         self.rules.patience + self.rules.safety_interval
                     }
+                    // The first two in the queue look for what nobody tells of.
+                    Object::Recipe(_) if self.lost_since(*since) > 1 => {
+                        self.rules.patience + self.rules.safety_interval
+                    }
                     _ => self.rules.patience,
                 };
                 if from.is_some_and(|from| now > from + patience) {
@@ -347,6 +351,14 @@ impl Judge {
         let since = self.free_since.get(&Object::Lock(lock)).copied();
         let freed_by = self.freed_by.get(&lock);
         freed_by.is_some_and(|host| self.is_lost_since(*host, since))
+    }
+
+    /// How many clients have died or been cut off since then.
+    fn lost_since(&self, since: Instant) -> usize {
+        let hosts = self.clients.keys();
+        hosts
+            .filter(|host| self.is_lost_since(**host, Some(since)))
+            .count()
     }
 
     fn is_lost_since(&self, host: Host, since: Option<Instant>) -> bool {
