@@ -215,7 +215,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     // Where the first two in a recipe's queue are dead the others find by the slow check what peers and the dead leave.
     let found = match plan.settings.recipes.is_empty() {
         true => Duration::ZERO,
-        false => plan.settings.safety_interval,
+        false => 2 * plan.settings.safety_interval,
     };
     let limit = Instant::now() + LIVENESS.max(longest_held(plan)) + found;
     let mut next_look = Instant::now() + LATE;

@@ -276,7 +276,7 @@ impl Judge {
                     }
                     // The first two in the queue look for what nobody tells of.
                     Object::Recipe(_) if self.lost_since(*since) > 1 => {
-                        self.rules.patience + self.rules.safety_interval
+                        self.rules.patience + 2 * self.rules.safety_interval
                     }
                     _ => self.rules.patience,
                 };
