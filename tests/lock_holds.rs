@@ -536,3 +536,26 @@ async fn a_handle_tells_a_loss_that_a_renewal_has_found() {
         assert!(!door.lease().is_lost());
     }
 }
+
+/// Releases that are under way at the same time give back a hold each.
+#[tokio::test]
+async fn releases_at_the_same_time_give_back_different_holds() {
+    let server = start().await;
+    let client = connect(server.url(), LIMIT).await;
+    let lock = client.lock("overlapping");
+    for _ in 0..20 {
+        for _ in 0..3 {
+            lock.lock().await.unwrap();
+        }
+        try_join_all([lock.unlock(), lock.unlock()]).await.unwrap();
+        lock.unlock().await.unwrap();
+        assert_eq!(lock.hold_count().await.unwrap(), 0);
+
+        lock.lock().await.unwrap();
+        lock.lock().await.unwrap();
+        drop(lock.guard().await.unwrap());
+        lock.unlock().await.unwrap();
+        lock.unlock().await.unwrap();
+        assert!(!lock.is_locked().await.unwrap());
+    }
+}

@@ -211,7 +211,7 @@ impl<P: Primitive> State<P> {
         // The waiter that it was made for has gone, and another one has it now.
         self.leaving.retain(|(leaving, _)| *leaving != ticket);
         let until = batch.sent + lease;
-        let over = batch.unconfirmed || is_over(batch, entry.want, until);
+        let over = batch.unconfirmed || self.is_over(entry.want, lease, until);
         // That a latch was open then says nothing to those that have come since.
         let end = if P::MOST_QUEUED > 0 {
             Id::MAX
@@ -230,6 +230,12 @@ impl<P: Primitive> State<P> {
                 self.nobody_has(batch, grant);
             }
         }
+    }
+
+    /// Whether it has ended before anybody has it, and is taken again. A lease that is shorter than two round trips is not: it would be over
+    /// each time, so its holder finds it lost.
+    fn is_over(&self, want: P::Want, lease: Duration, until: Moment) -> bool {
+        want.is_leased() && until.has_come() && lease > 2 * self.core.round_trip()
     }
 
     /// To calls that wait it is as if it had never been taken.
@@ -266,7 +272,7 @@ impl<P: Primitive> State<P> {
         let until = batch.sent + queued.lease;
         let grant = self.granted(want, queued.ticket, taken, 0, until);
         match queued.reply {
-            Some(_) if is_over(batch, want, until) => {
+            Some(_) if self.is_over(want, queued.lease, until) => {
                 self.nobody_has(batch, grant);
                 self.call(queued.call, queued.reply, queued.since);
             }
@@ -587,10 +593,4 @@ impl<P: Primitive> State<P> {
             None => Told::default(),
         }
     }
-}
-
-/// Whether it has ended before anybody has it, as no answer came for long. A lease that is shorter than a round trip is over each time, and its
-/// holder finds it lost.
-fn is_over<P: Primitive>(batch: &Batch<P>, want: P::Want, until: Moment) -> bool {
-    batch.delayed && want.is_leased() && until.has_come()
 }

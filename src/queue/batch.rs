@@ -110,8 +110,6 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) sent: Moment,
     /// Replicas do not have it, and its callers have gone: what it was granted goes back.
     pub(super) unconfirmed: bool,
-    /// Its first sending has failed, or was not answered.
-    pub(super) delayed: bool,
 }
 
 impl<P: Primitive> Queued<P> {
@@ -188,7 +186,6 @@ impl<P: Primitive> Batch<P> {
             next: 0,
             sent: Moment::now(),
             unconfirmed: false,
-            delayed: false,
         }
     }
 

@@ -86,7 +86,6 @@ impl<P: Primitive> Object<P> {
             Ending::Answer(_) => false,
             _ => doubt,
         };
-        batch.delayed = departing.is_none();
         if !unanswered {
             self.core.note_round_trip(batch.sent.timer().elapsed());
         }

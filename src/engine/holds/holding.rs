@@ -195,9 +195,9 @@ impl Holding {
         let find = |is_it: fn(&Held) -> bool| self.holds.iter().rev().find(|held| is_it(held));
         let free = find(|held| held.is_free() && !held.spent && !held.leaving);
         // What could not be given back is, where nothing else is left; and what is being given back last of all.
-        let latest = free
-            .or_else(|| find(|held| !held.leaving))
-            .or(self.holds.last());
+        let spent = || find(|held| held.is_free() && !held.leaving);
+        let any = || find(|held| !held.leaving);
+        let latest = free.or_else(spent).or_else(any).or(self.holds.last());
         latest.map(|held| held.number)
     }
 
