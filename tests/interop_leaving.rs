@@ -11,6 +11,7 @@ use interop::waiting::{TRIES, all_served};
 use interop::world::{Mode, NEWEST, World, channel};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
+use support::clients::scripts;
 use support::waiters::{until, until_subscribers};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,8 +80,15 @@ async fn rust_deadlines(world: &mut World) {
     let name = "silent";
     let semaphore = world.rust.semaphore(name);
     let waiting = semaphore.clone();
+    let before = scripts(&mut world.redis).await;
     let caller = park(async move { waiting.try_acquire_for(1, Duration::from_secs(1)).await });
     until_subscribers(&mut world.redis, &channel(name), 1).await;
+    until(
+        "it has looked behind its subscription",
+        PATIENCE,
+        async || scripts(&mut world.redis.clone()).await >= before + 2,
+    )
+    .await;
     let () = world.redis.set(name, 1).await.unwrap();
     assert!(!returned(name, caller).await.unwrap());
     world.expect_available(name, 1).await;

@@ -98,7 +98,7 @@ local function remove(list)
   -- What undoes it must be allowed. No permit has this id.
   redis.call('ZADD', PERMITS, 'XX', 0, SECRET)
   local ttl = redis.call('PTTL', PERMITS)
-  if ttl > 0 then undo[#undo + 1] = { 'PEXPIRE', PERMITS, ttl } end
+  if ttl > 0 then undo[#undo + 1] = { 'PEXPIRE', PERMITS, ttl, harmless = true } end
   change({ 'ZREM', PERMITS, unpack(ids) }, 'ZADD', PERMITS, unpack(old))
   total, exists = total + #ids, true
   return #ids

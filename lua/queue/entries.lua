@@ -55,7 +55,7 @@ local function note(...)
 end
 
 local function drop(entry, arrival)
-  if arrival then undo[#undo + 1] = { 'PEXPIRE', QUEUE, KEPT } end
+  if arrival then undo[#undo + 1] = { 'PEXPIRE', QUEUE, KEPT, harmless = true } end
   waiting = waiting - change({ 'ZREM', QUEUE, entry }, unpack(arrival and { 'ZADD', QUEUE, 'NX', arrival, entry } or {}))
 end
 local function message(client, text) messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, text } end

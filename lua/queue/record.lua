@@ -69,7 +69,7 @@ local function once(work, tell)
   local word, claimed = 'refused ', false
   for i = #undo, 1, -1 do
     local back = redis.pcall(unpack(undo[i]))
-    if type(back) == 'table' and back.err then
+    if type(back) == 'table' and back.err and not undo[i].harmless then
       if undo[i][2] == KEYS[1] then claimed = true else word = 'unsure ' end
     end
   end

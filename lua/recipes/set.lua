@@ -38,6 +38,8 @@ function store.clear()
   local held = count
   record_first()
   redis.call('DEL', HOLDERS)
+  -- Nothing undoes that.
+  if held > 0 then undo[#undo + 1] = { 'undo' } end
   count = 0
   return held
 end

@@ -102,6 +102,8 @@ function store.clear()
   local held = 0
   for slot = 1, LIMIT do held = held + (ids[slot] and 1 or 0) end
   redis.call('DEL', KEYS[2], unpack(KEYS, 7, 5 + LIMIT))
+  -- Nothing undoes that.
+  if held > 0 then undo[#undo + 1] = { 'undo' } end
   ids, slot_of = {}, {}
   return held
 end

@@ -74,8 +74,6 @@ local function step(i)
     result = list(text)
   elseif kind == 'clear' then
     result = store.clear()
-    -- Nothing undoes that.
-    if result > 0 then undo[#undo + 1] = { 'undo' } end
   elseif kind == 'check' then
     check_first()
   end

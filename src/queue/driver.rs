@@ -86,7 +86,7 @@ impl<P: Primitive> Object<P> {
             Ending::Answer(_) => false,
             _ => doubt,
         };
-        if !unanswered {
+        if departing.is_some() {
             self.core.note_round_trip(batch.sent.timer().elapsed());
         }
         self.ended(batch, ending, unanswered).await;
