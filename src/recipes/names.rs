@@ -15,12 +15,13 @@ const DIGITS: usize = 12;
 pub(super) fn of(settings: &Settings, mapper: &NameMapper, client_id: &str) -> (Keys, QueueKeys) {
     let base = settings.base(mapper);
     let client = client(settings, client_id);
-    let name = |what: &str| format!("redisson_sc_recipe_{what}:{base}");
+    let name = |prefix: &str| format!("{prefix}:{base}");
+    let the_queue = name("redisson_sc_recipe_queue");
     let queue = QueueKeys {
-        queue: name("queue").into(),
-        beside: name("grants").into(),
-        notes: name("notes").into(),
-        own_channel: format!("{}:{client}", name("queue")).into(),
+        queue: the_queue.as_str().into(),
+        beside: name("redisson_sc_recipe_grants").into(),
+        notes: name("redisson_sc_recipe_notes").into(),
+        own_channel: format!("{the_queue}:{client}").into(),
         client: client.as_str().into(),
     };
     let types: &[&'static str] = match settings.layout {
@@ -34,18 +35,12 @@ pub(super) fn of(settings: &Settings, mapper: &NameMapper, client_id: &str) -> (
     let (object, kind) = own.next().expect("each layout has a key");
     let lock = settings.lock_key(mapper).map(|lock| (lock, &"string"));
     let parts: Vec<Typed> = own.chain(lock).map(|(key, kind)| (key, *kind)).collect();
-    let record = format!("{}:{client}", name("once"));
-    let keys = Keys::new(
-        &settings.name,
-        object.to_string(),
-        kind,
-        name("queue"),
-        record,
-    )
-    .with_parts(parts)
-    .with_beside(queue.queue.clone(), "zset")
-    .with_beside(queue.beside.clone(), "zset")
-    .with_beside(queue.notes.clone(), "hash");
+    let record = format!("{}:{client}", name("redisson_sc_recipe_once"));
+    let keys = Keys::new(&settings.name, object.to_string(), kind, the_queue, record)
+        .with_parts(parts)
+        .with_beside(queue.queue.clone(), "zset")
+        .with_beside(queue.beside.clone(), "zset")
+        .with_beside(queue.notes.clone(), "hash");
     (keys, queue)
 }
 
