@@ -49,14 +49,14 @@ local function open_queue() waiting = read('ZCARD', QUEUE) end
 
 -- Notes come back by themselves, and all of them go where that is not allowed.
 local function note(...)
-  change({ 'HSET', NOTES, ... }, 'DEL', NOTES)
+  change_order({ 'HSET', NOTES, ... }, 'DEL', NOTES)
   if not noted then redis.call('PEXPIRE', NOTES, KEPT) end
   noted = true
 end
 
 local function drop(entry, arrival)
   if arrival then undo[#undo + 1] = { 'PEXPIRE', QUEUE, KEPT, harmless = true } end
-  waiting = waiting - change({ 'ZREM', QUEUE, entry }, unpack(arrival and { 'ZADD', QUEUE, 'NX', arrival, entry } or {}))
+  waiting = waiting - change_order({ 'ZREM', QUEUE, entry }, unpack(arrival and { 'ZADD', QUEUE, 'NX', arrival, entry } or {}))
 end
 local function message(client, text) messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, text } end
 local function notify()
@@ -73,7 +73,7 @@ local function drop_all(gone)
 end
 local function enter(entry, arrival)
   local new = redis.call('ZADD', QUEUE, 'NX', score(arrival), entry)
-  if new == 1 then undo[#undo + 1] = { 'ZREM', QUEUE, entry } end
+  if new == 1 then undo[#undo + 1] = { 'ZREM', QUEUE, entry, harmless = true } end
   waiting = waiting + new
   if not kept then redis.call('PEXPIRE', QUEUE, KEPT) end
   kept = true

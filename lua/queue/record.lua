@@ -7,12 +7,14 @@
 --   that found the record of somebody else; "3": the batch may have been carried out, and is not to be any more; "4": the steps take
 --   back what the batch of this number has done, if that is on record
 -- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself.
---   Where a change is refused "refused <error>", or "unsure <error>" if some of those before it could not be undone. It defines `change`, `read`, `claim` and `once`
+--   Where a change is refused "refused <error>", or "unsure <error>" if some of those before it could not be undone. It defines
+--   `change`, `change_order`, `read`, `claim` and `once`
 -- Publishes: nothing
 -- Repeat-safe: yes, that is its purpose
 -- Invariant: where a change is refused, those before it are undone
 
 local NUMBER, LIFE, SENDING = ARGV[2], ARGV[3], ARGV[4]
+-- A `harmless` one is about the order of callers alone: it may fail, and no replica has to have what it undoes.
 local undo, earlier = {}, nil
 
 -- Makes a change; the arguments behind it undo it.
@@ -20,6 +22,19 @@ local function change(command, ...)
   local answer = redis.call(unpack(command))
   if ... then undo[#undo + 1] = { ... } end
   return answer
+end
+
+-- The same where it is harmless.
+local function change_order(command, ...)
+  local answer = change(command, ...)
+  if ... then undo[#undo].harmless = true end
+  return answer
+end
+
+local function is_for_replicas()
+  for _, back in ipairs(undo) do
+    if not back.harmless then return true end
+  end
 end
 
 -- Reads a key that is ours; what stands there and is of another type goes.
@@ -32,7 +47,10 @@ local function read(command, key, ...)
 end
 
 -- Writes the record before anything else: a server that may not do that says so before something has changed that can't be undone.
+local claimed
 local function claim()
+  if claimed then return end
+  claimed = true
   change({ 'SET', KEYS[1], NUMBER .. ' none', 'PX', LIFE }, unpack(earlier and { 'SET', KEYS[1], earlier, 'PX', LIFE } or { 'DEL', KEYS[1] }))
 end
 
@@ -65,17 +83,17 @@ local function once(work, tell)
     tell()
     return answer
   end)
-  if done then return #undo > 0 and answer or { answer } end
-  local word, claimed = 'refused ', false
+  if done then return is_for_replicas() and answer or { answer } end
+  local word, stays = 'refused ', false
   for i = #undo, 1, -1 do
     local back = redis.pcall(unpack(undo[i]))
     if type(back) == 'table' and back.err and not undo[i].harmless then
-      if undo[i][2] == KEYS[1] then claimed = true else word = 'unsure ' end
+      if undo[i][2] == KEYS[1] then stays = true else word = 'unsure ' end
     end
   end
   answer = word .. (type(answer) == 'table' and answer.err or tostring(answer))
   -- Where something stays behind no other sending may do the rest.
-  if word == 'refused ' and not claimed and (SENDING == '0' or SENDING == '2') then
+  if word == 'refused ' and not stays and (SENDING == '0' or SENDING == '2') then
     return redis.error_reply(string.sub(answer, #word + 1))
   end
   put(answer)
