@@ -21,11 +21,4 @@ local function work()
   return text
 end
 
--- Where that is forbidden the slow check of others finds the permits.
-local function tell()
-  local content = KEYS[4] and text ~= '0' and redis.pcall('GET', KEYS[3])
-  local total = type(content) == 'string' and tonumber(content)
-  if total and total >= 1 and total % 1 == 0 then announce(KEYS[4], total, total, '') end
-end
-
-return once(work, tell)
+return once(work, function() if KEYS[4] and text ~= '0' then announce_all(KEYS[4], KEYS[3]) end end)

@@ -4,10 +4,8 @@
 --   client's id
 --   confirm (entry, its arrival), extend (entry, when its grant ends), leave (entry, -)
 --   take: owner, lease in ms, kind     release: owner, lease of what is left     force
---   wait: owner, count, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms with ":<lease>", how
---   many may queue
+--   wait, as queue.lua has it: an owner; its lease behind the life
 --   check: looks after the client that watches    unwatch: this client does not, any more
---   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
 -- Returns: as finish.lua has it, which tells JVMs "0" when the lock has become free. Of a step: 1 or 0; how many have taken it, the last
 --   token, and how often the owner holds it; how many holds are left, -1 if there was none. Or "refused <error>". In an array where nothing
 --   has changed that replicas could confirm
@@ -29,10 +27,8 @@ local function step(i)
     return takes and taken(1) or 0, i + 4
   elseif kind == 'wait' then
     check_token(ARGV[i + 3])
-    local waited, behind = ARGV[i + 5] + 0, ARGV[i + 6] + 0
     -- The owner that has it goes first.
-    if holds(first) then behind = -1 end
-    local served = wait(ARGV[i + 3], first, second + 0, ARGV[i + 4] + 0, waited, behind, ARGV[i + 7], ARGV[i + 8] + 0, '')
+    local served = wait(i, first, '', holds(first))
     return served > 0 and taken(served) or 0, i + 9
   end
   local result = 1
@@ -55,10 +51,10 @@ local function work()
   open_lent()
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
-  local own = serve(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
+  local own = serve(PASSED)
   -- Where nobody waits nothing has to be left to JVMs.
   if waiting == 0 and account then reserved, account.ends = 0, nil end
-  local function say() return 0, 1, watcher and '+' or '' end
+  local function say() return 0, 1 end
   -- A lock that nobody waits for ends by itself.
   local ttl = total == 0 and waiting > 0 and redis.call('PTTL', LOCK)
   return finish(results, own, before == 0, false, say, ttl and ttl >= 0 and now() + ttl * 1000 or nil)

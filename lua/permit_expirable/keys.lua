@@ -10,7 +10,7 @@
 -- Invariant: both keys have one name, and expire together if they have expired together before
 
 local kind, time, condition = ARGV[5], ARGV[6], ARGV[7]
-local announced
+local renamed = false
 
 local function rename(from, to)
   if redis.call('EXISTS', to) == 1 then redis.call('DEL', to) end
@@ -25,7 +25,7 @@ local function work()
       -- The permits first: a user that may write to them may write to the counter.
       rename(KEYS[3], KEYS[5])
       rename(KEYS[2], KEYS[4])
-      announced = tonumber(redis.call('GET', KEYS[4]) or nil)
+      renamed = true
     end
     return '1'
   end
@@ -39,4 +39,4 @@ local function work()
   return done > 0 and '1' or '0'
 end
 
-return once(work, function() if announced and announced >= 1 and announced % 1 == 0 then announce(KEYS[6], announced, announced, '') end end)
+return once(work, function() if renamed then announce_all(KEYS[6], KEYS[4]) end end)

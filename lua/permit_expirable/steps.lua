@@ -6,12 +6,10 @@
 --   first those about entries: confirm (entry, its arrival), extend (entry, -), leave (entry, -)
 --   release: id    together: how many, then their ids: all of them or none    back: ticket, how many
 --   take: how many, lease in ms, 0 for none, ticket
---   wait: how many each, count, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms with ":<lease>", how
---   many may queue
+--   wait, as queue.lua has it: how many each; their lease behind the life
 --   prolong: id, lease    remaining: id    available    acquired    total
 --   try_set, set: permits    add: permits, may be negative    clear: how many at the most are taken away from their holders
 --   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
---   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
 -- Returns: as finish.lua has it. Of a step: 1 or 0; how many of count have taken; "o" for the id of one that Redisson 3.16.8 or an earlier one
 --   has given; together: how many were given back, or "0:" or "o:" and the place of one that is not held, from 0 on; milliseconds left, -1: it
 --   does not end, -2: it is not held; the number asked for; "0:<counter>" where the range forbids it; clear: how many, ":", how many are left.
@@ -20,8 +18,7 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: counter and permits change by exactly what the results say
 
-local results, announces, stood = {}, false, false
-local AGAIN = 16
+local results, stood = {}, false
 
 -- Redisson 3.16.8 wrote the digits of an id instead of its bytes.
 local function is_old(id)
@@ -101,8 +98,7 @@ local function step(i)
     enter_permits()
     return takes and 1 or 0, i + 4
   elseif kind == 'wait' then
-    local served = wait(ARGV[i + 3], number, ARGV[i + 2] + 0, ARGV[i + 4] + 0, ARGV[i + 5] + 0, ARGV[i + 6] + 0, ARGV[i + 7],
-      ARGV[i + 8] + 0, ':' .. SECRET)
+    local served = wait(i, number, ':' .. SECRET)
     enter_permits()
     return served, i + 9
   end
@@ -145,17 +141,11 @@ local function work()
   reclaim()
   local i = 11
   while ARGV[i] do results[#results + 1], i = step(i) end
-  local own = serve(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
+  local own = serve(PASSED)
   enter_permits()
   write_counter()
   -- Where nobody waits nothing has to be left to JVMs.
   if waiting == 0 and account then reserved, account.ends = 0, nil end
-  local function say(left)
-    local sign = watcher and '+' or ''
-    -- Each message starts one async caller of a JVM, or so many threads as it says: the first ones may not be those that fit.
-    if announces then return math.max(total, AGAIN), math.max(total, AGAIN), sign end
-    return total, math.max(total - before, left), sign
-  end
   -- Permits that nobody waits for end by themselves.
   local ends = waiting > 0 and (full and millis() or tonumber(redis.call('ZRANGE', PERMITS, 0, 0, 'WITHSCORES')[2] or ENDLESS))
   return finish(results, own, total > before, announces, say, ends and ends < ENDLESS and ends * 1000 or nil)

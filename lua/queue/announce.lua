@@ -1,7 +1,7 @@
 -- Purpose: tells those who wait for permits that there are some, and counts who listens
 -- Counterpart: extension: a part of scripts that may leave permits free
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
--- Returns: nothing by itself; it defines `announce` and `count_listeners`
+-- Returns: nothing by itself; it defines `announce`, `announce_all` and `count_listeners`
 -- Publishes: the total, 2^31-1 at the most, as a JVM would take a larger number for a negative one; then "0" for each further permit
 --   added, 63 at the most, as long as somebody hears it, so that each async waiter of a JVM is started
 -- Repeat-safe: yes, the waiters that are told only look
@@ -17,6 +17,13 @@ local function announce(channel, total, added, sign)
     if redis.pcall(ARGV[1], channel, sign .. '0') == 0 then break end
   end
   return heard
+end
+
+-- Says how many permits the counter has, if any. Where that is forbidden the slow check of others finds them.
+local function announce_all(channel, counter)
+  local content = redis.pcall('GET', counter)
+  local total = type(content) == 'string' and tonumber(content)
+  if total and total >= 1 and total % 1 == 0 then announce(channel, total, total, '') end
 end
 
 -- How many listen, those of a pattern not counted, who wait for nothing; -1 if that can't be learned. And how many to another one.

@@ -8,7 +8,7 @@
 -- Invariant: nothing but notes is changed
 
 -- `own`: the entries that were served. `tells`: JVMs are told in any case that something is free; `again`: if any listen. `ends`: when something
--- ends that was granted. What they are told, by how much is left to them: `say`.
+-- ends that was granted. By how much is left to them `say` tells how many permits there are for them, and how many of these are new.
 local function finish(results, own, tells, again, say, ends)
   local watches = choose_watcher()
   local left = close_account()
@@ -17,7 +17,8 @@ local function finish(results, own, tells, again, say, ends)
     watcher = watcher or read('HGET', NOTES, 'watch')
     if again then jvms = count_jvms() end
     local heard, refusal = 0, nil
-    if not again or jvms > 0 then heard, refusal = announce(CHANNEL, say(left)) end
+    local all, new = say(left)
+    if not again or jvms > 0 then heard, refusal = announce(CHANNEL, all, new, watcher and '+' or '') end
     if refusal then error({ err = refusal }) end
     -- Listeners of a pattern are no waiters.
     jvms = heard > 0 and count_jvms() or 0

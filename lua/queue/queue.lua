@@ -1,10 +1,16 @@
 -- Purpose: lets callers wait in the queue, and serves it; see src/queue/mod.rs
 -- Counterpart: extension; the part behind queue/entries.lua. The primitive's parts define `free`, `fits` and `take`
--- Returns: nothing by itself. It defines `wait`, `serve`, `first_foreign`, `look_in`
+-- ARGV[11..] steps, of which it knows
+--   wait: what is wanted, how many callers, kind, first ticket, us that the first has waited, arrival of the client's last caller, life of a
+--   grant in ms and what stands behind that in the entry, how many may queue; nine words
+--   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
+--   apart: the last step; the batch is repeated until replicas have it, so nobody of this client is granted something by its answer
+-- Returns: nothing by itself. It defines `PASSED`, `wait`, `serve`, `first_foreign`, `look_in`
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nobody is served before callers that came earlier, unless they want more than there is
 
+local PASSED, APART = ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0, ARGV[#ARGV - 2] == 'apart'
 local MOST_PASSED, LATER, DAY = 1024, 1000000, 86400000000
 -- How many entries were passed, where more of them are behind.
 local passed_all
@@ -12,20 +18,20 @@ local passed_all
 -- The earliest arrival of the next caller that this script queues.
 local next_arrival = 0
 
--- Takes `amount` for up to `count` callers that came one after the other, the first of them `waited` microseconds ago, and behind
--- the client's caller that came at `behind` (below 0: before all others) and those that this script has queued; queues up to `room` of those
--- that it does not suffice for. How many have got it.
-local function wait(kind, amount, count, ticket, waited, behind, life, room, tail)
+-- Takes `amount` for callers that came one after the other, as the step at `i` says it, behind the client's last one and those that this
+-- script has queued, or `ahead` of all; queues those that it does not suffice for. `tail` stands in their entries. How many have got it.
+local function wait(i, amount, tail, ahead)
+  local kind, count, ticket, life = ARGV[i + 3], ARGV[i + 2] + 0, ARGV[i + 4] + 0, ARGV[i + 7]
   local head = waiting > 0 and redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2]
-  local arrival, served = behind < 0 and 0 or math.max(now() - waited, behind, next_arrival), 0
+  local arrival, served = ahead and 0 or math.max(now() - ARGV[i + 5], ARGV[i + 6], next_arrival), 0
   if not head or head + 0 > arrival then
     while served < count and fits(amount) and take(entry_for(kind, ticket + served, amount, life) .. tail, amount, life, true) do
       served = served + 1
     end
   end
-  for i = served, math.min(count, served + room) - 1 do
-    enter(entry_for(kind, ticket + i, amount, life) .. tail, arrival + i)
-    next_arrival = arrival + i + 1
+  for place = served, math.min(count, served + ARGV[i + 8]) - 1 do
+    enter(entry_for(kind, ticket + place, amount, life) .. tail, arrival + place)
+    next_arrival = arrival + place + 1
   end
   granted = granted + served
   return served
@@ -80,6 +86,8 @@ local function serve(passed)
       if gone[client] == nil then gone[client] = client ~= CLIENT and count_listeners(QUEUE .. ':' .. client) == 0 end
       if not kind or gone[client] then
         drop(entry)
+      elseif fits(amount) and APART and client == CLIENT then
+        return own
       elseif fits(amount) then
         drop(entry, page[i + 1])
         local mine = client == CLIENT

@@ -2,17 +2,17 @@
 -- Counterpart: RSemaphore's counter; the part behind queue/record.lua and queue/announce.lua
 -- KEYS[2] semaphore: string, the permits available as a decimal integer
 -- KEYS[3] channel: where JVMs wait
--- Returns: nothing by itself. It defines `open_counter`, `free`, `fits`, `spend`, `put_back`, `write_counter`
+-- Returns: nothing by itself. It defines `open_counter`, `free`, `fits`, `spend`, `put_back`, `write_counter`, `say`
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the counter is written once, in the end; it keeps its time to live, and stays within 32 bits
 
 local SEMAPHORE, CHANNEL = KEYS[2], KEYS[3]
-local LOWEST, HIGHEST = -2147483648, 2147483647
+local AGAIN, LOWEST, HIGHEST = 16, -2147483648, 2147483647
 
 local text, before, total, exists, ttl = false, 0, 0, false, '0'
--- So many are left to JVMs.
-local reserved = 0
+-- So many are left to JVMs. They are told again of permits that were free before.
+local reserved, announces = 0, false
 
 -- Reads the counter. Returns the answer to the batch where the counter cannot be used.
 local function open_counter()
@@ -44,4 +44,11 @@ local function write_counter()
   elseif total ~= before then
     change({ 'INCRBY', SEMAPHORE, total - before }, 'INCRBY', SEMAPHORE, before - total)
   end
+end
+
+-- What JVMs are told, as finish.lua has it. Each message starts one async caller of a JVM, or so many threads as it says: the first ones may
+-- not be those that fit.
+local function say(left)
+  if announces then return math.max(total, AGAIN), math.max(total, AGAIN) end
+  return total, math.max(total - before, left)
 end

@@ -6,11 +6,9 @@
 --   first those about entries: confirm (entry, its arrival), extend (entry, -); leave, forget (entry, how much of it)
 --   release, release_if_exists, try: count times amount     take: the same under leases; four words, the last the first ticket
 --   add: amount, may be negative    drain    try_set: amount; time to live in ms, 0 for none
---   wait: count times amount, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms, how
---   many may queue
+--   wait, as queue.lua has it: an amount
 --   reclaim: whose grants have run out, their entries with commas between, or 0
 --   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
---   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
 -- Returns: as finish.lua has it. Of a step: how many of count were carried out, followed by ":<counter>" where the range forbade the others;
 --   1 or 0; "missing"; the counter before a drain. Or "unreadable <text>", "refused <error>". In an array where nothing has changed that
 --   replicas could confirm
@@ -18,8 +16,7 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: counter and grants change by exactly what the results say; within 32 bits
 
-local results, announces, tells, reclaimed = {}, false, false, false
-local AGAIN = 16
+local results, tells, reclaimed = {}, false, false
 local OF_ENTRIES = { confirm = true, extend = true }
 
 local function release(permits, count)
@@ -56,8 +53,7 @@ local function step(i)
   if kind == 'take' then return try(number, count, ARGV[i + 3] + 0), i + 4 end
   if kind == 'add' then return add(number), i + 3 end
   if kind == 'wait' then
-    return wait(ARGV[i + 3], number, count, ARGV[i + 4] + 0, ARGV[i + 5] + 0, ARGV[i + 6] + 0, ARGV[i + 7] + 0,
-      ARGV[i + 8] + 0, ARGV[i + 3] == LEASED and ARGV[7] or ''), i + 9
+    return wait(i, number, ARGV[i + 3] == LEASED and ARGV[7] or ''), i + 9
   end
   local result = 1
   if kind == 'drain' then
@@ -89,14 +85,8 @@ local function work()
     results[#results + 1], i = step(i)
   end
   if not reclaimed then reclaim() end
-  local own = serve(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
+  local own = serve(PASSED)
   write_counter()
-  local function say(left)
-    local sign = watcher and '+' or ''
-    -- Each message starts one async caller of a JVM, or so many threads as it says: the first ones may not be those that fit.
-    if announces then return math.max(total, AGAIN), math.max(total, AGAIN), sign end
-    return total, math.max(total - before, left), sign
-  end
   local ends = #undo > 0 and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end
   return finish(results, own, total > before or tells, announces, say, tonumber(ends))
 end

@@ -110,6 +110,8 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) sent: Moment,
     /// Replicas do not have it, and its callers have gone: what it was granted goes back.
     pub(super) unconfirmed: bool,
+    /// It is owed, and repeated until replicas have it: its client's entries are not served by it.
+    pub(super) apart: bool,
 }
 
 impl<P: Primitive> Queued<P> {
@@ -186,6 +188,7 @@ impl<P: Primitive> Batch<P> {
             next: 0,
             sent: Moment::now(),
             unconfirmed: false,
+            apart: false,
         }
     }
 
@@ -253,6 +256,7 @@ impl<P: Primitive> Batch<P> {
             ("check", self.check.then_some(0)),
             ("unwatch", self.unwatch.then_some(0)),
             ("pass", self.pass),
+            ("apart", self.apart.then_some(0)),
         ];
         let set = all.into_iter();
         set.filter_map(|(word, number)| Some((word, number?)))

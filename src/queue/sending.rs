@@ -163,8 +163,9 @@ impl<P: Primitive> State<P> {
         batch.confirms = confirms.collect();
         let queue = P::MOST_QUEUED > 0;
         if apart && owed {
-            // Waiters without a queue ask with the next batch.
-            self.look = batch.look && !queue;
+            // Waiters are served by the next batch.
+            batch.apart = !self.entries.is_empty();
+            self.look = batch.apart || batch.look && !queue;
         } else if queue || batch.look || self.asks() {
             self.ask(&mut batch, now);
         }
