@@ -23,6 +23,18 @@ macro_rules! recipe {
         )
     };
 }
+/// What refreshes one of its holders for a caller.
+macro_rules! refresh {
+    ($file:literal) => {
+        lua!(
+            "queue/record",
+            "recipes/setting",
+            "queue/entries",
+            $file,
+            "recipes/refresh",
+        )
+    };
+}
 
 pub(crate) const ONCE: &str = lua!("queue/announce", "queue/record", "engine/once");
 pub(crate) const FORGET: &str = lua!("engine/forget");
@@ -75,5 +87,8 @@ pub(crate) const RENEW_PERMITS: &str = lua!("permit_expirable/renew");
 pub(crate) const TIMES: &str = recipe!("recipes/times");
 pub(crate) const SET: &str = recipe!("recipes/set");
 pub(crate) const SLOTS: &str = recipe!("recipes/slots");
+pub(crate) const REFRESH_TIMES: &str = refresh!("recipes/times");
+pub(crate) const REFRESH_SET: &str = refresh!("recipes/set");
+pub(crate) const REFRESH_SLOTS: &str = refresh!("recipes/slots");
 pub(crate) const RENEW_TIMES: &str = lua!("recipes/renew_times");
 pub(crate) const RENEW_SLOTS: &str = lua!("recipes/renew_slots");

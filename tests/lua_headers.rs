@@ -193,7 +193,7 @@ fn check_indexes(entries: &[Entry], code: &str, name: &str) -> Result<(), String
 
 /// By the publish command, which is the first argument then.
 fn announces(code: &str) -> bool {
-    code.contains("announce(")
+    code.contains("announce(") || code.contains("announce_all(")
 }
 
 /// A call publishes if its command is called so: a literal, a local, or an argument described so. So does a command in a table, and

@@ -30,7 +30,7 @@ fn seed() -> u64 {
 async fn model_and_server_say_and_store_the_same() {
     let seed = seed();
     let mut real = Real::start().await;
-    let tally = explore(&mut real, seed, 200, 120);
+    let tally = explore(&mut real, seed, 300, 120);
     println!("{tally}");
     let missing = tally.missing();
     assert!(missing.is_empty(), "hardly answered: {missing:?}");

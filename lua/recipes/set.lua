@@ -36,7 +36,7 @@ end
 
 function store.clear()
   local held = count
-  record_first()
+  claim()
   redis.call('DEL', HOLDERS)
   -- Nothing undoes that.
   if held > 0 then undo[#undo + 1] = { 'undo' } end

@@ -4,7 +4,7 @@
 -- KEYS[7..] others: those of the layout; the last one the peers' lock, where they acquire under one
 -- ARGV[7] settings: "<limit> <ms that a holder lasts> <flags> <ms that a lock without an expiry is given>". Flags: "s" times are in
 --   seconds, "f" fair, "t" with tokens, "l" peers acquire under a lock, "r" a string lock, "-" none of these
--- Returns: nothing by itself. It defines `clock`, the settings, `record_first`, `id_of`, `put_back`, and what queue/jvms.lua
+-- Returns: nothing by itself. It defines `clock`, the settings, `id_of`, `put_back`, and what queue/jvms.lua
 --   defines elsewhere
 -- Publishes: nothing
 -- Repeat-safe: yes, it changes nothing
@@ -24,13 +24,6 @@ local store = {}
 local total, reserved, jvms, watcher, account, has_notes = 0, 0, 0, nil, nil, false
 local function close_account() return 0 end
 local function count_jvms() return 0 end
-
--- Before what cannot be undone without `SET`, or at all: where the record cannot be written, nothing is done.
-local recorded
-local function record_first()
-  if not recorded then put('refused ERR it was not carried out') end
-  recorded = true
-end
 
 -- The id of what a client takes under a ticket: the first part of the client's, and the ticket.
 local function id_of(client, ticket)

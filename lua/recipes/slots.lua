@@ -55,7 +55,7 @@ function store.drop(id)
   local slot = slot_of[id]
   if not slot then return false end
   local key = key_of(slot)
-  record_first()
+  claim()
   change({ 'DEL', key }, back(key, id, redis.call('PTTL', key)))
   ids[slot], slot_of[id] = false, nil
   return true
@@ -98,7 +98,7 @@ end
 
 function store.clear()
   check_free(1, LIMIT)
-  record_first()
+  claim()
   local held = 0
   for slot = 1, LIMIT do held = held + (ids[slot] and 1 or 0) end
   redis.call('DEL', KEYS[2], unpack(KEYS, 7, 5 + LIMIT))

@@ -3,13 +3,11 @@
 -- ARGV[1..] those of the parts before; from the eleventh on steps of three words. Entries are given without the client's id
 --   confirm (entry, its arrival), leave (entry, -)
 --   take: ticket, kind, limit, ms that it lasts; five words; past those that wait, where something is left
---   release (id, -); back (ticket, -): what was taken under it     refresh (id, ms)
+--   release (id, -); back (ticket, -): what was taken under it
 --   list (where the page before has ended, "0" for the first, -)    clear
---   wait: limit, count, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms with ":<ms that it
---   lasts>", how many may queue; nine words
+--   wait, as queue.lua has it: a limit; behind the life the ms that it lasts
 --   check: the queue is kept, and its first client can be told
---   pass: where it is the only step, so many entries were passed by the last script
--- Returns: as finish.lua has it. Of a step: 1 or 0, of a refresh one more than the slot; "<how many>:<last slot>:1"; "locked": by a
+-- Returns: as finish.lua has it. Of a step: 1 or 0; "<how many>:<last slot>:1"; "locked": by a
 --   peer; how many were cleared; of a list where the page
 --   ends ("0": it is the last), and behind a semicolon each id, ms left (-1: for ever) and slot (0: none). A text that is no word
 --   is "=" and hexadecimal digits. Or "unreadable units <score>", "refused <error>"
@@ -45,8 +43,7 @@ local function try(ticket, kind, limit, lasts)
 end
 
 local function wait_for(limit, i)
-  local served = wait(ARGV[i + 3], limit, ARGV[i + 2] + 0, ARGV[i + 4] + 0, ARGV[i + 5] + 0, ARGV[i + 6] + 0, ARGV[i + 7],
-    ARGV[i + 8] + 0, '')
+  local served = wait(i, limit, '')
   if waiting > 0 then note_limit(limit) end
   return served > 0 and served .. ':' .. last_slot .. ':1' or 0
 end
@@ -67,9 +64,6 @@ local function step(i)
     result = store.drop(text) and 1 or 0
   elseif kind == 'back' then
     result = store.drop(id_of(CLIENT, text)) and 1 or 0
-  elseif kind == 'refresh' then
-    result = store.renew(text, second + 0)
-    result = result and 1 + result or 0
   elseif kind == 'list' then
     result = list(text)
   elseif kind == 'clear' then
@@ -92,7 +86,7 @@ local function work()
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
   if come_back then leave_to_peers() end
-  serve_queue(ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0)
+  serve_queue(PASSED)
   store.settle()
   local ends = first_end and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2]
   return finish(results, own, false, false, nil, tonumber(ends))

@@ -1,14 +1,14 @@
 //! Carries batches out: one at a time, each until it is answered.
 
 use std::slice::from_ref;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tokio::time::Instant;
 
 use super::answer::Said;
 use super::batch::Batch;
 use super::object::Object;
-use super::primitive::Primitive;
+use super::primitive::{Held, Primitive};
 use super::results::Results;
 use super::sending::Task;
 use crate::clock::Moment;
@@ -20,7 +20,7 @@ use crate::engine::log;
 use crate::engine::once::{
     Ending, MOST_DISOWNED, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
 };
-use crate::engine::request::{Arg, Request};
+use crate::engine::request::{Arg, Request, Script};
 use crate::engine::sent::UnderWay;
 use crate::error::Error;
 use crate::transport::{Refusal, Value};
@@ -30,15 +30,13 @@ const CHECKS_KEPT: u32 = 4;
 
 impl<P: Primitive> Object<P> {
     fn request(&self, batch: &Batch<P>) -> Request {
-        let config = &self.core.config;
-        let kept = (config.safety_interval * CHECKS_KEPT).max(std::time::Duration::from_secs(60));
-        let mut args = vec![
-            Arg::Text(Arc::clone(&self.queue.client)),
-            Arg::millis(config.lock_watchdog_timeout),
-            batch.header.clone(),
-            Arg::millis(kept),
-        ];
+        let mut args = self.header(batch.header.clone());
         batch.encode(&self.suffix, &mut args);
+        let life = self.core.config.record_life();
+        Request::once(self.script, self.script_keys(), life, args)
+    }
+
+    fn script_keys(&self) -> Vec<Arc<str>> {
         let [record, object, channel] = self.keys.own();
         let queue = &self.queue;
         let keys = [
@@ -49,8 +47,40 @@ impl<P: Primitive> Object<P> {
             &queue.beside,
             &queue.notes,
         ];
-        let keys = keys.into_iter().chain(self.keys.parts()).cloned().collect();
-        Request::once(self.script, keys, config.record_life(), args)
+        keys.into_iter().chain(self.keys.parts()).cloned().collect()
+    }
+
+    /// The arguments of each script, behind those of the record.
+    fn header(&self, held: Arg) -> Vec<Arg> {
+        let config = &self.core.config;
+        let kept = (config.safety_interval * CHECKS_KEPT).max(std::time::Duration::from_secs(60));
+        vec![
+            Arg::Text(Arc::clone(&self.queue.client)),
+            Arg::millis(config.lock_watchdog_timeout),
+            held,
+            Arg::millis(kept),
+        ]
+    }
+
+    /// Carries out a script that may be repeated as it is, so it waits for no batch. `steps` follow the arguments of each script.
+    pub(crate) async fn beside_batches(
+        &self,
+        operation: &'static str,
+        script: &'static LazyLock<Script>,
+        steps: impl IntoIterator<Item = Arg>,
+    ) -> crate::error::Result<Value> {
+        self.keys.check()?;
+        let held = self.lock().state.held.header();
+        // It has no record.
+        let mut args = vec![Arg::Number(0); 4];
+        args.extend(self.header(held).into_iter().chain(steps));
+        let request = Request::renewal(script, self.script_keys(), args);
+        let (command, answer) = Command::new(operation, request);
+        let (core, keys) = (Arc::clone(&self.core), self.keys.clone());
+        self.core.runtime.spawn(async move {
+            core.carry_out_command(&keys, command, |_| {}).await;
+        });
+        answer.await.unwrap_or_else(|_| Err(self.shut_down()))
     }
 
     async fn carry_out(&self, batch: Box<Batch<P>>, departing: UnderWay<'_>) {

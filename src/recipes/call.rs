@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use super::holders::Holders;
 use crate::engine::request::{Arg, Script};
@@ -98,7 +97,6 @@ pub(super) enum Call {
     Release(Arc<str>),
     /// What was taken under a ticket.
     GiveBack(Ticket),
-    Refresh(Arc<str>, Duration),
     /// A page of the holders, behind where the one before has ended.
     List(Arc<str>),
     Clear,
@@ -135,7 +133,6 @@ impl queue::Call for Call {
         match self {
             Call::Try(_) => "try_acquire",
             Call::Release(_) | Call::GiveBack(_) => "release",
-            Call::Refresh(..) => "refresh",
             Call::List(_) => "holders",
             Call::Clear => "release_all",
         }
@@ -186,11 +183,6 @@ impl queue::Call for Call {
             ],
             Call::Release(id) => vec![Arg::Word("release"), Arg::Text(Arc::clone(id)), nothing],
             Call::GiveBack(ticket) => vec![Arg::Word("back"), Arg::number(*ticket), nothing],
-            Call::Refresh(id, lasts) => vec![
-                Arg::Word("refresh"),
-                Arg::Text(Arc::clone(id)),
-                Arg::millis(*lasts),
-            ],
             Call::List(from) => vec![Arg::Word("list"), Arg::Text(Arc::clone(from)), nothing],
             Call::Clear => vec![Arg::Word("clear"), Arg::Number(0), nothing],
         });
@@ -214,7 +206,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = queue::Call::name(self);
         match self {
-            Call::Release(id) | Call::Refresh(id, _) => write!(f, "{name}({id})"),
+            Call::Release(id) => write!(f, "{name}({id})"),
             Call::GiveBack(ticket) => write!(f, "{name}(#{ticket})"),
             Call::Try(_) | Call::List(_) | Call::Clear => write!(f, "{name}()"),
         }

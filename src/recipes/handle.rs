@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use super::call::{Call, Recipes};
-use super::holders::{Holders, Page};
+use super::holders::{Holders, Page, refreshing};
 use super::names;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder, check_id};
@@ -14,6 +14,7 @@ use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::holds::{Renewing, Term};
+use crate::engine::once::unexpected_answer;
 use crate::engine::request::{Arg, Script};
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
@@ -21,9 +22,13 @@ use crate::lease::Lease;
 use crate::lua;
 use crate::queue::{Call as _, Object, Outcome};
 use crate::stats::{Holding, What};
+use crate::transport::Value;
 
 static RENEW_TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_TIMES));
 static RENEW_SLOTS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_SLOTS));
+
+/// The operation, for errors.
+const REFRESH: &str = "refresh";
 
 /// One script call refreshes so many at the most: it bounds the script's time.
 const MOST_REFRESHED: usize = 250;
@@ -176,18 +181,34 @@ impl Handle {
         check_id(id)?;
         let lasts = self.settings.timeout;
         let until = Moment::now().checked_add(self.settings.sure_lease(lasts));
-        let refreshed = self.run(Call::Refresh(id.into(), lasts)).await?;
-        let slot = match refreshed {
-            Outcome::Number(more) if more > 0 => u32::try_from(more - 1).ok(),
-            _ => {
-                self.is_gone(id);
-                return Ok(false);
-            }
+        let calling = self.calling(REFRESH, Wait::No, Dropped::Withdrawn);
+        let refreshing = self.refreshed(id, lasts);
+        let refreshed = self.core.call(calling, pin!(Some(refreshing))).await?;
+        // One more than the slot.
+        let Some(slot) = refreshed.checked_sub(1) else {
+            self.is_gone(id);
+            return Ok(false);
         };
-        if let Some((key, until)) = self.key_of(id, slot).zip(until) {
+        if let Some((key, until)) = self.key_of(id, Some(slot)).zip(until) {
             self.lasts(&key, &id.into(), until);
         }
         Ok(true)
+    }
+
+    async fn refreshed(&self, id: &str, lasts: Duration) -> Result<u32> {
+        let step = [Arg::Text(id.into()), Arg::millis(lasts)];
+        let script = refreshing(self.settings.layout);
+        let answer = self.line()?.beside_batches(REFRESH, script, step).await;
+        let error = match answer {
+            Ok(Value::Int(slot)) => return Ok(u32::try_from(slot).unwrap_or(0)),
+            Ok(Value::BulkString(text)) => Error::NotANumber {
+                name: self.settings.name.clone(),
+                found: String::from_utf8_lossy(&text).into_owned(),
+            },
+            Ok(answer) => unexpected_answer(&self.settings.name, &answer, None),
+            Err(error) => error,
+        };
+        Err(self.explain(error))
     }
 
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {

@@ -17,6 +17,9 @@ use crate::transport::jittered;
 static TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::TIMES));
 static SET: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SET));
 static SLOTS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SLOTS));
+static REFRESH_TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::REFRESH_TIMES));
+static REFRESH_SET: LazyLock<Script> = LazyLock::new(|| Script::new(lua::REFRESH_SET));
+static REFRESH_SLOTS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::REFRESH_SLOTS));
 
 /// Nothing is known here of what is held: callers have the ids.
 pub(super) struct Holders {
@@ -38,6 +41,15 @@ impl Holders {
             Layout::Set => &SET,
             Layout::Slots | Layout::Lock => &SLOTS,
         }
+    }
+}
+
+/// The script that refreshes one holder for a caller.
+pub(super) fn refreshing(layout: Layout) -> &'static LazyLock<Script> {
+    match layout {
+        Layout::Timestamp | Layout::Fair => &REFRESH_TIMES,
+        Layout::Set => &REFRESH_SET,
+        Layout::Slots | Layout::Lock => &REFRESH_SLOTS,
     }
 }
 

@@ -23,6 +23,9 @@ pub const ALL: &[(&str, &str)] = &[
     ("TIMES", TIMES),
     ("SET", SET),
     ("SLOTS", SLOTS),
+    ("REFRESH_TIMES", REFRESH_TIMES),
+    ("REFRESH_SET", REFRESH_SET),
+    ("REFRESH_SLOTS", REFRESH_SLOTS),
     ("RENEW_TIMES", RENEW_TIMES),
     ("RENEW_SLOTS", RENEW_SLOTS),
 ];

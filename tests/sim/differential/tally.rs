@@ -32,6 +32,9 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ),
     ("SET", &["done", "[done]", "stale", "refused"]),
     ("SLOTS", &["done", "[done]", "stale", "refused"]),
+    ("REFRESH_TIMES", &["some", "0", "unreadable"]),
+    ("REFRESH_SET", &["some", "0"]),
+    ("REFRESH_SLOTS", &["some", "0"]),
     ("RENEW_TIMES", &["[some]", "[0]"]),
     ("RENEW_SLOTS", &["[some]", "[0]"]),
 ];

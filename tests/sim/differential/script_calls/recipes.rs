@@ -5,7 +5,9 @@ use fastrand::Rng;
 use super::{Call, Form, RECORDS, envelope, number, texts};
 use crate::sim::differential::commands::{CHANNELS, MEMBERS, choose};
 use crate::sim::differential::step::Mood;
-use crate::sim::scripts::{RENEW_SLOTS, RENEW_TIMES, SET, SLOTS, TIMES};
+use crate::sim::scripts::{
+    REFRESH_SET, REFRESH_SLOTS, REFRESH_TIMES, RENEW_SLOTS, RENEW_TIMES, SET, SLOTS, TIMES,
+};
 
 /// How long holders last.
 const LASTS: &[&str] = &["700", "10000", "600000"];
@@ -25,7 +27,7 @@ fn id(rng: &mut Rng) -> String {
         0 => choose(rng, MEMBERS).to_owned(),
         _ => {
             let client = choose(rng, &["11111111-2222-3333-", "aaaaaaaa-bbbb-cccc-"]);
-            format!("{client}0000-{:012}", rng.u32(..12))
+            format!("{client}0000-{:012}", rng.u32(..4))
         }
     }
 }
@@ -57,6 +59,21 @@ pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
         _ => choose(rng, &["2", "2", "1", "3"]).to_owned(),
     };
     let header = format!("{limit} {} {flags} 3000", choose(rng, LASTS));
+    // The others hold little.
+    if rng.u32(..if source == TIMES { 4 } else { 2 }) == 0 {
+        let mut arguments = texts(&["0", "0", "0", "0", client, "30000", &header, "60000"]);
+        arguments.extend([id(rng), choose(rng, LASTS).to_owned()]);
+        return Call {
+            source: match source {
+                TIMES => REFRESH_TIMES,
+                SET => REFRESH_SET,
+                _ => REFRESH_SLOTS,
+            },
+            keys,
+            arguments,
+            form: Form::Plain,
+        };
+    }
     let mut arguments = envelope(rng, mood);
     arguments.extend(texts(&[client, "30000", &header, "60000", "0", "0"]));
     if rng.u32(..3) == 0 {
@@ -84,21 +101,20 @@ pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
 fn step(rng: &mut Rng, limit: &str) -> Vec<String> {
     let kind = choose(rng, &["p", "n", "e"]);
     let lasts = choose(rng, LASTS);
-    match rng.u32(..10) {
-        0..=2 => texts(&["take", &number(rng, 12), kind, limit, lasts]),
+    match rng.u32(..9) {
+        0..=2 => texts(&["take", &number(rng, 4), kind, limit, lasts]),
         3..=5 => {
             let life = format!("100:{lasts}");
             let waited = choose(rng, &["0", "0", "300000"]);
             let behind = choose(rng, &["0", "0", "1800000000123001"]);
             let count = rng.u32(1..4).to_string();
-            let [ticket, room] = [number(rng, 12), number(rng, 5)];
+            let [ticket, room] = [number(rng, 4), number(rng, 5)];
             texts(&[
                 "wait", limit, &count, kind, &ticket, waited, behind, &life, &room,
             ])
         }
         6 => texts(&["release", &id(rng), "0"]),
-        7 => texts(&["back", &number(rng, 12), "0"]),
-        8 => texts(&["refresh", &id(rng), lasts]),
+        7 => texts(&["back", &number(rng, 4), "0"]),
         _ => texts(&[choose(rng, &["clear", "release"]), "0", "0"]),
     }
 }
