@@ -51,7 +51,7 @@ pub(crate) const SEMAPHORE: &str = lua!(
     "queue/finish",
     "semaphore/steps"
 );
-pub(crate) const RENEW_GRANTS: &str = lua!("queue/renew");
+pub(crate) const RENEW_GRANTS: &str = lua!("queue/later", "queue/renew");
 
 pub(crate) const LOCK: &str = lua!(
     "lock/short",
@@ -82,7 +82,7 @@ pub(crate) const PERMITS: &str = lua!(
 );
 pub(crate) const PERMITS_KEYS: &str =
     lua!("queue/announce", "queue/record", "permit_expirable/keys");
-pub(crate) const RENEW_PERMITS: &str = lua!("permit_expirable/renew");
+pub(crate) const RENEW_PERMITS: &str = lua!("permit_expirable/later", "queue/renew");
 
 pub(crate) const TIMES: &str = recipe!("recipes/times");
 pub(crate) const SET: &str = recipe!("recipes/set");
@@ -90,5 +90,5 @@ pub(crate) const SLOTS: &str = recipe!("recipes/slots");
 pub(crate) const REFRESH_TIMES: &str = refresh!("recipes/times");
 pub(crate) const REFRESH_SET: &str = refresh!("recipes/set");
 pub(crate) const REFRESH_SLOTS: &str = refresh!("recipes/slots");
-pub(crate) const RENEW_TIMES: &str = lua!("recipes/renew_times");
+pub(crate) const RENEW_TIMES: &str = lua!("recipes/later", "queue/renew");
 pub(crate) const RENEW_SLOTS: &str = lua!("recipes/renew_slots");

@@ -84,7 +84,7 @@ end
 local function read_entry(entry) return string.match(entry, '^[^:]+:(%l)%d+:(%d+):%d+:(%d+)$') end
 
 -- The owner of `entry` takes the lock: for its lease where its caller learns of it by the answer, else for `life` milliseconds and one that
--- Redis may round off. What the answer or the message adds to that: the token. Nothing where there is none.
+-- Redis may round off. The answer or the message adds the token, if there is one.
 local function take(entry, _, life, by_answer)
   local kind, number, lease = read_entry(entry)
   local next = kind == FENCED and next_token()
@@ -119,7 +119,7 @@ local function confirm(entry, arrival)
   return taken(1)
 end
 
--- `entry` is not wanted any more. What it has been granted is given back.
+-- `entry` is not wanted any more. Its grant is given back.
 local function leave(entry)
   local queued, _, number = waiting, read_entry(entry)
   if waiting > 0 then drop(entry) end

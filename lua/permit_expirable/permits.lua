@@ -1,4 +1,4 @@
--- Purpose: permits with ids, as the queue uses them. What is held stands in a zset; a grant is a permit that ends soon
+-- Purpose: permits with ids, as the queue uses them. Those that are held stand in a zset; a grant is a permit that ends soon
 -- Counterpart: RPermitExpirableSemaphore.acquire, tryAcquire, tryRelease; the part behind semaphore/permits.lua, whose counter it moves, and
 --   queue/entries.lua. Behind the life of an entry stand its lease in milliseconds, "0" for none, and a secret of its client: the
 --   ids of its permits come of that and of its ticket. In the notes stands "lent:<client>" -> when the first grant ends of a client
@@ -95,7 +95,7 @@ local function remove(list)
     ids[#ids + 1], old[i], old[i + 1] = list[i], list[i + 1], list[i]
   end
   if not ids[1] then return 0 end
-  -- What undoes it must be allowed. No permit has this id.
+  -- Its undoing must be allowed. No permit has this id.
   redis.call('ZADD', PERMITS, 'XX', 0, SECRET)
   local ttl = redis.call('PTTL', PERMITS)
   if ttl > 0 then undo[#undo + 1] = { 'PEXPIRE', PERMITS, ttl, harmless = true } end
@@ -129,7 +129,7 @@ local function confirm(entry, arrival)
   return 0
 end
 
--- `entry` is not wanted any more. What it has been granted is given back.
+-- `entry` is not wanted any more. Its grant is given back.
 local function leave(entry)
   if waiting > 0 then drop(entry) end
   return remove(look_up((read_entry(entry))))

@@ -68,7 +68,7 @@ local function add(permits)
   return 1
 end
 
--- What is held, ended or not, counts with what is free.
+-- Permits that are held, ended or not, count with those that are free.
 local function set(permits)
   if not stood then total, exists = 0, true end
   if not stood then permits = permits + before end

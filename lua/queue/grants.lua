@@ -37,8 +37,8 @@ local function hold(entry, ends)
   end
 end
 
--- Takes `amount` for `entry`, whose caller learns of it by the answer, or has to confirm it within `life` milliseconds. What the answer or the
--- message adds to that.
+-- Takes `amount` for `entry`, whose caller learns of it by the answer, or has to confirm it within `life` milliseconds. The answer
+-- or the message adds nothing.
 local function take(entry, amount, life, by_answer)
   spend(amount, entry)
   if by_answer then hold(entry) else grant(entry, now() + life * 1000) end

@@ -1,29 +1,28 @@
--- Purpose: puts off the end of what one client holds under leases, as long as it holds it
--- Counterpart: extension
--- KEYS[1..] grants: zset, entry -> until when it is granted, in microseconds of the server's clock
+-- Purpose: puts off the end of what one client holds in zsets, as long as it holds it. The last part of a script
+-- Counterpart: extension; behind a part that defines `later`
+-- KEYS[1..] holders: zset, who or what holds -> when that ends
 -- ARGV[1] lease in milliseconds
--- ARGV[2..] for each key how many, 1000 at the most, and their entries
--- Returns: 1 for each entry that is held, 0 for each that is not any more
+-- ARGV[2..] for each key how many, 1000 at the most, and their members
+-- Returns: 1 for each member that holds, 0 for each that does not any more; an error where the server does not let it be seen, and some may
+--   have been put off
 -- Publishes: nothing
 -- Repeat-safe: yes, it only ever puts the end off, and only of what is held
--- Invariant: an entry that is not there is not made
+-- Invariant: a member that is not there is not entered
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local later = string.format('%.0f', now + ARGV[1] * 1000)
 local answer, at = {}, 2
-for _, grants in ipairs(KEYS) do
+for _, holders in ipairs(KEYS) do
   local count = tonumber(ARGV[at])
-  local scores = redis.pcall('ZMSCORE', grants, unpack(ARGV, at + 1, at + count))
+  local scores = redis.pcall('ZMSCORE', holders, unpack(ARGV, at + 1, at + count))
   -- A key of another type holds nothing of ours. Any other refusal says nothing of it.
   if scores.err and not string.find(scores.err, '^WRONGTYPE ') then return scores end
   local changes = {}
   for i = 1, count do
-    local held = not scores.err and scores[i]
-    if held then changes[#changes + 1], changes[#changes + 2] = later, ARGV[at + i] end
-    answer[#answer + 1] = held and 1 or 0
+    local score = not scores.err and tonumber(scores[i] or nil)
+    local put_off = score and later(score)
+    if put_off then changes[#changes + 1], changes[#changes + 2] = put_off, ARGV[at + i] end
+    answer[#answer + 1] = put_off and 1 or 0
   end
-  if #changes > 0 then redis.call('ZADD', grants, 'XX', unpack(changes)) end
+  if #changes > 0 then redis.call('ZADD', holders, 'XX', 'GT', unpack(changes)) end
   at = at + 1 + count
 end
 return answer

@@ -40,7 +40,8 @@ local function open_first()
   first_before, second_before = first_clients()
 end
 
--- Before the steps. What is free and no script of ours has given back is a sign of peers, and so is what was left to them and has gone.
+-- Before the steps. Permits that are free though no script of ours has given them back are a sign of peers, and so are those that were left
+-- to them and have gone.
 local function look_for_peers()
   local seen, ends = string.match(peers or '', '^(%d+) (%d+)$')
   local is_free, left = waiting > 0 and free(), ends and ends ~= '0'

@@ -8,7 +8,7 @@
 
 -- The highest limit of those that wait, as far as it is noted; how long the peers' lock lasts, `false` where nobody holds it.
 local most, locked = 0, nil
--- What was taken last by this script, and its slot.
+-- The id that this script took last, and its slot.
 local last_id, last_slot
 
 -- Milliseconds that the peers' lock lasts. One without an expiry is given one: its holder is about to set it, or has died.
@@ -26,7 +26,7 @@ local function fits(limit) return not lock_left() and store.fits(limit) end
 local function free() return fits(math.max(LIMIT, most)) end
 
 -- Makes a holder for `entry`: for as long as its client wants where that learns of it by the answer, else for `life` milliseconds and one
--- that Redis may round off. What the answer or the message adds to that: the slot. Nothing where it cannot be.
+-- that Redis may round off. The answer or the message adds the slot, if there is one.
 local function take(entry, _, life, by_answer)
   local lasts = tonumber(string.match(entry, ':(%d+)$'))
   if not lasts then return end
@@ -54,7 +54,7 @@ local function confirm(entry, arrival)
   return '1:' .. slot .. ':1'
 end
 
--- `entry` is not wanted any more. What it has been granted comes back.
+-- `entry` is not wanted any more. Its grant comes back.
 local function leave(entry)
   local ends = redis.call('ZSCORE', GRANTS, entry)
   if ends then end_grant(entry, ends) end

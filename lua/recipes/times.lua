@@ -8,7 +8,7 @@
 -- Returns: nothing by itself. It defines `store`
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
--- Invariant: an id enters both zsets or none. The counter never falls below a score that is given out. What has not expired stays
+-- Invariant: an id enters both zsets or none. The counter never falls below a score that is given out. Holders that have not expired stay
 
 local TIMES, SECONDS = KEYS[2], string.find(FLAGS, 's', 1, true)
 local OWNERS, COUNTER, TOKENS = string.find(FLAGS, 'f', 1, true) and KEYS[7], KEYS[8], string.find(FLAGS, 't', 1, true) and KEYS[9]

@@ -46,7 +46,7 @@ local function write_counter()
   end
 end
 
--- What JVMs are told, as finish.lua has it. Each message starts one async caller of a JVM, or so many threads as it says: the first ones may
+-- The announcement to JVMs, as finish.lua has it. Each message starts one async caller of a JVM, or so many threads as it says: the first ones may
 -- not be those that fit.
 local function say(left)
   if announces then return math.max(total, AGAIN), math.max(total, AGAIN) end

@@ -4,7 +4,7 @@ use std::str::{FromStr, SplitAsciiWhitespace};
 use std::time::Duration;
 
 use super::entries::Entry;
-use super::outcome::{Taken, Ticket, Want};
+use super::outcome::{Outcome, Taken, Ticket, Want};
 
 /// A longer time counts as so many microseconds, a day.
 const LONGEST: f64 = 86_400_000_000.0;
@@ -144,7 +144,7 @@ fn own<W: Want>(word: &str) -> Option<(Ticket, Entry<W>, Taken)> {
 }
 
 /// Of a step: how many were carried out, and behind that the token and the count of the last one, where the primitive has these.
-pub(crate) fn counted(word: &str) -> Option<(u64, Taken)> {
+fn counted(word: &str) -> Option<(u64, Taken)> {
     let mut words = word.splitn(3, ':');
     let done = number(words.next())?;
     let taken = match words.next() {
@@ -155,6 +155,14 @@ pub(crate) fn counted(word: &str) -> Option<(u64, Taken)> {
         },
     };
     Some((done, taken))
+}
+
+/// The outcome of a step that takes something for one caller: 0 where it has not.
+pub(crate) fn taking<W>(word: &str) -> Option<Outcome<W>> {
+    Some(match counted(word)? {
+        (0, _) => Outcome::Number(0),
+        (_, taken) => Outcome::Taken(taken),
+    })
 }
 
 /// How many listen; -1 where that was not seen.

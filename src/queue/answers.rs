@@ -262,11 +262,6 @@ impl<P: Primitive> State<P> {
             queued.give_up(name, &Trouble::unknown(UNCONFIRMED), told);
         }
         let Some((want, taken)) = queued.call.takes().zip(taken(&result)) else {
-            if !queued.has_caller() {
-                for call in queued.call.unread(&result) {
-                    self.call(call, None, Instant::now());
-                }
-            }
             return queued.answer(result, told);
         };
         let until = batch.sent + queued.lease;

@@ -26,9 +26,7 @@ const MOST_RENEWED: usize = 250;
 /// What a call gives back.
 pub(crate) trait Gives {
     /// So much of what a ticket holds; `true`: that only ends to be held, and stays taken.
-    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
-        None
-    }
+    fn gives(&self) -> Option<(Grant<Amount>, bool)>;
 }
 
 pub(crate) struct Leases<P> {

@@ -43,9 +43,9 @@ mod waiters;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::answer::counted;
+pub(crate) use self::answer::taking;
 pub(crate) use self::held::{Gives, Leases};
 pub(crate) use self::object::{Object, QueueKeys};
 pub(crate) use self::outcome::{Amount, Grant, Outcome, Taken, Ticket, Want};
-pub(crate) use self::primitive::{Call, Held, InVain, Primitive, Result};
+pub(crate) use self::primitive::{Call, Held, InVain, Nothing, Primitive, Result};
 pub(crate) use self::sending::MOST_TOGETHER;

@@ -44,6 +44,19 @@ pub(crate) struct QueueKeys {
     pub(crate) client: Arc<str>,
 }
 
+impl QueueKeys {
+    /// Those of `client`, which is notified at a channel that is called like the queue.
+    pub(crate) fn new(queue: String, beside: String, notes: String, client: &str) -> Self {
+        QueueKeys {
+            own_channel: format!("{queue}:{client}").into(),
+            queue: queue.into(),
+            beside: beside.into(),
+            notes: notes.into(),
+            client: client.into(),
+        }
+    }
+}
+
 /// One object of one client.
 pub(crate) struct Object<P: Primitive> {
     pub(super) core: Arc<Core>,

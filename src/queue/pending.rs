@@ -48,10 +48,6 @@ impl<P: Primitive> Drop for Pending<'_, P> {
             {
                 self.object.owe(call);
             }
-            (Ok(result), Some(call), _) => {
-                let all = call.unread(&result).into_iter();
-                all.for_each(|call| self.object.owe(call));
-            }
             (_, _, Some(waiter)) => self.object.leave(waiter),
             _ => {}
         }

@@ -75,11 +75,6 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
         true
     }
 
-    /// What is carried out in its place where nobody has read this answer.
-    fn unread(&self, _: &Result<Self::Want>) -> Vec<Self> {
-        Vec::new()
-    }
-
     /// Adds a call that nobody waits for to this one, where that is possible.
     fn add_up(&mut self, _call: &Self) -> bool {
         false
@@ -146,7 +141,9 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     fn header(&self) -> Arg;
 
     /// `call` is on its way.
-    fn queued(&mut self, call: &P::Call) -> NoteOf<P>;
+    fn queued(&mut self, _: &P::Call) -> NoteOf<P> {
+        NoteOf::<P>::default()
+    }
 
     /// `call` departs.
     fn departs(&mut self, _: &P::Call, _: &mut NoteOf<P>) {}
@@ -154,17 +151,19 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     /// `call` has been answered, to a sending at `sent` or later. What its caller is told.
     fn answered(
         &mut self,
-        call: &P::Call,
-        note: &NoteOf<P>,
+        _call: &P::Call,
+        _note: &NoteOf<P>,
         result: Result<P::Want>,
-        sent: Moment,
-    ) -> Result<P::Want>;
+        _sent: Moment,
+    ) -> Result<P::Want> {
+        result
+    }
 
     /// `call` has departed in vain.
     fn failed(&mut self, _: &P::Call, _: &mut NoteOf<P>, _: InVain) {}
 
     /// A caller has been granted this; its lease ends at `until` for the time being. `life`: that of the grant, as its entry says.
-    fn granted(&mut self, grant: Grant<P::Want>, life: u64, until: Moment);
+    fn granted(&mut self, _grant: Grant<P::Want>, _life: u64, _until: Moment) {}
 
     /// A batch departs that takes `want` where it is free, under this lease.
     fn asks(&mut self, _want: P::Want, _lease: Duration) {}
@@ -173,19 +172,25 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     fn asked_in_vain(&mut self, _want: P::Want, _: InVain) {}
 
     /// The server has said, to a sending at `sent` or later, that `ticket` is held still; or that it is not.
-    fn extended(&mut self, ticket: Ticket, want: P::Want, sent: Option<Moment>);
+    fn extended(&mut self, _ticket: Ticket, _: P::Want, _sent: Option<Moment>) {}
 
     /// Whether it is held still, and has to be confirmed.
-    fn has(&self, ticket: Ticket, want: P::Want) -> bool;
+    fn has(&self, _: Ticket, _: P::Want) -> bool {
+        false
+    }
 
     /// The lease of what may be handed on to another caller of this client.
-    fn lease(&self, ticket: Ticket) -> Option<Lease>;
+    fn lease(&self, _: Ticket) -> Option<Lease> {
+        None
+    }
 
     /// How long the lease of what is granted by a script lasts.
     fn lease_time(&self, want: P::Want) -> Duration;
 
     /// Which waiters need not wait behind the entries of their client.
-    fn passing(&self) -> Option<RangeInclusive<P::Want>>;
+    fn passing(&self) -> Option<RangeInclusive<P::Want>> {
+        None
+    }
 
     /// Whether this client holds all that there is: its waiters ask with the call that frees it.
     fn has_all(&self) -> bool {
@@ -193,7 +198,9 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     }
 
     /// After how long somebody has to look whether something has run out that was held by others.
-    fn looks_after(&self) -> Option<Duration>;
+    fn looks_after(&self) -> Option<Duration> {
+        None
+    }
 
     /// How often the first client in the queue looks, where others free something without a word.
     fn pace(&self) -> Option<Duration> {
@@ -201,5 +208,20 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     }
 
     /// Whether leases have changed since the last call: they are renewed, and whoever waits is told, when nothing is locked.
-    fn take_changed(&mut self) -> bool;
+    fn take_changed(&mut self) -> bool {
+        false
+    }
+}
+
+/// Nothing is held of what takes nothing.
+pub(crate) struct Nothing;
+
+impl<P: Primitive<Held = Self>> Held<P> for Nothing {
+    fn header(&self) -> Arg {
+        Arg::Word("")
+    }
+
+    fn lease_time(&self, _: P::Want) -> Duration {
+        Duration::ZERO
+    }
 }

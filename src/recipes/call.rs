@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::holders::Holders;
 use crate::engine::request::{Arg, Script};
-use crate::queue::{self, Grant, Outcome, Primitive, Taken, Ticket, Want as _, counted};
+use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want as _, taking};
 
 /// The recipes as a primitive of the queue.
 pub(super) struct Recipes;
@@ -147,10 +147,6 @@ impl queue::Call for Call {
         self.is_owed()
     }
 
-    fn add_up(&mut self, _: &Self) -> bool {
-        false
-    }
-
     fn adds_up(&self) -> bool {
         false
     }
@@ -160,15 +156,6 @@ impl queue::Call for Call {
             Call::Try(want) => Some(*want),
             _ => None,
         }
-    }
-
-    /// The next holder has to be written.
-    fn frees(&self) -> Option<Grant<Want>> {
-        None
-    }
-
-    fn adds(&self) -> bool {
-        false
     }
 
     fn write(&self, _: usize, ticket: Ticket, (): &(), args: &mut Vec<Arg>) {
@@ -191,10 +178,7 @@ impl queue::Call for Call {
     fn read(&self, _: &str, word: &str, _: usize) -> Option<queue::Result<Want>> {
         Some(Ok(match self {
             Call::Try(_) if word == "locked" => Outcome::Text(word.to_owned()),
-            Call::Try(_) => match counted(word)? {
-                (0, _) => Outcome::Number(0),
-                (_, Taken { token, count }) => Outcome::Taken(Taken { token, count }),
-            },
+            Call::Try(_) => taking(word)?,
             Call::List(_) => Outcome::Text(word.to_owned()),
             _ => Outcome::Number(word.parse().ok()?),
         }))

@@ -1,17 +1,14 @@
 //! What the queue is to know of one semaphore or lock of the recipes; and the pages in which its holders are listed.
 
-use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::call::{Call, Recipes, Want};
+use super::call::{Recipes, Want};
 use super::settings::{Layout, Settings};
 use crate::api::Holder;
-use crate::clock::Moment;
 use crate::engine::request::{Arg, Script};
-use crate::lease::Lease;
 use crate::lua;
-use crate::queue::{Grant, Held, Result, Ticket};
+use crate::queue::Held;
 use crate::transport::jittered;
 
 static TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::TIMES));
@@ -58,38 +55,8 @@ impl Held<Recipes> for Holders {
         Arg::Text(Arc::clone(&self.header))
     }
 
-    fn queued(&mut self, _: &Call) {}
-
-    fn answered(&mut self, _: &Call, (): &(), result: Result<Want>, _: Moment) -> Result<Want> {
-        result
-    }
-
-    fn granted(&mut self, _: Grant<Want>, _: u64, _: Moment) {}
-
-    fn extended(&mut self, _: Ticket, _: Want, _: Option<Moment>) {}
-
-    fn has(&self, _: Ticket, _: Want) -> bool {
-        false
-    }
-
-    fn lease(&self, _: Ticket) -> Option<Lease> {
-        None
-    }
-
     fn lease_time(&self, want: Want) -> Duration {
         self.settings.sure_lease(Duration::from_millis(want.lasts))
-    }
-
-    fn passing(&self) -> Option<RangeInclusive<Want>> {
-        None
-    }
-
-    fn looks_after(&self) -> Option<Duration> {
-        None
-    }
-
-    fn take_changed(&mut self) -> bool {
-        false
     }
 
     fn pace(&self) -> Option<Duration> {

@@ -17,13 +17,12 @@ pub(super) fn of(settings: &Settings, mapper: &NameMapper, client_id: &str) -> (
     let client = client(settings, client_id);
     let name = |prefix: &str| format!("{prefix}:{base}");
     let the_queue = name("redisson_sc_recipe_queue");
-    let queue = QueueKeys {
-        queue: the_queue.as_str().into(),
-        beside: name("redisson_sc_recipe_grants").into(),
-        notes: name("redisson_sc_recipe_notes").into(),
-        own_channel: format!("{the_queue}:{client}").into(),
-        client: client.as_str().into(),
-    };
+    let queue = QueueKeys::new(
+        the_queue.clone(),
+        name("redisson_sc_recipe_grants"),
+        name("redisson_sc_recipe_notes"),
+        &client,
+    );
     let types: &[&'static str] = match settings.layout {
         Layout::Timestamp => &["zset"],
         Layout::Fair => &["zset", "zset", "string", "list"],

@@ -14,14 +14,12 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
     let object = mapper.map(name);
     let channel = prefixed("redisson_sc", &object);
     let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
-    let queue = beside("redisson_sc_queue", &object);
-    let queue = QueueKeys {
-        beside: beside("redisson_sc_grants", &object).into(),
-        notes: beside("redisson_sc_notes", &object).into(),
-        own_channel: format!("{queue}:{client_id}").into(),
-        queue: queue.into(),
-        client: client_id.into(),
-    };
+    let queue = QueueKeys::new(
+        beside("redisson_sc_queue", &object),
+        beside("redisson_sc_grants", &object),
+        beside("redisson_sc_notes", &object),
+        client_id,
+    );
     let keys = Keys::new(name, object, "string", channel, record)
         .with_beside(Arc::clone(&queue.queue), "zset")
         .with_beside(Arc::clone(&queue.beside), "zset")
@@ -34,14 +32,12 @@ pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys
     let object = mapper.map(name);
     let channel = prefixed("redisson_lock__channel", &object);
     let record = format!("{}:{client_id}", beside("redisson_lock_once", &object));
-    let queue = beside("redisson_lock_waiters", &object);
-    let queue = QueueKeys {
-        beside: of_lock_token(&object).into(),
-        notes: beside("redisson_lock_notes", &object).into(),
-        own_channel: format!("{queue}:{client_id}").into(),
-        queue: queue.into(),
-        client: client_id.into(),
-    };
+    let queue = QueueKeys::new(
+        beside("redisson_lock_waiters", &object),
+        of_lock_token(&object),
+        beside("redisson_lock_notes", &object),
+        client_id,
+    );
     let keys = Keys::new(name, object, "hash", channel, record)
         .with_beside(Arc::clone(&queue.beside), "string")
         .with_beside(Arc::clone(&queue.queue), "zset")
@@ -78,14 +74,12 @@ pub(crate) fn of_permit_expirable(
     let record = beside("redisson_sc_leased_once", &object);
     let record = format!("{record}:{client_id}");
     let permits = suffixed(&object, "timeout");
-    let queue = beside("redisson_sc_leased_queue", &object);
-    let queue = QueueKeys {
-        beside: permits.clone().into(),
-        notes: beside("redisson_sc_leased_notes", &object).into(),
-        own_channel: format!("{queue}:{client_id}").into(),
-        queue: queue.into(),
-        client: client_id.into(),
-    };
+    let queue = QueueKeys::new(
+        beside("redisson_sc_leased_queue", &object),
+        permits.clone(),
+        beside("redisson_sc_leased_notes", &object),
+        client_id,
+    );
     let keys = Keys::new(name, object, "string", channel, record)
         .with_part(permits, "zset")
         .with_beside(Arc::clone(&queue.queue), "zset")

@@ -366,17 +366,12 @@ impl<L: Commands> Object<'_, L> {
         args: &[Arg],
         read: impl FnOnce(Value) -> Result<T>,
     ) -> Result<T> {
-        self.line.keys().check()?;
-        let record_life = self.line.core().config.record_life();
         let mut steps = vec![Arg::Word(command), Arg::Number(second.is_some().into())];
         steps.extend_from_slice(args);
         let keys = self.line.keys();
         let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
         script_keys.extend(second.into_iter().chain(announced).map(Arc::clone));
-        let read = |value| read(self.answer(operation, value)?);
-        let request = Request::once(&ONCE, script_keys, record_life, steps);
-        self.send(operation, Dropped::Withdrawn, request, read)
-            .await
+        self.once(operation, &ONCE, script_keys, steps, read).await
     }
 
     /// A script that changes something, and is carried out once.
@@ -388,13 +383,25 @@ impl<L: Commands> Object<'_, L> {
         steps: Vec<Arg>,
         read: impl FnOnce(&str) -> Result<T>,
     ) -> Result<T> {
-        self.line.keys().check()?;
-        let record_life = self.line.core().config.record_life();
-        let request = Request::once(script, keys, record_life, steps);
-        let read = |value| match self.answer(operation, value)? {
+        let read = |value| match value {
             Value::BulkString(bytes) => read(&String::from_utf8_lossy(&bytes)),
             value => Err(self.unexpected(operation, &value)),
         };
+        self.once(operation, script, keys, steps, read).await
+    }
+
+    async fn once<T>(
+        &self,
+        operation: &'static str,
+        script: &'static LazyLock<Script>,
+        keys: Vec<Arc<str>>,
+        steps: Vec<Arg>,
+        read: impl FnOnce(Value) -> Result<T>,
+    ) -> Result<T> {
+        self.line.keys().check()?;
+        let record_life = self.line.core().config.record_life();
+        let request = Request::once(script, keys, record_life, steps);
+        let read = |value| read(self.answer(operation, value)?);
         self.send(operation, Dropped::Withdrawn, request, read)
             .await
     }

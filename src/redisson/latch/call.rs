@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::engine::request::{Arg, Script};
 use crate::lua;
-use crate::queue::{self, Amount, Gives, Grant, Leases, Outcome, Primitive, Ticket};
+use crate::queue::{self, Amount, Grant, Nothing, Outcome, Primitive, Ticket};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
 
@@ -36,9 +36,9 @@ impl Primitive for Latch {
     const TELLS_AGAIN: bool = false;
     type Want = Amount;
     type Call = Call;
-    type Held = Leases<Self>;
+    type Held = Nothing;
 
-    fn script(_: &Self::Held) -> &'static LazyLock<Script> {
+    fn script(_: &Nothing) -> &'static LazyLock<Script> {
         &SCRIPT
     }
 
@@ -48,11 +48,9 @@ impl Primitive for Latch {
     }
 }
 
-impl Gives for Call {}
-
 impl queue::Call for Call {
     type Want = Amount;
-    type Note = Option<String>;
+    type Note = ();
 
     fn name(&self) -> &'static str {
         match self {
@@ -85,7 +83,7 @@ impl queue::Call for Call {
         matches!(self, Call::CountDown(_) | Call::Look)
     }
 
-    fn write(&self, count: usize, _: Ticket, _: &Option<String>, args: &mut Vec<Arg>) {
+    fn write(&self, count: usize, _: Ticket, (): &(), args: &mut Vec<Arg>) {
         let (word, number) = match self {
             Call::TrySet(count) => ("set", *count),
             Call::CountDown(times) => ("down", *times),

@@ -75,7 +75,7 @@ impl RCountDownLatch {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_latch(name, &core.config.name_mapper, core.id());
         RCountDownLatch {
-            line: queue::Object::of(core, names, queue::Leases::new),
+            line: queue::Object::of(core, names, |_, _, _, _| queue::Nothing),
         }
     }
 

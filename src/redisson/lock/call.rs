@@ -8,7 +8,7 @@ use super::held::Holds;
 use crate::engine::holds::Term;
 use crate::engine::request::{Arg, Script};
 use crate::lua;
-use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want, counted};
+use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want, taking};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 
@@ -179,10 +179,7 @@ impl queue::Call for Call {
 
     fn read(&self, _: &str, word: &str, _: usize) -> Option<queue::Result<Claim>> {
         Some(Ok(match self {
-            Call::Take(_) => match counted(word)? {
-                (0, _) => Outcome::Number(0),
-                (_, taken) => Outcome::Taken(taken),
-            },
+            Call::Take(_) => taking(word)?,
             Call::Release(..) | Call::Force => Outcome::Number(word.parse().ok()?),
         }))
     }

@@ -14,7 +14,6 @@ use crate::engine::holds::{Count, Renewing};
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
-use crate::lease::Lease;
 use crate::lua;
 use crate::queue::{Grant, Held, InVain, Outcome, QueueKeys, Result, Ticket};
 
@@ -112,10 +111,6 @@ impl Held<Locks> for Holds {
             0
         };
         Arg::Text(format!("{number}:{count}:{least}").into())
-    }
-
-    fn queued(&mut self, _: &Call) -> Note {
-        Note::default()
     }
 
     fn departs(&mut self, call: &Call, note: &mut Note) {
@@ -226,10 +221,6 @@ impl Held<Locks> for Holds {
         !holds.is_gone(&self.lock, &owner, ticket) && holds.count(&self.lock, &owner) != Count::Over
     }
 
-    fn lease(&self, _: Ticket) -> Option<Lease> {
-        None
-    }
-
     fn lease_time(&self, claim: Claim) -> Duration {
         let owner = self.owner(claim.owner);
         match self.core.holds.is_watched(&self.lock, &owner) {
@@ -252,10 +243,6 @@ impl Held<Locks> for Holds {
 
     fn has_all(&self) -> bool {
         self.holder().is_some()
-    }
-
-    fn looks_after(&self) -> Option<Duration> {
-        None
     }
 
     fn take_changed(&mut self) -> bool {

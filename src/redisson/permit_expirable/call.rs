@@ -12,7 +12,7 @@ use crate::engine::request::{Arg, Script};
 use crate::error::Error;
 use crate::lua;
 use crate::outside;
-use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want, counted};
+use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want, taking};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 
@@ -158,20 +158,6 @@ impl queue::Call for Call {
         self.is_owed()
     }
 
-    /// One of them has ended; the others are not left to their ends for that.
-    fn unread(&self, result: &queue::Result<Permits>) -> Vec<Self> {
-        match (self, result) {
-            (Call::Together(ids), Ok(Outcome::Number(..0))) => {
-                ids.iter().cloned().map(Call::Release).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    fn add_up(&mut self, _: &Self) -> bool {
-        false
-    }
-
     fn adds_up(&self) -> bool {
         false
     }
@@ -189,11 +175,6 @@ impl queue::Call for Call {
             Call::Take(permits) => Some(*permits),
             _ => None,
         }
-    }
-
-    /// The next one has another id.
-    fn frees(&self) -> Option<Grant<Permits>> {
-        None
     }
 
     fn adds(&self) -> bool {
@@ -247,10 +228,7 @@ impl queue::Call for Call {
         };
         let number = || Some(Outcome::Number(word.parse().ok()?));
         Some(match (self, word.split_once(':')) {
-            (Call::Take(_), _) => match counted(word)? {
-                (0, _) => Ok(Outcome::Number(0)),
-                (_, taken) => Ok(Outcome::Taken(taken)),
-            },
+            (Call::Take(_), _) => Ok(taking(word)?),
             (Call::Release(id) | Call::Prolong(id, _) | Call::Remaining(id), _) if word == "o" => {
                 Err(old(id))
             }

@@ -11,7 +11,6 @@ use crate::engine::Core;
 use crate::engine::holds::{Renewing, Term};
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
-use crate::lease::Lease;
 use crate::lua;
 use crate::queue::{Grant, Held, Outcome, QueueKeys, Result, Ticket};
 
@@ -130,10 +129,6 @@ impl Held<PermitExpirable> for Kept {
             .id(ticket)
             .and_then(|id| self.core.holds.lease(&self.permits, &id));
         lease.is_some_and(|lease| !lease.is_lost())
-    }
-
-    fn lease(&self, _: Ticket) -> Option<Lease> {
-        None
     }
 
     fn lease_time(&self, want: Permits) -> Duration {

@@ -21,7 +21,7 @@ use crate::engine::command::Commands;
 use crate::engine::once::{in_part, unexpected_answer};
 use crate::engine::request::Request;
 use crate::engine::{self, Core};
-use crate::error::{Error, Result};
+use crate::error::{Effect, Error, Result};
 use crate::queue::{Call as _, Grant, Object, Outcome, Primitive};
 use crate::stats::What;
 use crate::transport::{Command, Value};
@@ -116,7 +116,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// notes costs the order of some waiters.
 ///
 /// Scripts: `lua/permit_expirable/steps.lua` carries a batch of calls out, behind `short.lua`, `permits.lua`, `lua/semaphore/permits.lua` and
-/// `lua/queue/`; `renew.lua` renews guards, and `keys.lua` is for [`expire`](Self::expire), [`rename`](Self::rename) and the like. A script
+/// `lua/queue/`; `lua/queue/renew.lua` renews guards, and `keys.lua` is for [`expire`](Self::expire), [`rename`](Self::rename) and the like. A script
 /// takes out up to 1024 permits whose time is over; the rest counts as free, and is taken out by the next ones. A call that travels alone leaves them where
 /// they are while enough is free.
 ///
@@ -658,7 +658,10 @@ impl RPermitExpirableSemaphore {
         let call = Call::Together(Arc::clone(&each.ids));
         let done = self.run(call, |outcome| released(number_of(&outcome)));
         let done = done.await;
-        each.ids = Arc::new([]);
+        // What is unknown may still find one that is not held.
+        if (done.as_ref()).map_or_else(Error::effect, |_| Effect::None) == Effect::None {
+            each.ids = Arc::new([]);
+        }
         done
     }
 
@@ -707,7 +710,7 @@ impl RPermitExpirableSemaphore {
     }
 }
 
-/// Dropped without an answer, it gives back each by itself: nobody is left who could learn that none was.
+/// Dropped without an answer, it gives back each by itself, where the call for all of them gives back none.
 struct EachOnDrop<'a> {
     semaphore: &'a RPermitExpirableSemaphore,
     ids: Arc<[Id]>,

@@ -102,11 +102,12 @@ pub enum Subject {
 
 impl Subject {
     /// As often as there is much to them.
-    const ALL: [Subject; 11] = [
+    const ALL: [Subject; 12] = [
         Subject::Semaphores,
         Subject::Semaphores,
         Subject::Semaphores,
         Subject::Semaphores,
+        Subject::Latch,
         Subject::Latch,
         Subject::Permits,
         Subject::Permits,
