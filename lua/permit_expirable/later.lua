@@ -3,7 +3,7 @@
 -- ARGV[1] lease in milliseconds
 -- Returns: nothing by itself; it defines `later`, which tells when, in milliseconds since 1970; nothing of one whose time is over
 -- Publishes: nothing
--- Repeat-safe: yes
+-- Repeat-safe: yes, it changes nothing
 -- Invariant: nothing is changed
 
 local time = redis.call('TIME')

@@ -3,7 +3,7 @@
 -- ARGV[1] lease in milliseconds
 -- Returns: nothing by itself; it defines `later`, which tells when, in microseconds of the server's clock
 -- Publishes: nothing
--- Repeat-safe: yes
+-- Repeat-safe: yes, it changes nothing
 -- Invariant: nothing is changed
 
 local time = redis.call('TIME')

@@ -3,7 +3,7 @@
 -- ARGV[1] how long a holder lasts without a refresh, in milliseconds
 -- Returns: nothing by itself; it defines `later`, which tells that time; nothing of a holder whose time is over
 -- Publishes: nothing
--- Repeat-safe: yes
+-- Repeat-safe: yes, it changes nothing
 -- Invariant: nothing is changed
 
 local time = redis.call('TIME')
