@@ -64,7 +64,7 @@ end
 
 local function note_limit(limit)
   if not has_notes then read_notes() end
-  if limit > most then note('most', limit) end
+  if limit > most then note('most', limit) else redis.call('PEXPIRE', NOTES, KEPT) end
   most = math.max(most, limit)
 end
 
@@ -101,6 +101,7 @@ end
 
 -- First ones that cannot be told leave the queue, and come back when they can.
 local function check_first()
+  if waiting == 0 then return end
   redis.call('PEXPIRE', QUEUE, KEPT)
   redis.call('PEXPIRE', NOTES, KEPT)
   for _ = 1, 16 do

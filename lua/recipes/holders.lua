@@ -35,6 +35,7 @@ local function take(entry, _, life, by_answer)
   if not slot then return nil end
   if not by_answer then
     grant(entry, now() + life * 1000)
+    redis.call('PEXPIRE', GRANTS, KEPT)
     first_end = first_end or 0
   end
   last_id, last_slot = id_in(entry), slot

@@ -89,7 +89,10 @@ local function work()
   serve_queue(PASSED)
   store.settle()
   local ends = first_end and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2]
-  return finish(results, own, false, false, nil, tonumber(ends))
+  local answer = finish(results, own, false, false, nil, tonumber(ends))
+  -- Signs of peers outlast a moment in which nobody waits.
+  if waiting == 0 and noted then redis.call('PEXPIRE', NOTES, 500) end
+  return answer
 end
 
 return once(work, notify)

@@ -19,7 +19,7 @@ use crate::transport::Failure;
 static FORGET: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FORGET));
 
 /// A record is left for one of these at least, and for two at the most.
-const PACE: Duration = Duration::from_secs(3);
+const PACE: Duration = Duration::from_millis(500);
 /// So many scripts are on their way at once when a client is shut down.
 const AT_THE_END: usize = 16;
 /// The shutdown waits for them for so long.
@@ -70,10 +70,7 @@ impl Core {
         let unused = self.records.take_unused(self.config.record_life());
         let unused = self.by_slot(unused);
         let mut left = &unused[..];
-        while left.len() >= TOGETHER {
-            let Some(some) = self.together(left).next() else {
-                break;
-            };
+        while let Some(some) = self.together(left).next() {
             match self.try_once(&forget(some)).await {
                 Ok(_) => left = &left[some.len()..],
                 Err(Failure::Refused(refusal)) if refusal.is_final(false) => {
@@ -99,7 +96,7 @@ fn forget(unused: &[Unused]) -> Request {
     Request::script(&FORGET, keys, numbers.collect())
 }
 
-/// Looks after the records as long as there are enough.
+/// Looks after the records as long as there are any.
 async fn watch(core: Weak<Core>) {
     loop {
         tokio::time::sleep(PACE).await;

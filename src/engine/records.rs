@@ -2,10 +2,8 @@
 //!
 //! A record (see [`once`](super::once)) is needed while its call is unanswered, and as long as a copy of the call may still
 //! arrive. Where every call of late was answered when it was sent for the first time, there is no copy: the record could
-//! go at once. It is left until nobody has used it for some seconds, as a busy object would only make it anew, and until
-//! there are [`TOGETHER`] of them, which one script deletes ([`forget`](super::forget)): fewer are not worth a command, and
-//! vanish by their time to live. So a client that uses a few objects sends nothing for this but at its shutdown, and one that
-//! uses a hundred thousand, each once, leaves fewer than [`TOGETHER`] keys behind.
+//! go at once. It is left until nobody has used it for half a second or a whole one, as a busy object would only make it anew. One script
+//! deletes up to [`TOGETHER`] of them ([`forget`](super::forget)).
 //!
 //! A record of a call that was sent and not answered stays for its whole time.
 
@@ -16,7 +14,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::sync::{Mutex, MutexGuard};
 
-/// One script deletes so many.
+/// One script deletes so many at the most.
 pub(super) const TOGETHER: usize = 64;
 
 /// The records of one client that could be given back.
@@ -134,7 +132,7 @@ impl State {
     }
 
     pub(super) fn is_worth_a_look(&self) -> bool {
-        self.older.len() >= TOGETHER || !self.recent.is_empty() || !self.doubted.is_empty()
+        !self.older.is_empty() || !self.recent.is_empty() || !self.doubted.is_empty()
     }
 
     /// They are left to their time to live from now on.

@@ -34,7 +34,7 @@ use call::{Call, Latch, OPEN};
 /// |---|---|
 /// | key `name` | string: the count, a decimal integer; gone when it has come to zero |
 /// | channel `redisson_countdownlatch__channel__{name}` | `0` when the count has come to zero; `1` when one is set, and when the latch is deleted |
-/// | key `redisson_countdownlatch_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted, with others, some seconds after its last use, or at the shutdown; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
+/// | key `redisson_countdownlatch_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted within a second of its last use; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
 ///
 /// `name` is the mapped name. The channel always has these braces, so that in a cluster that of a name with braces of
 /// its own stands in another slot than the key; where the name contains a `{`, the last key begins with
