@@ -8,6 +8,7 @@ use futures::future::join_all;
 use redisson_semaphore::Client;
 use support::clients::{connect, scripts, served};
 use support::lock_crowd::{LockCrowd, Way};
+use support::monitor::Monitor;
 use support::server::RedisServer;
 use support::waiters::{until, until_lock_queued};
 use tokio::task::JoinHandle;
@@ -62,12 +63,14 @@ async fn scripts_of_fresh(clients: u64) -> f64 {
     });
     let turns: Vec<_> = turns.collect();
     until_lock_queued(&mut connection, "door", clients).await;
-    let before = scripts(&mut connection).await;
+    let mut monitor = Monitor::start(&server).await;
     holder.unlock().await.unwrap();
     for turn in turns {
         served(turn).await;
     }
-    (scripts(&mut connection).await - before) as f64 / clients as f64
+    let commands = monitor.until_marker().await;
+    let scripts = commands.iter().filter(|one| one.is_script()).count();
+    scripts as f64 / clients as f64
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -76,11 +76,8 @@ async fn where_nobody_listens_a_release_costs_one_script() {
         commands.iter().filter(named).count()
     };
     // The first one of all is sent twice: its script is not known yet. The handles have gone, and with them what comes later.
-    assert!(
-        count(&["EVAL", "EVALSHA"]) <= 502,
-        "{}",
-        count(&["EVAL", "EVALSHA"])
-    );
+    let scripts = commands.iter().filter(|one| one.is_script()).count();
+    assert!(scripts <= 502, "{scripts}");
     assert!(count(&["PUBSUB"]) <= 6, "{}", count(&["PUBSUB"]));
     assert_eq!(messages(&commands), 500);
 }

@@ -9,6 +9,7 @@ use layouts::{Layout, Shape};
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, Error};
 use support::clients::scripts;
+use support::monitor::Monitor;
 use support::server::RedisServer;
 use support::waiters::{until, until_listening};
 use tokio::time::{Instant, timeout};
@@ -181,17 +182,17 @@ async fn a_process_that_dies_while_it_waits_holds_nobody_up_for_long() {
 #[tokio::test]
 async fn guards_are_refreshed_in_few_scripts() {
     let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
     let client = Client::connect(server.url()).await.unwrap();
     let lease = Duration::from_millis(1500);
     let semaphore = Layout::Fair.make(&client, "kept", Shape::new(600).lease(lease));
     let guards = futures::future::join_all((0..600).map(|_| semaphore.permit())).await;
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
-    let before = scripts(&mut redis).await;
+    let mut monitor = Monitor::start(&server).await;
     let began = Instant::now();
     tokio::time::sleep(lease * 2).await;
-    let refreshes = scripts(&mut redis).await - before;
-    let periods = began.elapsed().as_millis() as u64 / 500 + 1;
+    let commands = monitor.until_marker().await;
+    let refreshes = commands.iter().filter(|one| one.is_script()).count();
+    let periods = began.elapsed().as_millis() as usize / 500 + 1;
     assert!(
         refreshes > 0 && refreshes <= periods * 3,
         "{refreshes} scripts"

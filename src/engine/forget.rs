@@ -34,6 +34,11 @@ impl Core {
         }
     }
 
+    /// The object of the record at `key` has callers that wait.
+    pub(crate) fn record_is_awaited(&self, key: &Arc<str>) {
+        self.records.lock().wait(key);
+    }
+
     /// A call on the record at `key` has been sent, and not answered.
     pub(super) fn record_is_needed(&self, key: &Arc<str>) {
         let life = self.config.record_life();
@@ -42,12 +47,15 @@ impl Core {
 
     /// Deletes what is left, as far as the server is there.
     pub(super) async fn give_all_records_back(&self) {
-        let all = self.by_slot(self.records.take_all());
-        let requests: Vec<_> = self.together(&all).map(forget).collect();
-        let send = |request| async move { self.try_once(&request).await };
-        let each = requests.into_iter().map(send);
-        let mut each = stream::iter(each).buffer_unordered(AT_THE_END);
-        let giving = async { while let Some(Ok(_)) = each.next().await {} };
+        let giving = async {
+            let _round = self.records.round().await;
+            let all = self.by_slot(self.records.take_all());
+            let requests: Vec<_> = self.together(&all).map(forget).collect();
+            let send = |request| async move { self.try_once(&request).await };
+            let each = requests.into_iter().map(send);
+            let mut each = stream::iter(each).buffer_unordered(AT_THE_END);
+            while let Some(Ok(_)) = each.next().await {}
+        };
         // What is left vanishes by itself.
         let _ = tokio::time::timeout(LAST_CHANCE, giving).await.is_ok();
     }
@@ -67,6 +75,7 @@ impl Core {
 
     /// Gives those back that nobody has used for a while. Whether there may be more later.
     async fn give_unused_records_back(&self) -> bool {
+        let _round = self.records.round().await;
         let unused = self.records.take_unused(self.config.record_life());
         let unused = self.by_slot(unused);
         let mut left = &unused[..];

@@ -2,8 +2,8 @@
 //!
 //! A record (see [`once`](super::once)) is needed while its call is unanswered, and as long as a copy of the call may still
 //! arrive. Where every call of late was answered when it was sent for the first time, there is no copy: the record could
-//! go at once. It is left until nobody has used it for half a second or a whole one, as a busy object would only make it anew. One script
-//! deletes up to [`TOGETHER`] of them ([`forget`](super::forget)).
+//! go at once. It is left until nobody has used it for half a second or a whole one, and while callers wait, as it would only be made
+//! anew. One script deletes up to [`TOGETHER`] of them ([`forget`](super::forget)).
 //!
 //! A record of a call that was sent and not answered stays for its whole time.
 
@@ -21,6 +21,7 @@ pub(super) const TOGETHER: usize = 64;
 #[derive(Default)]
 pub(crate) struct Records {
     state: Mutex<State>,
+    round: tokio::sync::Mutex<()>,
 }
 
 /// Records, and the number of the last call on each.
@@ -32,6 +33,8 @@ pub(super) struct State {
     recent: Numbers,
     /// Not used since then.
     older: Numbers,
+    /// Of objects for which callers wait: the next call is sure to come.
+    waiting: Numbers,
     doubted: Doubted,
     /// A task looks.
     pub(super) watched: bool,
@@ -75,9 +78,14 @@ impl Records {
         let state = self.lock();
         let doubted = &state.doubted;
         (
-            state.recent.len() + state.older.len(),
+            state.recent.len() + state.older.len() + state.waiting.len(),
             doubted.recent.len() + doubted.older.len(),
         )
+    }
+
+    /// No round begins, and the running one ends, until this is dropped.
+    pub(super) async fn round(&self) -> impl Drop {
+        self.round.lock().await
     }
 
     /// Those that nobody has used for a while.
@@ -92,6 +100,7 @@ impl Records {
         let mut state = self.lock();
         let mut all = std::mem::take(&mut state.recent);
         all.append(&mut state.older);
+        all.append(&mut state.waiting);
         all
     }
 }
@@ -107,16 +116,25 @@ impl State {
             return false;
         }
         self.older.remove(key);
+        self.waiting.remove(key);
         self.recent.insert(Arc::clone(key), number);
         !std::mem::replace(&mut self.watched, true)
+    }
+
+    /// Callers wait for its object.
+    pub(super) fn wait(&mut self, key: &Arc<str>) {
+        if let Some((key, number)) = self.recent.remove_entry(key) {
+            self.waiting.insert(key, number);
+        }
     }
 
     pub(super) fn doubt(&mut self, key: &Arc<str>, life: Duration) {
         if self.off {
             return;
         }
-        self.recent.remove(key);
-        self.older.remove(key);
+        for sure in [&mut self.recent, &mut self.older, &mut self.waiting] {
+            sure.remove(key);
+        }
         self.doubted.forget_old(life);
         self.doubted.since.get_or_insert_with(Moment::now);
         self.doubted.recent.insert(Arc::clone(key));

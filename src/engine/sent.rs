@@ -79,11 +79,9 @@ impl Sent {
         let mut former = None;
         let tags = keys.iter().map(|key| hash_tag(key));
         let tags = tags.filter(|tag| former.replace(*tag) != Some(*tag));
-        let mut about = Few::default();
-        about.extend(tags.map(|tag| self.place(tag)));
         let under_way = UnderWay {
             about_any: &self.about_any,
-            about,
+            about: tags.map(|tag| self.place(tag)).collect(),
             number: 0,
             refused: true,
         };

@@ -1,5 +1,6 @@
 //! Records every command a server carries out, those of scripts included, by `MONITOR`.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -21,10 +22,23 @@ pub struct Command {
     pub args: Vec<String>,
 }
 
+/// Whether a script, or its digest, is the one that deletes unused records.
+pub fn forgets(script: &str) -> bool {
+    static FORGET: LazyLock<redis::Script> =
+        LazyLock::new(|| redis::Script::new(include_str!("../../lua/engine/forget.lua")));
+    script == FORGET.get_hash() || script.starts_with("-- Purpose: deletes records")
+}
+
 impl Command {
     /// Whether a script ran it.
     pub fn is_lua(&self) -> bool {
         self.client == "lua"
+    }
+
+    /// Whether it is a script that carries out calls of a client, and not one that deletes unused records.
+    pub fn is_script(&self) -> bool {
+        let is_script = self.name == "EVAL" || self.name == "EVALSHA";
+        is_script && !self.is_lua() && !forgets(&self.args[0])
     }
 
     /// Reads one line of `MONITOR`: `1700000000.123456 [0 127.0.0.1:5000] "get" "key"`.

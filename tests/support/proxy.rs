@@ -16,6 +16,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::monitor::forgets;
 use super::server::RedisServer;
 use super::waiters::until;
 
@@ -517,7 +518,11 @@ fn name_of(request: &[u8]) -> &[u8] {
     name.unwrap_or_default().trim_ascii_end()
 }
 
+/// The one that deletes unused records does not count.
 fn is_script_call(request: &[u8]) -> bool {
+    let script = request.split(|byte| *byte == b'\n').nth(4);
+    let script = str::from_utf8(script.unwrap_or_default()).unwrap_or_default();
     let name = name_of(request);
-    name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA")
+    let is_script = name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA");
+    is_script && !forgets(script.trim_end())
 }
