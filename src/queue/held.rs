@@ -196,7 +196,7 @@ where
         let (id, renewing) = (self.id(&text), self.renewing());
         let holds = &self.core.holds;
         match sent {
-            Some(sent) => holds.ends(&self.grants, &id, None, sent + self.watchdog(), renewing),
+            Some(sent) => holds.ends(&self.grants, &id, sent + self.watchdog(), renewing),
             None => holds.lost(&self.grants, &id),
         }
         self.changed = true;

@@ -303,7 +303,7 @@ impl Handle {
         let holds = &self.core.holds;
         let known = holds.lease(key, id).and_then(|lease| lease.remaining());
         if known.is_none_or(|known| known < until.remaining()) {
-            holds.ends(key, id, None, until, self.renewing());
+            holds.ends(key, id, until, self.renewing());
             holds.tell();
         }
     }

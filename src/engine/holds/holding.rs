@@ -50,7 +50,7 @@ impl Renewing {
 }
 
 /// Tells what an owner holds from what it held before.
-pub(crate) type Version = (u64, u64);
+pub(super) type Version = (u64, u64);
 
 /// What one owner holds of a lock without having lost it in between.
 pub(super) struct Holding {
@@ -74,8 +74,6 @@ pub(super) struct Holding {
 
 /// Steps of the owner without an answer, of which each makes all that is left last for a lease of its own.
 struct Pending {
-    /// The first of them.
-    first: Version,
     /// When it ends at the earliest by one of them.
     end: Moment,
     /// Whether one of them makes the end come sooner than a renewal would.
@@ -261,23 +259,6 @@ impl Holding {
         self.show_end();
     }
 
-    /// The same by the answer to the step that departed as `step`. One that has departed since comes behind it, whichever is answered
-    /// first.
-    pub(super) fn ends_by(&mut self, step: Option<Version>, until: Moment) {
-        if !self.is_overtaken(step) {
-            return self.ends(until);
-        }
-        let is_one_of = |steps: &Pending| step.is_some_and(|step| steps.first <= step);
-        if self.pending.as_ref().is_some_and(is_one_of) {
-            self.until = until;
-            self.show_end();
-        }
-    }
-
-    fn is_overtaken(&self, step: Option<Version>) -> bool {
-        step.is_some_and(|step| step != self.version())
-    }
-
     /// It ends at `until` or later, the server says, and no step has come in between.
     pub(super) fn lasts(&mut self, until: Moment) {
         let end = self.end();
@@ -296,7 +277,6 @@ impl Holding {
         self.steps += 1;
         let before = self.pending.take();
         self.pending = Some(Pending {
-            first: before.as_ref().map_or(self.version(), |steps| steps.first),
             end: before
                 .as_ref()
                 .map_or(until, |steps| steps.end.earlier(until)),
@@ -306,21 +286,15 @@ impl Holding {
         self.show_end();
     }
 
-    /// It does not by the step that departed as `step`, after all.
-    pub(super) fn stays(&mut self, step: Option<Version>) {
-        if self.is_overtaken(step) {
-            return;
-        }
+    /// It does not, after all.
+    pub(super) fn stays(&mut self) {
         self.steps += 1;
         self.pending = None;
         self.show_end();
     }
 
     /// Nobody will learn whether it does, but by what the server says of it later.
-    pub(super) fn is_not_answered(&mut self, step: Option<Version>) {
-        if self.is_overtaken(step) {
-            return;
-        }
+    pub(super) fn is_not_answered(&mut self) {
         self.steps += 1;
         if let Some(steps) = &mut self.pending {
             steps.unanswered = true;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use self::holding::Holding;
-pub(crate) use self::holding::{Renewing, Term, Version};
+pub(crate) use self::holding::{Renewing, Term};
 pub(crate) use self::renewals::Renewal;
 use self::table::Table;
 use crate::api::HoldId;
@@ -217,13 +217,11 @@ impl Holds {
         }
     }
 
-    /// The server says, in answer to the step that departed as `step`, that what `owner` holds ends at `until`. It is remembered for a
-    /// while, though nobody keeps it.
+    /// The server says that what `owner` holds ends at `until`. It is remembered for a while, though nobody keeps it.
     pub(crate) fn ends(
         &self,
         object: &Arc<str>,
         owner: &Arc<str>,
-        step: Option<Version>,
         until: Moment,
         renewing: Renewing,
     ) {
@@ -234,35 +232,23 @@ impl Holds {
         }
         self.change(object, owner, |holding| {
             holding.remembered |= !known;
-            holding.ends_by(step.filter(|_| known), until);
+            holding.ends(until);
         });
     }
 
-    /// A step of `owner` departs that makes all that is left last for `lease`, until `until`; whether it arrives is not known yet. What
-    /// it is told from others by, where something is held.
-    pub(crate) fn departs(
-        &self,
-        lock: &str,
-        owner: &str,
-        until: Moment,
-        lease: Duration,
-    ) -> Option<Version> {
-        let mut step = None;
-        self.change(lock, owner, |holding| {
-            holding.may_end(until, lease);
-            step = Some(holding.version());
-        });
-        step
+    /// A step of `owner` departs that makes all that is left last for `lease`, until `until`; whether it arrives is not known yet.
+    pub(crate) fn departs(&self, lock: &str, owner: &str, until: Moment, lease: Duration) {
+        self.change(lock, owner, |holding| holding.may_end(until, lease));
     }
 
-    /// The step that departed as `step`, or all, have not taken effect.
-    pub(crate) fn stays(&self, lock: &str, owner: &str, step: Option<Version>) {
-        self.change(lock, owner, |holding| holding.stays(step));
+    /// What has departed has not taken effect.
+    pub(crate) fn stays(&self, lock: &str, owner: &str) {
+        self.change(lock, owner, Holding::stays);
     }
 
     /// Nobody will learn whether it has: the next renewal tells how long it lasts.
-    pub(crate) fn is_not_answered(&self, lock: &str, owner: &str, step: Option<Version>) {
-        self.change(lock, owner, |holding| holding.is_not_answered(step));
+    pub(crate) fn is_not_answered(&self, lock: &str, owner: &str) {
+        self.change(lock, owner, Holding::is_not_answered);
     }
 
     /// The hold with this number is about to be given back, and is renewed no more; unless that is not to be, after

@@ -147,7 +147,7 @@ async fn a_step_that_is_not_answered_may_bring_the_end_nearer() {
     assert_eq!(lease.remaining(), Some(SECOND));
     holds.departs("x", "a", after(2), 2 * SECOND);
     assert_eq!(lease.remaining(), Some(SECOND));
-    holds.stays("x", "a", None);
+    holds.stays("x", "a");
     assert_eq!(lease.remaining(), Some(60 * SECOND));
     holds.departs("x", "a", after(100), 100 * SECOND);
     assert_eq!(lease.remaining(), Some(60 * SECOND));
@@ -158,40 +158,6 @@ async fn a_step_that_is_not_answered_may_bring_the_end_nearer() {
     assert!(lease.is_lost());
 }
 
-/// Both travel together, and either of their callers may go on first.
-#[tokio::test(start_paused = true)]
-async fn of_two_steps_the_later_one_counts_whichever_is_answered_first() {
-    for later_first in [true, false] {
-        let (object, owner) = ("x".into(), "a".into());
-        let holds = Holds::default();
-        let (lease, _) = take(&holds, LONG, after(30));
-        let steps = [60_u32, 1].map(|seconds| {
-            let lease = seconds * SECOND;
-            (holds.departs("x", "a", after(seconds), lease), seconds)
-        });
-        let mut answers = steps.to_vec();
-        if later_first {
-            answers.reverse();
-        }
-        for (step, seconds) in answers {
-            holds.ends(&object, &owner, step, after(seconds), RENEWING);
-            assert_eq!(lease.remaining(), Some(SECOND));
-        }
-        // What one that has not taken effect leaves is what the one before it has brought.
-        let [(first, _), (second, _)] = [40_u32, 5].map(|seconds| {
-            let lease = seconds * SECOND;
-            (holds.departs("x", "a", after(seconds), lease), seconds)
-        });
-        holds.ends(&object, &owner, first, after(40), RENEWING);
-        holds.stays("x", "a", second);
-        assert_eq!(lease.remaining(), Some(40 * SECOND));
-        // That of an earlier one says nothing any more.
-        holds.stays("x", "a", first);
-        holds.ends(&object, &owner, steps[0].0, after(60), RENEWING);
-        assert_eq!(lease.remaining(), Some(40 * SECOND));
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
     let holds = Holds::default();
@@ -199,7 +165,7 @@ async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
     let earlier = due(&holds);
     holds.departs("x", "a", after(10), 10 * SECOND);
     let meanwhile = due(&holds);
-    holds.is_not_answered("x", "a", None);
+    holds.is_not_answered("x", "a");
     for renewal in [&earlier[0], &meanwhile[0]] {
         assert!(!holds.renewed(renewal, true, after(40)));
         assert_eq!(lease.remaining(), Some(10 * SECOND));
@@ -245,7 +211,7 @@ async fn what_is_held_without_a_lease_is_renewed_until_it_leaves() {
     holds.departs("x", "a", after(1), 1 * SECOND);
     assert!(!holds.renewed(&renewals[0], true, after(50)));
     assert_eq!(lease.remaining(), Some(SECOND));
-    holds.stays("x", "a", None);
+    holds.stays("x", "a");
     assert_eq!(lease.remaining(), Some(40 * SECOND));
     // The answer comes late: it was renewed before its end was brought nearer.
     let (_, limited) = take(&holds, SHORT, after(60));
@@ -272,7 +238,7 @@ async fn a_renewal_does_not_bring_back_an_end_that_a_release_has_brought_nearer(
         let (lease, _) = take(&holds, LONG, after(60));
         holds.departs("x", "a", after(30), WATCHDOG);
         if !answered {
-            holds.is_not_answered("x", "a", None);
+            holds.is_not_answered("x", "a");
         }
         let renewals = due(&holds);
         assert!(!holds.renewed(&renewals[0], true, after(35)));
@@ -380,16 +346,16 @@ async fn many_hold_something_of_one_object() {
     );
     assert!(keep("three", Term::Watched, after(1), WATCHDOG).is_same(&three));
     assert_eq!(owners(WATCHDOG), ["one", "three"]);
-    holds.ends(&object, &"one".into(), None, after(40), RENEWING);
+    holds.ends(&object, &"one".into(), after(40), RENEWING);
     assert_eq!(one.remaining(), Some(40 * SECOND));
     holds.keep_no_more("x", "one");
     assert_eq!(owners(WATCHDOG), ["three"]);
-    holds.ends(&object, &"one".into(), None, after(50), RENEWING);
+    holds.ends(&object, &"one".into(), after(50), RENEWING);
     assert_eq!(one.remaining(), Some(40 * SECOND), "it is told nothing");
     let one = keep("one", Term::Watched, after(1), WATCHDOG);
     assert_eq!(one.remaining(), Some(50 * SECOND));
     holds.keep_no_more("x", "one");
-    holds.ends(&object, &"four".into(), None, after(20), RENEWING);
+    holds.ends(&object, &"four".into(), after(20), RENEWING);
     let four = keep("four", Term::Watched, after(1), WATCHDOG);
     assert_eq!(four.remaining(), Some(20 * SECOND));
     holds.released("x", "four", None, None);
@@ -428,7 +394,6 @@ async fn what_nobody_keeps_makes_room() {
         holds.ends(
             &"x".into(),
             &format!("{number}").into(),
-            None,
             after(60),
             RENEWING,
         );

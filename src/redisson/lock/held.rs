@@ -82,8 +82,8 @@ impl Holds {
     fn in_vain(&mut self, number: u64, why: InVain) {
         let (holds, owner) = (&self.core.holds, self.owner(number));
         match why == InVain::Unknown {
-            true => holds.is_not_answered(&self.lock, &owner, None),
-            false => holds.stays(&self.lock, &owner, None),
+            true => holds.is_not_answered(&self.lock, &owner),
+            false => holds.stays(&self.lock, &owner),
         }
         self.changed = true;
     }
@@ -215,7 +215,7 @@ impl Held<Locks> for Holds {
         }
         let (holds, owner, renewing) = (&self.core.holds, self.owner(claim.owner), self.renewing());
         match sent {
-            Some(sent) => holds.ends(&self.lock, &owner, None, sent + claim.lease(), renewing),
+            Some(sent) => holds.ends(&self.lock, &owner, sent + claim.lease(), renewing),
             None => holds.lost(&self.lock, &owner),
         }
         self.changed = true;

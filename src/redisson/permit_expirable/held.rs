@@ -13,7 +13,7 @@ use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::lease::Lease;
 use crate::lua;
-use crate::queue::{Grant, Held, Outcome, QueueKeys, Result, Ticket};
+use crate::queue::{Grant, Held, InVain, Outcome, QueueKeys, Result, Ticket};
 
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
 
@@ -31,6 +31,14 @@ pub(super) fn renewing(lease: Duration) -> Renewing {
         most: MOST_RENEWED,
         owner: |id| ids::arg(id),
         lease,
+    }
+}
+
+/// 0: without end.
+fn lease_time(millis: u64) -> Duration {
+    match millis {
+        0 => AGES,
+        millis => Duration::from_millis(millis),
     }
 }
 
@@ -53,6 +61,12 @@ impl Kept {
             changed: false,
             used: false,
         }
+    }
+
+    /// A permit that is made to last for so long, or without end, ends then: counted from `sent`.
+    fn end(sent: Moment, millis: u64) -> Moment {
+        let lease = lease_time(millis);
+        sent.checked_add(lease).unwrap_or(sent + AGES)
     }
 
     /// The id of the one permit that a guard holds under `ticket`.
@@ -84,13 +98,34 @@ impl Held<PermitExpirable> for Kept {
         }
     }
 
+    fn departs(&mut self, call: &Call, (): &mut ()) {
+        if let Call::Prolong(id, millis) = call {
+            let until = Self::end(Moment::now(), *millis);
+            let holds = &self.core.holds;
+            holds.departs(&self.permits, id, until, lease_time(*millis));
+            self.changed = true;
+        }
+    }
+
     fn answered(
         &mut self,
         call: &Call,
         (): &(),
         result: Result<Permits>,
-        _: Moment,
+        sent: Moment,
     ) -> Result<Permits> {
+        if let Call::Prolong(id, millis) = call {
+            let (holds, permits) = (&self.core.holds, &self.permits);
+            match result {
+                Ok(Outcome::Number(1)) => {
+                    let renewing = renewing(self.core.config.lock_watchdog_timeout);
+                    holds.ends(permits, id, Self::end(sent, *millis), renewing);
+                }
+                Ok(_) => holds.lost(permits, id),
+                Err(_) => holds.stays(permits, id),
+            }
+            self.changed = true;
+        }
         match (call, &result) {
             (Call::Release(id), Ok(_)) => self.is_gone([id].into_iter()),
             (Call::Together(ids), Ok(Outcome::Number(0..))) => self.is_gone(ids.iter()),
@@ -98,6 +133,22 @@ impl Held<PermitExpirable> for Kept {
             _ => {}
         }
         result
+    }
+
+    fn failed(&mut self, call: &Call, (): &mut (), why: InVain) {
+        if let Call::Prolong(id, _) = call {
+            let (holds, permits) = (&self.core.holds, &self.permits);
+            match why {
+                InVain::Unknown => {
+                    holds.is_not_answered(permits, id);
+                    let place = (Arc::clone(permits), Arc::clone(id));
+                    let lease = self.core.config.lock_watchdog_timeout;
+                    self.core.renew_now(place, lease);
+                }
+                _ => holds.stays(permits, id),
+            }
+            self.changed = true;
+        }
     }
 
     fn granted(&mut self, grant: Grant<Permits>, _: u64, until: Moment) {
@@ -119,7 +170,7 @@ impl Held<PermitExpirable> for Kept {
         };
         let (holds, lease) = (&self.core.holds, self.lease_time(want));
         match sent {
-            Some(sent) => holds.ends(&self.permits, &id, None, sent + lease, renewing(lease)),
+            Some(sent) => holds.ends(&self.permits, &id, sent + lease, renewing(lease)),
             None => holds.lost(&self.permits, &id),
         }
         self.changed = true;
@@ -137,10 +188,7 @@ impl Held<PermitExpirable> for Kept {
     }
 
     fn lease_time(&self, want: Permits) -> Duration {
-        match want.lease {
-            0 => AGES,
-            millis => Duration::from_millis(millis),
-        }
+        lease_time(want.lease)
     }
 
     /// A smaller amount may be free.

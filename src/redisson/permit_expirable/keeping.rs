@@ -6,11 +6,10 @@ use std::time::Duration;
 use super::RPermitExpirableSemaphore;
 use super::call::Call;
 use super::held::{AGES, renewing};
-use super::ids::{self, Id};
+use super::ids;
 use crate::api::Held;
 use crate::clock::Moment;
-use crate::engine::holds::{Renewing, Term, Version};
-use crate::error::{Effect, Result};
+use crate::engine::holds::{Renewing, Term};
 use crate::lease::Lease;
 
 impl RPermitExpirableSemaphore {
@@ -72,59 +71,5 @@ impl RPermitExpirableSemaphore {
         self.core.holds.released(self.permits_key(), id, None, None);
         self.core.holds.tell();
         self.line.owe(release);
-    }
-
-    /// A change of its lease is about to be sent.
-    pub(super) fn prolong(&self, id: Id, lease: Option<Duration>) -> Prolonging<'_> {
-        let now = Moment::now();
-        let lease = lease.unwrap_or(AGES);
-        let until = now.checked_add(lease).unwrap_or(now + AGES);
-        let holds = &self.core.holds;
-        let step = holds.departs(self.permits_key(), &id, until, lease);
-        self.core.holds.tell();
-        Prolonging {
-            semaphore: self,
-            id,
-            step,
-            until,
-            answered: false,
-        }
-    }
-}
-
-/// The end of a permit is being put off, or brought forward. Dropped without an answer, it is the next renewal that tells when it
-/// ends: that is made at once.
-pub(super) struct Prolonging<'a> {
-    semaphore: &'a RPermitExpirableSemaphore,
-    id: Arc<str>,
-    step: Option<Version>,
-    until: Moment,
-    answered: bool,
-}
-
-impl Prolonging<'_> {
-    /// What has become of it.
-    pub(super) fn answered(mut self, held: &Result<bool>) {
-        let semaphore = self.semaphore;
-        let (key, id, holds) = (semaphore.permits_key(), &self.id, &semaphore.core.holds);
-        match held {
-            Ok(true) => holds.ends(key, id, self.step, self.until, semaphore.renewal()),
-            Ok(_) => holds.lost(key, id),
-            Err(error) if error.effect() == Effect::None => holds.stays(key, id, self.step),
-            Err(_) => return,
-        }
-        self.answered = true;
-        holds.tell();
-    }
-}
-
-impl Drop for Prolonging<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            let (key, core) = (self.semaphore.permits_key(), &self.semaphore.core);
-            core.holds.is_not_answered(key, &self.id, self.step);
-            let place = (Arc::clone(key), Arc::clone(&self.id));
-            core.renew_now(place, self.semaphore.renewal().lease);
-        }
     }
 }
