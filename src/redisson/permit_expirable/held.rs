@@ -8,7 +8,7 @@ use super::call::{Call, PermitExpirable, Permits};
 use super::ids;
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::holds::{Renewing, Term};
+use crate::engine::holds::{Entry, Renewing};
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::lease::Lease;
@@ -29,7 +29,7 @@ pub(super) fn renewing(lease: Duration) -> Renewing {
         script: &RENEWAL,
         several: true,
         most: MOST_RENEWED,
-        owner: |id| ids::arg(id),
+        id: |id| ids::arg(id),
         lease,
     }
 }
@@ -76,9 +76,8 @@ impl Kept {
 
     /// Nobody holds it any more. A guard that gives it back has ended its lease before.
     fn is_gone<'a>(&mut self, ids: impl Iterator<Item = &'a ids::Id>) {
-        if self.core.holds.keeps_some_of(&self.permits) {
-            ids.for_each(|id| self.core.holds.lost(&self.permits, id));
-            self.changed = true;
+        for id in ids {
+            self.changed |= self.core.holds.lost(&self.permits, id);
         }
     }
 }
@@ -93,7 +92,7 @@ impl Held<PermitExpirable> for Kept {
             && permits.guard
             && let Some(id) = self.id(*ticket)
         {
-            self.core.holds.released(&self.permits, &id, None, None);
+            self.core.holds.end(&self.permits, &id);
             self.changed = true;
         }
     }
@@ -102,7 +101,9 @@ impl Held<PermitExpirable> for Kept {
         if let Call::Prolong(id, millis) = call {
             let until = Self::end(Moment::now(), *millis);
             let holds = &self.core.holds;
-            holds.departs(&self.permits, id, until, lease_time(*millis));
+            holds.change(&self.permits, id, |entry| {
+                entry.may_end(until, lease_time(*millis));
+            });
             self.changed = true;
         }
     }
@@ -121,8 +122,8 @@ impl Held<PermitExpirable> for Kept {
                     let renewing = renewing(self.core.config.lock_watchdog_timeout);
                     holds.ends(permits, id, Self::end(sent, *millis), renewing);
                 }
-                Ok(_) => holds.lost(permits, id),
-                Err(_) => holds.stays(permits, id),
+                Ok(_) => drop(holds.lost(permits, id)),
+                Err(_) => drop(holds.change(permits, id, Entry::stays)),
             }
             self.changed = true;
         }
@@ -137,16 +138,8 @@ impl Held<PermitExpirable> for Kept {
 
     fn failed(&mut self, call: &Call, (): &mut (), why: InVain) {
         if let Call::Prolong(id, _) = call {
-            let (holds, permits) = (&self.core.holds, &self.permits);
-            match why {
-                InVain::Unknown => {
-                    holds.is_not_answered(permits, id);
-                    let place = (Arc::clone(permits), Arc::clone(id));
-                    let lease = self.core.config.lock_watchdog_timeout;
-                    self.core.renew_now(place, lease);
-                }
-                _ => holds.stays(permits, id),
-            }
+            let in_vain = |entry: &mut Entry| entry.in_vain(why == InVain::Unknown);
+            self.core.holds.change(&self.permits, id, in_vain);
             self.changed = true;
         }
     }
@@ -159,7 +152,7 @@ impl Held<PermitExpirable> for Kept {
         {
             let renewing = renewing(self.lease_time(want));
             let holds = &self.core.holds;
-            holds.keep(&self.permits, &id, Term::Watched, until, renewing);
+            holds.keep(&self.permits, &id, until, renewing);
             self.changed = true;
         }
     }
@@ -171,7 +164,7 @@ impl Held<PermitExpirable> for Kept {
         let (holds, lease) = (&self.core.holds, self.lease_time(want));
         match sent {
             Some(sent) => holds.ends(&self.permits, &id, sent + lease, renewing(lease)),
-            None => holds.lost(&self.permits, &id),
+            None => drop(holds.lost(&self.permits, &id)),
         }
         self.changed = true;
     }

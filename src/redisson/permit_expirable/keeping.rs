@@ -9,7 +9,6 @@ use super::held::{AGES, renewing};
 use super::ids;
 use crate::api::Held;
 use crate::clock::Moment;
-use crate::engine::holds::{Renewing, Term};
 use crate::lease::Lease;
 
 impl RPermitExpirableSemaphore {
@@ -27,32 +26,19 @@ impl RPermitExpirableSemaphore {
         self.line.beside()
     }
 
-    fn renewal(&self) -> Renewing {
-        renewing(self.renewed_lease())
-    }
-
     /// Renews it from now on.
     pub(super) fn keep(&self, held: &Held) -> Lease {
         let Some(lasts) = self.lease else {
             return Lease::until(held.until);
         };
         let until = held.until.unwrap_or_else(|| Moment::now() + AGES);
-        let (key, holds) = (self.permits_key(), &self.core.holds);
-        // The queue confirms what it has granted to a guard.
-        let is_granted = holds.is_watched(key, &held.id);
-        let lease = holds.keep(key, &held.id, Term::Watched, until, self.renewal());
-        self.core.renew(lasts);
-        // The next round may be a whole pause away.
-        if !is_granted && lease.remaining() < Some(lasts / 3 * 2) && !lease.is_lost() {
-            let place = (Arc::clone(key), Arc::clone(&held.id));
-            self.core.renew_now(place, lasts);
-        }
-        lease
+        let key = self.permits_key();
+        self.core.keep(key, &held.id, until, renewing(lasts))
     }
 
     /// How long a refresh makes it last: what a guard keeps is to come back by itself, whatever this handle's permits do.
     pub(super) fn lease_anew(&self, id: &str) -> Option<Duration> {
-        let kept = || self.core.holds.is_watched(self.permits_key(), id);
+        let kept = || self.core.holds.is_renewed(self.permits_key(), id);
         let renewed = self.core.config.lock_watchdog_timeout;
         self.lease.or_else(|| kept().then_some(renewed))
     }
@@ -68,8 +54,8 @@ impl RPermitExpirableSemaphore {
             tracing::error!(name = self.name(), id, "not released: it is no id");
             return;
         };
-        self.core.holds.released(self.permits_key(), id, None, None);
-        self.core.holds.tell();
+        self.core.holds.end(self.permits_key(), id);
+        self.core.holds_changed();
         self.line.owe(release);
     }
 }

@@ -548,7 +548,7 @@ impl RPermitExpirableSemaphore {
             most = most.min(taken + left);
             if taken >= most || some == 0 {
                 self.core.holds.all_lost(self.permits_key(), kept);
-                self.core.holds.tell();
+                self.core.holds_changed();
                 return Ok(taken);
             }
         }
