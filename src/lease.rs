@@ -127,6 +127,11 @@ impl Lease {
         }
     }
 
+    /// Whether there are clones of it.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
+    }
+
     /// Whether both are the lease of one hold.
     pub(crate) fn is_same(&self, other: &Lease) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)

@@ -33,7 +33,6 @@ pub(crate) mod sent;
 pub(crate) mod sync;
 pub(crate) mod timer;
 pub(crate) mod wakeups;
-mod window;
 pub(crate) mod wrong_type;
 
 #[cfg(test)]

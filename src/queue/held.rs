@@ -12,7 +12,7 @@ use super::outcome::{Amount, Grant, Outcome, Ticket, Want};
 use super::primitive::{Call, Held, InVain, Primitive, Result};
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::holds::{Renewing, Term};
+use crate::engine::holds::Renewing;
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::lease::Lease;
@@ -79,9 +79,7 @@ impl<P> Leases<P> {
     fn keep(&mut self, ticket: Ticket, until: Moment) {
         if let Some(text) = self.text(ticket) {
             let (id, renewing) = (self.id(&text), self.renewing());
-            self.core
-                .holds
-                .keep(&self.grants, &id, Term::Watched, until, renewing);
+            self.core.holds.keep(&self.grants, &id, until, renewing);
             self.changed = true;
         }
     }
@@ -94,9 +92,7 @@ impl<P> Leases<P> {
         *amount = amount.checked_sub(given.want.amount)?;
         if *amount == 0 {
             self.all.remove(&given.ticket);
-            self.core
-                .holds
-                .released(&self.grants, &self.id(&before), None, None);
+            self.core.holds.end(&self.grants, &self.id(&before));
         } else if let Some(text) = self.text(given.ticket) {
             let holds = &self.core.holds;
             holds.rename(&self.grants, &self.id(&before), &self.id(&text));
@@ -110,7 +106,7 @@ impl<P> Leases<P> {
             script: &RENEWAL,
             several: true,
             most: MOST_RENEWED,
-            owner: |id| Arg::Text(Arc::clone(id)),
+            id: |id| Arg::Text(Arc::clone(id)),
             lease: self.watchdog(),
         }
     }
@@ -194,8 +190,8 @@ where
         let (id, renewing) = (self.id(&text), self.renewing());
         let holds = &self.core.holds;
         match sent {
-            Some(sent) => holds.ends(&self.grants, &id, None, sent + self.watchdog(), renewing),
-            None => holds.lost(&self.grants, &id),
+            Some(sent) => holds.ends(&self.grants, &id, sent + self.watchdog(), renewing),
+            None => drop(holds.lost(&self.grants, &id)),
         }
         self.changed = true;
     }
@@ -227,10 +223,4 @@ where
     fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
-}
-
-/// Renews what is held, and tells those who wait for a change.
-pub(super) fn tell(core: &Arc<Core>) {
-    core.renew(core.config.lock_watchdog_timeout);
-    core.holds.tell();
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::held;
 use super::outcome::{Outcome, Ticket, Told};
 use super::pending::Pending;
 use super::primitive::{Call, Held, Primitive};
@@ -313,7 +312,7 @@ impl<P: Primitive> Object<P> {
             self.core.runtime.spawn(task);
         }
         if changed {
-            held::tell(&self.core);
+            self.core.holds_changed();
         }
     }
 

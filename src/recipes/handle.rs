@@ -13,7 +13,7 @@ use crate::api::{Held, Holder, check_id};
 use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::holds::{Renewing, Term};
+use crate::engine::holds::Renewing;
 use crate::engine::once::unexpected_answer;
 use crate::engine::request::{Arg, Script};
 use crate::engine::{self, Core};
@@ -244,7 +244,7 @@ impl Handle {
         for key in self.own_keys() {
             self.core.holds.all_lost(&key, kept);
         }
-        self.core.holds.tell();
+        self.core.holds_changed();
         match cleared {
             Outcome::Number(count) => Ok(u64::try_from(count).unwrap_or(0)),
             _ => Ok(0),
@@ -255,8 +255,8 @@ impl Handle {
         match self.line() {
             Ok(line) => {
                 if let Some(key) = self.key_of(id, None) {
-                    self.core.holds.released(&key, id, None, None);
-                    self.core.holds.tell();
+                    self.core.holds.end(&key, id);
+                    self.core.holds_changed();
                 }
                 line.owe(Call::Release(id.into()));
             }
@@ -292,7 +292,7 @@ impl Handle {
         Renewing {
             script: if times { &RENEW_TIMES } else { &RENEW_SLOTS },
             several: times,
-            owner: |id| Arg::Text(Arc::clone(id)),
+            id: |id| Arg::Text(Arc::clone(id)),
             most: MOST_REFRESHED,
             lease: self.settings.timeout,
         }
@@ -303,8 +303,8 @@ impl Handle {
         let holds = &self.core.holds;
         let known = holds.lease(key, id).and_then(|lease| lease.remaining());
         if known.is_none_or(|known| known < until.remaining()) {
-            holds.ends(key, id, None, until, self.renewing());
-            holds.tell();
+            holds.ends(key, id, until, self.renewing());
+            self.core.holds_changed();
         }
     }
 
@@ -312,28 +312,18 @@ impl Handle {
     fn is_gone(&self, id: &str) {
         if let Some(key) = self.key_of(id, None) {
             self.core.holds.lost(&key, id);
-            self.core.holds.tell();
+            self.core.holds_changed();
         }
     }
 
     /// Refreshes what is held from now on, until it is released.
     pub(super) fn keep(&self, held: &Held) -> Lease {
-        let lasts = self.settings.timeout;
         let key = self.key_of(&held.id, held.slot);
         let (Some(key), Some(until)) = (key, held.until) else {
             return Lease::until(held.until);
         };
-        let holds = &self.core.holds;
-        let lease = holds.keep(&key, &held.id, Term::Watched, until, self.renewing());
-        if !lease.is_lost() {
-            self.lasts(&key, &held.id, until);
-        }
-        self.core.renew(lasts);
-        // The next round may be a whole pause away.
-        if lease.remaining() < Some(lasts / 3 * 2) && !lease.is_lost() {
-            self.core.renew_now((key, Arc::clone(&held.id)), lasts);
-        }
-        lease
+        self.lasts(&key, &held.id, until);
+        self.core.keep(&key, &held.id, until, self.renewing())
     }
 
     /// Refreshes it no more.

@@ -135,6 +135,14 @@ impl Connection {
         }
     }
 
+    /// The one of them that has `key`, as [`masters`](Self::masters) tells it; nothing where there is but one.
+    pub(crate) fn master_of(&self, key: &str) -> String {
+        match &self.kind {
+            Kind::One(_) => String::new(),
+            Kind::Cluster { cluster, .. } => cluster.master_of(key).unwrap_or_default(),
+        }
+    }
+
     /// The connection to that one of them, as [`route`](Self::route) tells it.
     pub(crate) fn route_to(&self, master: &str) -> Result<Route<'_>, Refusal> {
         match &self.kind {

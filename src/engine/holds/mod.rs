@@ -1,325 +1,401 @@
-//! What the owners of one client hold, as far as is known here: one table, which outlives the handles.
+//! All that one client holds for a time: one table, by object and id, which outlives the handles.
 //!
-//! Guards, leases, renewal, and what the scripts are told of an owner's count go by it. A lock has one entry, as only
-//! one owner can hold it, for as long as anything of it is held; each time that the lock was taken has a number of its
-//! own there, by which it is given back. Of a semaphore whose permits have ids, each permit that is kept has an entry, its
-//! id being the owner.
+//! Guards, leases and [renewal](super::renewal) go by it. The id is that of a permit, the entry of a guard in the grants, or the
+//! owner of a lock.
 
-mod holding;
-mod renewals;
-mod table;
+mod entry;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use self::holding::Holding;
-pub(crate) use self::holding::{Renewing, Term, Version};
-pub(crate) use self::renewals::Renewal;
-use self::table::Table;
-use crate::api::HoldId;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub(crate) use self::entry::{Entry, Renewing};
 use crate::clock::Moment;
 use crate::lease::{Change, Lease};
 use crate::sync::{Mutex, MutexGuard};
 
-/// How often an owner holds a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Count {
-    /// So often.
-    Held(u32),
-    /// Not any more, as its lease has run out here; Redis may still have what it held.
-    Over,
-}
+/// An object, and the id under which something of it is held.
+pub(super) type Place = (Arc<str>, Arc<str>);
 
-/// One object and one owner.
-pub(crate) type Place = (Arc<str>, Arc<str>);
-
-/// All that the owners of one client hold.
+/// All that one client holds.
 ///
-/// What changes is told by [`tell`](Holds::tell): whoever calls must do so afterwards, when nothing is locked.
+/// A change is told by [`Core::holds_changed`](super::Core::holds_changed): that must follow, when nothing is locked.
 #[derive(Default)]
 pub(crate) struct Holds {
     state: Mutex<Table>,
-    /// Something has been noted. Many a client keeps nothing at all.
-    noted: AtomicBool,
+    /// Something is due sooner than the task that renews has thought.
+    pub(super) woken: Notify,
 }
 
-/// What was kept at a certain time.
+#[derive(Default)]
+struct Table {
+    by_object: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Entry>>,
+    /// How many entries there are.
+    size: usize,
+    /// As many entries as there may be until those that are over are looked for.
+    most: usize,
+    /// The number of the last change.
+    last: u64,
+    /// Something has changed of these, and nobody has been told.
+    changed: Vec<Lease>,
+    /// Nothing is due before; `None`: nothing is due at all.
+    next: Option<Instant>,
+    /// That has become sooner.
+    sooner: bool,
+    /// There is a task that renews.
+    renews: bool,
+}
+
+/// Entries that are over are not looked for among fewer than this.
+const FEW: usize = 1000;
+
+/// A point in time, as the table counts.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept(u64);
 
+/// An entry that is renewed by a call; the answer says nothing as soon as it has changed.
+#[derive(Clone)]
+pub(super) struct Renewal {
+    pub(super) place: Place,
+    version: u64,
+}
+
 impl Holds {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.state.lock()
+    }
+
     /// How many entries there are.
     pub(super) fn entries(&self) -> usize {
         self.lock().size
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.state.lock()
-    }
-
-    /// Tells those who wait for it what has changed. Their wakers may call anything here, or panic.
-    pub(crate) fn tell(&self) {
-        let changed = std::mem::take(&mut self.lock().changed);
-        for lease in changed {
-            lease.tell();
-        }
-    }
-
-    /// Changes when `owner`'s lease of `lock` ends.
-    fn change(&self, lock: &str, owner: &str, change: impl FnOnce(&mut Holding)) {
+    /// Whose leases have changed; and whether a task has to be started that renews.
+    pub(super) fn take_changed(&self) -> (Vec<Lease>, bool) {
         let mut state = self.lock();
-        if let Some(holding) = state.of(lock, owner) {
-            change(holding);
-            let lease = holding.lease.clone();
-            state.changed.push(lease);
+        let sooner = std::mem::take(&mut state.sooner);
+        let starts = sooner && !state.renews;
+        state.renews |= sooner;
+        if sooner && !starts {
+            self.woken.notify_one();
         }
+        (std::mem::take(&mut state.changed), starts)
     }
 
-    /// How often `owner` holds `lock`.
-    pub(crate) fn count(&self, lock: &str, owner: &str) -> Count {
-        match self.lock().of(lock, owner) {
-            None => Count::Held(0),
-            Some(holding) if holding.lease.is_lost() => Count::Over,
-            Some(holding) => holding.count().map_or(Count::Over, Count::Held),
-        }
+    /// Reads an entry.
+    pub(crate) fn look<T>(&self, key: &str, id: &str, read: impl FnOnce(&Entry) -> T) -> Option<T> {
+        self.lock().of(key, id).map(|entry| read(entry))
     }
 
-    /// Whether anything is known of `object`.
-    pub(crate) fn keeps_some_of(&self, object: &str) -> bool {
-        self.noted.load(Ordering::Acquire) && self.lock().by_object.contains_key(object)
+    /// Changes an entry.
+    pub(crate) fn change<T>(
+        &self,
+        key: &str,
+        id: &str,
+        change: impl FnOnce(&mut Entry) -> T,
+    ) -> Option<T> {
+        let mut state = self.lock();
+        let version = state.number();
+        let entry = state.of(key, id)?;
+        entry.version = version;
+        let changed = change(entry);
+        let (lease, due) = (entry.lease.clone(), entry.due_at());
+        state.changed.push(lease);
+        state.wakes_at(due);
+        Some(changed)
     }
 
-    /// The owner here that holds `lock`.
-    pub(crate) fn holder(&self, lock: &str) -> Option<Arc<str>> {
+    /// The lease of what is held.
+    pub(crate) fn lease(&self, key: &str, id: &str) -> Option<Lease> {
+        self.look(key, id, |entry| entry.lease.clone())
+    }
+
+    /// Whether it is renewed.
+    pub(crate) fn is_renewed(&self, key: &str, id: &str) -> bool {
+        self.look(key, id, Entry::is_renewed) == Some(true)
+    }
+
+    /// The id under which `key` is held here.
+    pub(crate) fn holder(&self, key: &str) -> Option<Arc<str>> {
         let state = self.lock();
-        let mut owners = state.by_object.get(lock)?.values();
-        let holding = owners.find(|holding| !holding.lease.is_lost())?;
-        Some(Arc::clone(&holding.owner))
+        let mut all = state.by_object.get(key)?.iter();
+        let (id, _) = all.find(|(_, entry)| !entry.is_lost())?;
+        Some(Arc::clone(id))
     }
 
-    /// The lease of what `owner` holds.
-    pub(crate) fn lease(&self, lock: &str, owner: &str) -> Option<Lease> {
-        Some(self.lock().of(lock, owner)?.lease.clone())
-    }
-
-    /// Whether one of `owner`'s holds is to be renewed.
-    pub(crate) fn is_watched(&self, lock: &str, owner: &str) -> bool {
-        let mut state = self.lock();
-        state.of(lock, owner).is_some_and(|held| held.is_watched())
-    }
-
-    /// Whether `owner` does not have the hold with this number any more: it was lost, or given back.
-    pub(crate) fn is_gone(&self, lock: &str, owner: &str, number: u64) -> bool {
-        let mut state = self.lock();
-        let holding = state.of(lock, owner);
-        holding.is_none_or(|holding| !holding.has(number))
-    }
-
-    /// The hold that `owner` gives back without saying which: the latest that nobody has the id of, or the latest.
-    pub(crate) fn latest(&self, lock: &str, owner: &str) -> Option<u64> {
-        self.lock().of(lock, owner)?.latest()
-    }
-
-    /// The term that counts when the hold of `owner` with this number is given back; `None` where none is left.
-    pub(crate) fn term_without(
-        &self,
-        lock: &str,
-        owner: &str,
-        number: Option<u64>,
-    ) -> Option<Term> {
-        self.lock().of(lock, owner)?.term_without(number)
-    }
-
-    /// `owner` has taken the lock for `term`, as its hold with this number, and all that it holds ends at `until` for the time being.
-    pub(crate) fn taken(
-        &self,
-        lock: &Arc<str>,
-        owner: &Arc<str>,
-        number: u64,
-        term: Term,
-        until: Moment,
-        renewing: Renewing,
-    ) {
-        let mut state = self.lock();
-        state.last_number = state.last_number.max(number);
-        if let Some(holding) = state.of(lock, owner)
-            && !holding.lease.is_lost()
-        {
-            holding.add(number, term, until);
-            let lease = holding.lease.clone();
-            state.changed.push(lease);
-            return;
-        }
-        let holding = Holding::new(owner, number, term, until, renewing);
-        // Whoever held it before has lost it.
-        let all = Kept(state.last_number);
-        state.lose_all(lock, all);
-        self.noted.store(true, Ordering::Release);
-        state.insert(lock, holding);
-    }
-
-    /// The caller that has taken the hold with this number has it: its lease, and what tells it from others.
-    pub(crate) fn claim(&self, lock: &str, owner: &str, number: u64) -> (Lease, HoldId) {
-        let id = HoldId::new(number);
-        let mut state = self.lock();
-        let holding = state.of(lock, owner);
-        let lease = holding.and_then(|holding| holding.claim(&id));
-        (lease.unwrap_or_else(|| Lease::granted(Moment::now())), id)
-    }
-
-    /// `owner` holds something of `object` beside others, for `term`, and until `until` for the time being. What is known of
-    /// it already stays, but for its term. Returns its lease, which may be lost by now.
+    /// It is held, and renewed from now on. Its end stays where it is known already; else it ends at `until` for the time being. Returns
+    /// its lease, which may be lost by now.
     pub(crate) fn keep(
         &self,
-        object: &Arc<str>,
-        owner: &Arc<str>,
-        term: Term,
+        key: &Arc<str>,
+        id: &Arc<str>,
         until: Moment,
         renewing: Renewing,
     ) -> Lease {
-        let mut state = self.lock();
-        if let Some(holding) = state.of(object, owner)
-            && !holding.lease.is_lost()
-        {
-            holding.set_term(term);
-            holding.renewing = renewing;
-            holding.remembered = false;
-            return holding.lease.clone();
+        let known = self.change(key, id, |entry| {
+            entry.set_renewed(true);
+            entry.renewing = renewing;
+            entry.reschedule();
+            entry.lease.clone()
+        });
+        if let Some(known) = known.filter(|lease| !lease.is_lost()) {
+            return known;
         }
-        state.last_number += 1;
-        let number = state.last_number;
-        let holding = Holding::new(owner, number, term, until, renewing);
-        let lease = holding.lease.clone();
+        let mut state = self.lock();
+        state.take(key, id);
+        state.insert(key, id, until, renewing, true, None)
+    }
+
+    /// It is held by nobody else from now on: all that others had of it is lost.
+    pub(crate) fn keep_alone(
+        &self,
+        key: &Arc<str>,
+        id: &Arc<str>,
+        until: Moment,
+        renewing: Renewing,
+        renewed: bool,
+        beside: impl Any + Send,
+    ) {
+        let mut state = self.lock();
+        let all = Kept(state.last);
+        state.lose_all(key, all);
+        state.insert(key, id, until, renewing, renewed, Some(Box::new(beside)));
+    }
+
+    /// It is renewed no more; when it ends is still known, though its lease is told nothing any more.
+    pub(crate) fn keep_no_more(&self, key: &str, id: &str) {
+        self.change(key, id, Entry::detach);
+    }
+
+    /// It has another id from now on, and is not renewed until it is [kept](Holds::keep) again.
+    pub(crate) fn rename(&self, key: &Arc<str>, id: &Arc<str>, new: &Arc<str>) {
+        let mut state = self.lock();
+        let version = state.number();
+        if let Some(mut entry) = state.take(key, id) {
+            entry.version = version;
+            entry.set_renewed(false);
+            entry.schedule();
+            state.put(key, new, entry);
+        }
+    }
+
+    /// The server says that it ends at `until`. That is remembered for a while, though nobody keeps it.
+    pub(crate) fn ends(&self, key: &Arc<str>, id: &Arc<str>, until: Moment, renewing: Renewing) {
+        if self.change(key, id, |entry| entry.ends(until)).is_none() {
+            let mut state = self.lock();
+            state.insert(key, id, until, renewing, false, None);
+        }
+    }
+
+    /// It has been given back.
+    pub(crate) fn end(&self, key: &str, id: &str) {
+        self.lock().drop(key, id, Change::Ended);
+    }
+
+    /// The server says that it is not held. Whether it was believed to be.
+    pub(crate) fn lost(&self, key: &str, id: &str) -> bool {
+        self.lock().drop(key, id, Change::Lost)
+    }
+
+    /// How far the table has come.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept(self.lock().last)
+    }
+
+    /// All that was held of it when the table had come so far is held no more.
+    pub(crate) fn all_lost(&self, key: &str, kept: Kept) {
+        self.lock().lose_all(key, kept);
+    }
+
+    // ---- renewal ----
+
+    /// When the task that renews has to look again; `None`: it ends, as there is nothing to renew.
+    pub(super) fn next(&self, is_busy: bool) -> Option<Instant> {
+        const FAR: std::time::Duration = std::time::Duration::from_secs(3600);
+        let mut state = self.lock();
+        state.renews = is_busy || state.next.is_some();
+        let next = state.next.unwrap_or_else(|| Instant::now() + FAR);
+        state.renews.then_some(next)
+    }
+
+    /// Takes out what is due, and what goes along with it: each part for one call. An entry that is left is not looked for again before
+    /// a tenth of its time has passed.
+    pub(super) fn take_due(&self, slot: impl Fn(&str) -> u16) -> Vec<(Renewing, Vec<Renewal>)> {
+        let (mut state, now) = (self.lock(), Instant::now());
+        if state.next.is_none_or(|next| next > now) {
+            return Vec::new();
+        }
+        let (mut taken, mut next) = (Vec::new(), None);
+        for (key, all) in &mut state.by_object {
+            for (id, entry) in all {
+                if let Some(at) = entry.due_behind(now) {
+                    next = next.into_iter().chain([at]).min();
+                } else if entry.is_taken() {
+                    let (place, version) = ((Arc::clone(key), Arc::clone(id)), entry.version);
+                    let kind = (slot(key), entry.renewing.kind(), entry.most_together());
+                    taken.push((kind, entry.renewing, Renewal { place, version }));
+                }
+            }
+        }
+        state.next = next;
+        drop(state);
+        taken.sort_by_key(|(kind, ..)| *kind);
+        let alike = taken.chunk_by(|one, other| one.0 == other.0);
+        let parts = alike.flat_map(|alike| alike.chunks(alike[0].0.2));
+        let calls = parts.map(|part| {
+            (
+                part[0].1,
+                part.iter().map(|(.., one)| one.clone()).collect(),
+            )
+        });
+        calls.collect()
+    }
+
+    /// Those that are held and have not changed since they were taken out.
+    pub(super) fn unchanged(&self, mut some: Vec<Renewal>) -> Vec<Renewal> {
+        let mut state = self.lock();
+        some.retain(|renewal| state.renewed(renewal).is_some_and(|entry| !entry.is_lost()));
+        some
+    }
+
+    /// The server has answered to a renewal: whether it is held, at least until `until` then. Returns whether that is a loss.
+    pub(super) fn renewed(&self, renewal: &Renewal, held: bool, until: Moment) -> bool {
+        let mut state = self.lock();
+        let Some(entry) = state.renewed(renewal) else {
+            return false;
+        };
+        if held {
+            entry.lasts(until);
+            let lease = entry.lease.clone();
+            state.changed.push(lease);
+            return false;
+        }
+        let (key, id) = &renewal.place;
+        state.drop(key, id, Change::Lost)
+    }
+
+    /// A call for these was refused. Whether that is to be told: it is about one, and has not been.
+    pub(super) fn refused(&self, some: &[Renewal]) -> bool {
+        let (mut state, mut tells) = (self.lock(), false);
+        for renewal in some {
+            if let Some(entry) = state.renewed(renewal) {
+                tells |= entry.is_refused(some.len() == 1);
+                let due = entry.due_at();
+                state.wakes_at(due);
+            }
+        }
+        tells
+    }
+
+    /// The call that had these has ended, whatever has become of it.
+    pub(super) fn call_ended(&self, some: &[Renewal]) {
+        let mut state = self.lock();
+        for (key, id) in some.iter().map(|renewal| &renewal.place) {
+            if let Some(entry) = state.of(key, id).filter(|entry| entry.due.is_none()) {
+                entry.schedule();
+                let due = entry.due_at();
+                state.wakes_at(due);
+            }
+        }
+    }
+}
+
+impl Table {
+    fn of(&mut self, key: &str, id: &str) -> Option<&mut Entry> {
+        self.by_object.get_mut(key)?.get_mut(id)
+    }
+
+    /// The entry that a call renews, unless it has changed since: that has an answer of its own.
+    fn renewed(&mut self, renewal: &Renewal) -> Option<&mut Entry> {
+        let (key, id) = &renewal.place;
+        let entry = self.of(key, id)?;
+        (entry.version == renewal.version).then_some(entry)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Something is due at that time.
+    fn wakes_at(&mut self, due: Option<Instant>) {
+        if let Some(due) = due
+            && self.next.is_none_or(|next| due < next)
+        {
+            (self.next, self.sooner) = (Some(due), true);
+        }
+    }
+
+    fn insert(
+        &mut self,
+        key: &Arc<str>,
+        id: &Arc<str>,
+        until: Moment,
+        renewing: Renewing,
+        renewed: bool,
+        beside: Option<Box<dyn Any + Send>>,
+    ) -> Lease {
+        let entry = Entry::new(until, renewing, renewed, self.number()).with(beside);
+        let lease = entry.lease.clone();
         if !lease.is_lost() {
-            self.noted.store(true, Ordering::Release);
-            state.insert(object, holding);
+            self.put(key, id, entry);
         }
         lease
     }
 
-    /// It is renewed no more; when it ends is still known, though its lease is told nothing any more.
-    pub(crate) fn keep_no_more(&self, object: &str, owner: &str) {
-        if let Some(holding) = self.lock().of(object, owner) {
-            holding.detach();
+    fn put(&mut self, key: &Arc<str>, id: &Arc<str>, entry: Entry) {
+        self.tidy();
+        self.wakes_at(entry.due_at());
+        let all = self.by_object.entry(Arc::clone(key)).or_default();
+        if all.insert(Arc::clone(id), entry).is_none() {
+            self.size += 1;
         }
     }
 
-    /// What `owner` holds is known by the name `new` from now on, and not renewed until it is [kept](Holds::keep) again.
-    pub(crate) fn rename(&self, object: &Arc<str>, owner: &str, new: &Arc<str>) {
-        let mut state = self.lock();
-        if let Some(mut holding) = state.take(object, owner) {
-            holding.owner = Arc::clone(new);
-            holding.set_term(Term::Limited(holding.renewing.lease));
-            state.insert(object, holding);
+    fn take(&mut self, key: &str, id: &str) -> Option<Entry> {
+        let all = self.by_object.get_mut(key)?;
+        let entry = all.remove(id)?;
+        if all.is_empty() {
+            self.by_object.remove(key);
+        }
+        self.size -= 1;
+        Some(entry)
+    }
+
+    /// Takes an entry out, whose lease ends so; whether there was one.
+    fn drop(&mut self, key: &str, id: &str, change: Change) -> bool {
+        let entry = self.take(key, id);
+        entry.is_some_and(|entry| {
+            entry.lease.change(change);
+            self.changed.push(entry.lease);
+            true
+        })
+    }
+
+    /// Nobody holds anything of it any more.
+    fn lose_all(&mut self, key: &str, Kept(last): Kept) {
+        let all = self.by_object.get(key).into_iter().flatten();
+        let gone = all.filter(|(_, entry)| entry.since <= last);
+        let gone: Vec<_> = gone.map(|(id, _)| Arc::clone(id)).collect();
+        for id in gone {
+            self.drop(key, &id, Change::Lost);
         }
     }
 
-    /// The server says, in answer to the step that departed as `step`, that what `owner` holds ends at `until`. It is remembered for a
-    /// while, though nobody keeps it.
-    pub(crate) fn ends(
-        &self,
-        object: &Arc<str>,
-        owner: &Arc<str>,
-        step: Option<Version>,
-        until: Moment,
-        renewing: Renewing,
-    ) {
-        let known = self.lock().of(object, owner).is_some();
-        if !known {
-            let term = Term::Limited(renewing.lease);
-            self.keep(object, owner, term, until, renewing);
+    /// Makes room: what has run out is of no use to anybody, and what is only remembered mostly not.
+    fn tidy(&mut self) {
+        if self.size >= self.most {
+            self.by_object.retain(|_, all| {
+                all.retain(|_, entry| !entry.is_only_remembered() && !entry.is_lost());
+                !all.is_empty()
+            });
+            self.size = self.by_object.values().map(BTreeMap::len).sum();
+            self.most = FEW.max(2 * self.size);
         }
-        self.change(object, owner, |holding| {
-            holding.remembered |= !known;
-            holding.ends_by(step.filter(|_| known), until);
-        });
-    }
-
-    /// A step of `owner` departs that makes all that is left last for `lease`, until `until`; whether it arrives is not known yet. What
-    /// it is told from others by, where something is held.
-    pub(crate) fn departs(
-        &self,
-        lock: &str,
-        owner: &str,
-        until: Moment,
-        lease: Duration,
-    ) -> Option<Version> {
-        let mut step = None;
-        self.change(lock, owner, |holding| {
-            holding.may_end(until, lease);
-            step = Some(holding.version());
-        });
-        step
-    }
-
-    /// The step that departed as `step`, or all, have not taken effect.
-    pub(crate) fn stays(&self, lock: &str, owner: &str, step: Option<Version>) {
-        self.change(lock, owner, |holding| holding.stays(step));
-    }
-
-    /// Nobody will learn whether it has: the next renewal tells how long it lasts.
-    pub(crate) fn is_not_answered(&self, lock: &str, owner: &str, step: Option<Version>) {
-        self.change(lock, owner, |holding| holding.is_not_answered(step));
-    }
-
-    /// The hold with this number is about to be given back, and is renewed no more; unless that is not to be, after
-    /// all.
-    pub(crate) fn leaves(&self, lock: &str, owner: &str, number: Option<u64>, leaving: bool) {
-        if let Some(holding) = self.lock().of(lock, owner) {
-            holding.leaves(number, leaving);
-        }
-    }
-
-    /// The hold with this number has been given back. What is left ends at `until` for the time being;
-    /// `None` where nothing is.
-    pub(crate) fn released(
-        &self,
-        lock: &str,
-        owner: &str,
-        number: Option<u64>,
-        until: Option<Moment>,
-    ) {
-        let mut state = self.lock();
-        match until {
-            None => state.end(lock, owner),
-            Some(until) => {
-                if let Some(left) = state.remove(lock, owner, number) {
-                    left.forget_spent();
-                    left.ends(until);
-                    let lease = left.lease.clone();
-                    state.changed.push(lease);
-                }
-            }
-        }
-    }
-
-    /// The hold with this number could not be given back, or nobody will know whether it was, and who had it has it no more: it
-    /// may be left over until its lease ends, unless it is given back as one that is nobody's.
-    pub(crate) fn spend(&self, lock: &str, owner: &str, number: u64) {
-        if let Some(holding) = self.lock().of(lock, owner) {
-            holding.spend(number);
-        }
-    }
-
-    /// The server says that `owner` does not hold the lock.
-    pub(crate) fn lost(&self, lock: &str, owner: &str) {
-        let mut state = self.lock();
-        if let Some(holding) = state.take(lock, owner) {
-            state.change(holding.lease, Change::Lost);
-        }
-    }
-
-    /// What is kept now.
-    pub(crate) fn kept(&self) -> Kept {
-        Kept(self.lock().last_number)
-    }
-
-    /// Whoever held the lock when that was `kept` holds it no more.
-    pub(crate) fn all_lost(&self, lock: &str, kept: Kept) {
-        let mut state = self.lock();
-        state.lose_all(lock, kept);
     }
 }

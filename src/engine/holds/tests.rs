@@ -1,11 +1,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures::FutureExt;
-use tokio::time::Instant;
+use tokio::time::{advance, sleep};
 
 use super::super::request::{Arg, Script};
-use super::table::FEW;
 use super::*;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new("return 1"));
@@ -16,199 +14,82 @@ const WATCHDOG: Duration = Duration::from_secs(30);
 const RENEWING: Renewing = Renewing {
     script: &SCRIPT,
     several: false,
-    owner: |owner| Arg::Text(Arc::clone(owner)),
+    id: |id| Arg::Text(Arc::clone(id)),
     most: 100,
     lease: WATCHDOG,
 };
-const SHORT: Term = Term::Limited(SECOND);
-const LONG: Term = Term::Limited(Duration::from_secs(60));
 
 fn after(seconds: u32) -> Moment {
     (Instant::now() + seconds * SECOND).into()
 }
 
-/// `a` takes the lock `x` for `term`.
-fn take(holds: &Holds, term: Term, until: Moment) -> (Lease, u64) {
-    let (lease, id) = taken(holds, "a", term, until);
-    (lease, id.number())
+/// `a` holds `x`, and that is renewed.
+fn keep(holds: &Holds, until: Moment) -> Lease {
+    holds.keep(&"x".into(), &"a".into(), until, RENEWING)
 }
 
-fn taken(holds: &Holds, owner: &str, term: Term, until: Moment) -> (Lease, HoldId) {
-    let number = holds.lock().last_number + 1;
-    holds.taken(&"x".into(), &owner.into(), number, term, until, RENEWING);
-    holds.claim("x", owner, number)
+fn change(holds: &Holds, change: impl FnOnce(&mut Entry)) {
+    holds.change("x", "a", change).expect("it is there");
 }
 
-fn release(holds: &Holds, number: Option<u64>, left: bool) {
-    holds.released("x", "a", number, left.then(|| after(60)));
+fn departs(holds: &Holds, seconds: u32) {
+    let until = after(seconds);
+    change(holds, |entry| entry.may_end(until, seconds * SECOND));
 }
 
-/// The locks whose renewal is due.
-fn due(holds: &Holds) -> Vec<Renewal> {
-    let renewals = holds.next_renewals(&mut holds.to_renew(WATCHDOG), 100, |_| 0);
-    renewals.map_or_else(Vec::new, |(_, some)| some)
+/// As a call that departs now has it.
+fn departing(holds: &Holds) -> Renewal {
+    let place = ("x".into(), "a".into());
+    let version = holds.look("x", "a", |entry| entry.version).unwrap();
+    Renewal { place, version }
 }
 
-#[tokio::test(start_paused = true)]
-async fn holds_are_counted_and_end_together() {
-    let holds = Holds::default();
-    let (lease, first) = take(&holds, Term::Watched, after(60));
-    let (_, second) = take(&holds, SHORT, after(60));
-    assert_eq!(holds.count("x", "a"), Count::Held(2));
-    assert_eq!(holds.count("x", "b"), Count::Held(0));
-    assert_eq!(
-        holds.term_without("x", "a", Some(second)),
-        Some(Term::Watched)
-    );
-    assert_eq!(holds.term_without("x", "a", Some(first)), Some(SHORT));
-    release(&holds, Some(first), true);
-    assert_eq!(holds.term_without("x", "a", Some(second)), None);
-    assert!(holds.holder("x").is_some() && !holds.is_watched("x", "a"));
-    release(&holds, Some(second), false);
-    assert!(holds.holder("x").is_none() && !lease.is_lost());
-    assert!(holds.lock().by_object.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn without_a_number_the_latest_that_is_nobodys_is_meant() {
-    let holds = Holds::default();
-    let take = |term| {
-        let (lease, id) = taken(&holds, "a", term, after(60));
-        (lease, id)
-    };
-    assert_eq!(holds.latest("x", "a"), None);
-    let (_, first) = take(SHORT);
-    drop(take(LONG));
-    let (lease, third) = take(SHORT);
-    let second = holds.latest("x", "a");
-    assert_eq!(second, Some(first.number() + 1));
-    assert_eq!(holds.term_without("x", "a", second), Some(SHORT));
-    release(&holds, second, true);
-    assert_eq!(holds.latest("x", "a"), Some(third.number()));
-    let number = first.number();
-    drop(first);
-    assert_eq!(holds.latest("x", "a"), Some(number));
-    release(&holds, Some(number), true);
-    // One that was given back already does not stand for another.
-    assert!(holds.is_gone("x", "a", number));
-    release(&holds, Some(number), true);
-    assert_eq!(holds.count("x", "a"), Count::Held(1));
-    release(&holds, Some(third.number()), false);
-    assert!(!lease.is_lost() && holds.holder("x").is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_of_several_that_could_not_be_given_back_is_spent() {
-    let holds = Holds::default();
-    let take = || {
-        let (_, id) = taken(&holds, "a", Term::Watched, after(60));
-        id
-    };
-    let guarded = take();
-    drop((take(), take()));
-    for left in [2, 1] {
-        let latest = holds.latest("x", "a").expect("one is left");
-        assert_ne!(latest, guarded.number(), "somebody has the id");
-        holds.spend("x", "a", latest);
-        assert_eq!(holds.count("x", "a"), Count::Held(left));
-    }
-    assert!(holds.is_watched("x", "a"), "somebody has the id");
-    holds.spend("x", "a", guarded.number());
-    assert!(!holds.is_watched("x", "a"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_lost_is_not_what_is_held() {
-    let holds = Holds::default();
-    let (old, number) = take(&holds, SHORT, after(1));
-    tokio::time::sleep(SECOND).await;
-    assert!(old.is_lost() && holds.holder("x").is_none());
-    assert_eq!(holds.count("x", "a"), Count::Over);
-    assert!(!holds.is_gone("x", "a", number), "it may be left over");
-    let (new, later) = take(&holds, SHORT, after(1));
-    assert!(holds.is_gone("x", "a", number) && !holds.is_gone("x", "a", later));
-    assert_eq!(holds.count("x", "a"), Count::Held(1));
-    // Another owner has it.
-    taken(&holds, "b", LONG, after(60));
-    assert!(new.is_lost() && holds.is_gone("x", "a", later));
-    assert_eq!(holds.count("x", "a"), Count::Held(0));
-    let lease = holds.lease("x", "b").unwrap();
-    holds.lost("x", "a");
-    assert!(!lease.is_lost());
-    holds.all_lost("x", holds.kept());
-    assert!(lease.is_lost() && holds.lease("x", "b").is_none());
+/// The ids that are due now, as many as one call renews together.
+fn due(holds: &Holds) -> Vec<Vec<String>> {
+    let parts = holds.take_due(|_| 0).into_iter();
+    parts
+        .map(|(_, part)| part.iter().map(|one| one.place.1.to_string()).collect())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_is_not_answered_may_bring_the_end_nearer() {
     let holds = Holds::default();
-    let (lease, _) = take(&holds, LONG, after(60));
-    holds.departs("x", "a", after(1), 1 * SECOND);
+    let lease = keep(&holds, after(60));
+    departs(&holds, 1);
     assert_eq!(lease.remaining(), Some(SECOND));
-    holds.departs("x", "a", after(2), 2 * SECOND);
+    departs(&holds, 2);
     assert_eq!(lease.remaining(), Some(SECOND));
-    holds.stays("x", "a", None);
+    change(&holds, Entry::stays);
     assert_eq!(lease.remaining(), Some(60 * SECOND));
-    holds.departs("x", "a", after(100), 100 * SECOND);
+    departs(&holds, 100);
     assert_eq!(lease.remaining(), Some(60 * SECOND));
-    take(&holds, LONG, after(100));
+    change(&holds, |entry| entry.ends(after(100)));
     assert_eq!(lease.remaining(), Some(100 * SECOND));
-    holds.departs("x", "a", after(1), 1 * SECOND);
-    tokio::time::sleep(SECOND).await;
+    departs(&holds, 1);
+    sleep(SECOND).await;
     assert!(lease.is_lost());
-}
-
-/// Both travel together, and either of their callers may go on first.
-#[tokio::test(start_paused = true)]
-async fn of_two_steps_the_later_one_counts_whichever_is_answered_first() {
-    for later_first in [true, false] {
-        let (object, owner) = ("x".into(), "a".into());
-        let holds = Holds::default();
-        let (lease, _) = take(&holds, LONG, after(30));
-        let steps = [60_u32, 1].map(|seconds| {
-            let lease = seconds * SECOND;
-            (holds.departs("x", "a", after(seconds), lease), seconds)
-        });
-        let mut answers = steps.to_vec();
-        if later_first {
-            answers.reverse();
-        }
-        for (step, seconds) in answers {
-            holds.ends(&object, &owner, step, after(seconds), RENEWING);
-            assert_eq!(lease.remaining(), Some(SECOND));
-        }
-        // What one that has not taken effect leaves is what the one before it has brought.
-        let [(first, _), (second, _)] = [40_u32, 5].map(|seconds| {
-            let lease = seconds * SECOND;
-            (holds.departs("x", "a", after(seconds), lease), seconds)
-        });
-        holds.ends(&object, &owner, first, after(40), RENEWING);
-        holds.stays("x", "a", second);
-        assert_eq!(lease.remaining(), Some(40 * SECOND));
-        // That of an earlier one says nothing any more.
-        holds.stays("x", "a", first);
-        holds.ends(&object, &owner, steps[0].0, after(60), RENEWING);
-        assert_eq!(lease.remaining(), Some(40 * SECOND));
-    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
     let holds = Holds::default();
-    let (lease, _) = take(&holds, Term::Watched, after(30));
-    let earlier = due(&holds);
-    holds.departs("x", "a", after(10), 10 * SECOND);
-    let meanwhile = due(&holds);
-    holds.is_not_answered("x", "a", None);
-    for renewal in [&earlier[0], &meanwhile[0]] {
+    let lease = keep(&holds, after(30));
+    let earlier = departing(&holds);
+    departs(&holds, 10);
+    let meanwhile = departing(&holds);
+    assert!(due(&holds).is_empty());
+    change(&holds, |entry| entry.in_vain(true));
+    assert_eq!(due(&holds), [["a"]], "at once");
+    for renewal in [&earlier, &meanwhile] {
         assert!(!holds.renewed(renewal, true, after(40)));
         assert_eq!(lease.remaining(), Some(10 * SECOND));
     }
-    assert!(!holds.renewed(&due(&holds)[0], true, after(40)));
+    assert!(!holds.renewed(&departing(&holds), true, after(40)));
     assert_eq!(lease.remaining(), Some(40 * SECOND));
     // One that is still to be answered is told by its own answer.
-    holds.departs("x", "a", after(10), 10 * SECOND);
-    assert!(!holds.renewed(&due(&holds)[0], true, after(50)));
+    departs(&holds, 10);
+    assert!(!holds.renewed(&departing(&holds), true, after(50)));
     assert_eq!(lease.remaining(), Some(10 * SECOND));
 }
 
@@ -217,226 +98,217 @@ async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
 #[tokio::test(start_paused = true)]
 async fn a_step_with_the_lease_of_a_renewal_brings_the_end_nearer_until_the_next_one() {
     let holds = Holds::default();
-    let (lease, _) = take(&holds, Term::Watched, after(30));
-    let earlier = due(&holds);
-    tokio::time::sleep(5 * SECOND).await;
-    holds.departs("x", "a", after(25), WATCHDOG);
-    assert!(!holds.renewed(&earlier[0], true, after(35)));
+    let lease = keep(&holds, after(30));
+    let earlier = departing(&holds);
+    sleep(5 * SECOND).await;
+    change(&holds, |entry| entry.may_end(after(25), WATCHDOG));
+    assert!(!holds.renewed(&earlier, true, after(35)));
     assert_eq!(lease.remaining(), Some(25 * SECOND));
-    assert!(!holds.renewed(&due(&holds)[0], true, after(40)));
+    assert!(!holds.renewed(&departing(&holds), true, after(40)));
     assert_eq!(lease.remaining(), Some(40 * SECOND));
 }
 
+/// The answer to a release is not there yet, or never comes: all that is left may last for a shorter time than before.
 #[tokio::test(start_paused = true)]
-async fn what_is_held_without_a_lease_is_renewed_until_it_leaves() {
-    let holds = Holds::default();
-    assert!(holds.begin_renewing(WATCHDOG) && !holds.begin_renewing(WATCHDOG));
-    let (lease, _) = take(&holds, SHORT, after(30));
-    assert!(due(&holds).is_empty());
-    assert!(holds.begin_renewing(WATCHDOG), "there was nothing to renew");
-    let (_, watched) = take(&holds, Term::Watched, after(30));
-    assert!(!holds.begin_renewing(WATCHDOG));
-    let renewals = due(&holds);
-    assert!(!holds.renewed(&renewals[0], true, after(40)));
-    assert_eq!(lease.remaining(), Some(40 * SECOND));
-    // An end is only ever put off.
-    assert!(!holds.renewed(&renewals[0], true, after(20)));
-    assert_eq!(lease.remaining(), Some(40 * SECOND));
-    holds.departs("x", "a", after(1), 1 * SECOND);
-    assert!(!holds.renewed(&renewals[0], true, after(50)));
-    assert_eq!(lease.remaining(), Some(SECOND));
-    holds.stays("x", "a", None);
-    assert_eq!(lease.remaining(), Some(40 * SECOND));
-    // The answer comes late: it was renewed before its end was brought nearer.
-    let (_, limited) = take(&holds, SHORT, after(60));
-    let renewals = due(&holds);
-    holds.departs("x", "a", after(30), 30 * SECOND);
-    holds.released("x", "a", Some(limited), Some(after(30)));
-    assert!(!holds.renewed(&renewals[0], true, after(50)));
-    assert_eq!(lease.remaining(), Some(30 * SECOND));
-
-    holds.leaves("x", "a", Some(watched), true);
-    assert!(due(&holds).is_empty());
-    holds.leaves("x", "a", Some(watched), false);
-    assert_eq!(due(&holds).len(), 1);
-    release(&holds, Some(watched), true);
-    assert!(due(&holds).is_empty());
-}
-
-/// The answer to the release is not there yet, or never comes: all that is left may last for a shorter time than the hold that goes.
-#[tokio::test(start_paused = true)]
-async fn a_renewal_does_not_bring_back_an_end_that_a_release_has_brought_nearer() {
+async fn a_renewal_does_not_bring_back_an_end_that_a_step_has_brought_nearer() {
     for answered in [true, false] {
         let holds = Holds::default();
-        take(&holds, Term::Watched, after(30));
-        let (lease, _) = take(&holds, LONG, after(60));
-        holds.departs("x", "a", after(30), WATCHDOG);
+        let lease = keep(&holds, after(60));
+        change(&holds, |entry| entry.may_end(after(30), WATCHDOG));
         if !answered {
-            holds.is_not_answered("x", "a", None);
+            change(&holds, |entry| entry.in_vain(true));
         }
-        let renewals = due(&holds);
-        assert!(!holds.renewed(&renewals[0], true, after(35)));
+        assert!(!holds.renewed(&departing(&holds), true, after(35)));
         assert_eq!(lease.remaining(), Some(35 * SECOND));
+        // An end is only ever put off.
+        assert!(!holds.renewed(&departing(&holds), true, after(20)));
+        assert_eq!(lease.remaining(), Some(35 * SECOND));
+        // The answer comes late: it was renewed before its end was brought nearer.
+        let renewal = departing(&holds);
+        change(&holds, |entry| entry.ends(after(10)));
+        assert!(!holds.renewed(&renewal, true, after(50)));
+        assert_eq!(lease.remaining(), Some(10 * SECOND));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
     let holds = Holds::default();
-    let (lease, _) = take(&holds, Term::Watched, after(30));
-    let renewals = due(&holds);
-    assert!(holds.renewed(&renewals[0], false, after(30)));
+    let lease = keep(&holds, after(30));
+    let renewal = departing(&holds);
+    assert!(holds.renewed(&renewal, false, after(30)));
     assert!(lease.is_lost() && holds.lease("x", "a").is_none());
-    // The answer comes when it is given back, or when that has been taken anew.
-    let (lease, number) = take(&holds, Term::Watched, after(30));
-    assert!(!holds.renewed(&renewals[0], false, after(30)));
-    let renewals = due(&holds);
-    holds.leaves("x", "a", Some(number), true);
-    assert!(!holds.renewed(&renewals[0], false, after(30)));
-    holds.spend("x", "a", number);
-    assert!(!holds.renewed(&renewals[0], false, after(30)));
-    assert!(!lease.is_lost() && lease.lost().now_or_never().is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_could_not_be_given_back_does_not_count() {
-    let holds = Holds::default();
-    let (lease, first) = take(&holds, LONG, after(60));
-    let (_, second) = take(&holds, Term::Watched, after(60));
-    holds.spend("x", "a", second);
-    assert_eq!(holds.count("x", "a"), Count::Held(1));
-    assert!(!holds.is_watched("x", "a") && !holds.is_gone("x", "a", second));
-    holds.leaves("x", "a", Some(second), false);
-    assert!(!holds.is_watched("x", "a"));
-    assert_eq!(holds.term_without("x", "a", Some(first)), None);
-    holds.spend("x", "a", first);
-    assert_eq!(holds.count("x", "a"), Count::Over, "it may be left over");
-    // It is given back after all.
-    holds.leaves("x", "a", Some(first), true);
-    assert_eq!(holds.count("x", "a"), Count::Held(1));
-    holds.spend("x", "a", first);
-    assert!(!lease.is_lost() && holds.holder("x").is_some());
-    // Taken anew, it is counted from one on.
-    let (_, third) = take(&holds, LONG, after(60));
-    assert_eq!(holds.count("x", "a"), Count::Held(1));
-    assert!(
-        !holds.is_gone("x", "a", third)
-            && holds.is_gone("x", "a", first)
-            && holds.is_gone("x", "a", second)
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn renewals_are_those_of_the_moment() {
-    let holds = Holds::default();
-    for number in 0..25 {
-        let script = if number < 20 { &SCRIPT } else { &OTHER };
-        let renewing = Renewing { script, ..RENEWING };
-        let lock = format!("lock-{number}").into();
-        holds.taken(&lock, &"a".into(), 1, Term::Watched, after(60), renewing);
-    }
-    let mut places = holds.to_renew(WATCHDOG);
-    places.sort();
-    assert_eq!(places.len(), 25);
-    let mut seen = 0;
-    while let Some((renewing, some)) = holds.next_renewals(&mut places, 8, |_| 0) {
-        assert!(!some.is_empty() && some.len() <= 8);
-        let lock = &some[0].place.0;
-        let other = lock["lock-".len()..].parse::<u32>().unwrap() >= 20;
-        assert_eq!(std::ptr::eq(renewing.script, &raw const OTHER), other);
-        seen += some.len();
-        // Each one of a call takes the next one away.
-        if let Some((lock, owner)) = places.last() {
-            holds.released(lock, owner, holds.latest(lock, owner), None);
-            seen += 1;
-        }
-    }
-    assert_eq!((seen, places.len()), (25, 0));
+    // The answer comes when it has been taken anew, or is given back.
+    let lease = keep(&holds, after(30));
+    assert!(!holds.renewed(&renewal, false, after(30)));
+    let renewal = departing(&holds);
+    change(&holds, |entry| entry.set_renewed(false));
+    assert!(!holds.renewed(&renewal, false, after(30)));
+    assert!(!lease.is_lost());
+    // It runs out here by itself.
+    sleep(30 * SECOND).await;
+    assert!(lease.is_lost() && holds.holder("x").is_none());
+    let anew = keep(&holds, after(30));
+    assert!(!anew.is_lost() && holds.holder("x").is_some());
+    // Somebody else has it alone.
+    holds.keep_alone(&"x".into(), &"b".into(), after(30), RENEWING, true, ());
+    assert!(anew.is_lost() && holds.lease("x", "a").is_none());
+    assert_eq!(holds.holder("x").as_deref(), Some("b"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_hold_something_of_one_object() {
     let holds = Holds::default();
     let object = "x".into();
-    let keep = |owner: &str, term, until, lease| {
-        let renewing = Renewing { lease, ..RENEWING };
-        holds.keep(&object, &owner.into(), term, until, renewing)
-    };
-    let one = keep("one", Term::Watched, after(30), WATCHDOG);
-    let two = keep("two", Term::Watched, after(5), 5 * SECOND);
-    let three = keep("three", SHORT, after(60), WATCHDOG);
-    assert!(keep("late", Term::Watched, Moment::now(), WATCHDOG).is_lost());
-    assert!(keep("one", Term::Watched, after(99), WATCHDOG).is_same(&one));
+    let keep = |id: &str, until| holds.keep(&object, &id.into(), until, RENEWING);
+    let ends = |id: &str, until| holds.ends(&object, &id.into(), until, RENEWING);
+    let (one, two) = (keep("one", after(30)), keep("two", after(30)));
+    assert!(keep("late", Moment::now()).is_lost());
+    assert!(keep("one", after(99)).is_same(&one));
     assert_eq!(one.remaining(), Some(30 * SECOND), "as the server said");
-    let owners = |lease| -> Vec<String> {
-        let places = holds.to_renew(lease).into_iter();
-        places.map(|(_, owner)| owner.to_string()).collect()
-    };
-    // What lasts for another time is renewed at other times.
-    assert!(holds.begin_renewing(WATCHDOG) && holds.begin_renewing(5 * SECOND));
-    assert_eq!(
-        (owners(WATCHDOG), owners(5 * SECOND)),
-        (vec!["one".to_owned()], vec!["two".to_owned()])
-    );
-    assert!(keep("three", Term::Watched, after(1), WATCHDOG).is_same(&three));
-    assert_eq!(owners(WATCHDOG), ["one", "three"]);
-    holds.ends(&object, &"one".into(), None, after(40), RENEWING);
+    ends("one", after(40));
     assert_eq!(one.remaining(), Some(40 * SECOND));
     holds.keep_no_more("x", "one");
-    assert_eq!(owners(WATCHDOG), ["three"]);
-    holds.ends(&object, &"one".into(), None, after(50), RENEWING);
+    assert!(!holds.is_renewed("x", "one") && holds.is_renewed("x", "two"));
+    ends("one", after(50));
     assert_eq!(one.remaining(), Some(40 * SECOND), "it is told nothing");
-    let one = keep("one", Term::Watched, after(1), WATCHDOG);
-    assert_eq!(one.remaining(), Some(50 * SECOND));
-    holds.keep_no_more("x", "one");
-    holds.ends(&object, &"four".into(), None, after(20), RENEWING);
-    let four = keep("four", Term::Watched, after(1), WATCHDOG);
-    assert_eq!(four.remaining(), Some(20 * SECOND));
-    holds.released("x", "four", None, None);
-    holds.released("x", "three", None, None);
-    holds.lost("x", "two");
-    assert!(two.is_lost() && !one.is_lost() && !three.is_lost() && !four.is_lost());
-    assert!(owners(5 * SECOND).is_empty() && holds.begin_renewing(5 * SECOND));
-    let five = keep("five", Term::Watched, after(30), WATCHDOG);
-    holds.all_lost("x", holds.kept());
-    assert!(five.is_lost() && !one.is_lost());
-    assert_eq!(holds.lock().size, 0);
+    let anew = keep("one", after(1));
+    assert_eq!(anew.remaining(), Some(50 * SECOND));
+    ends("three", after(20));
+    assert!(!holds.is_renewed("x", "three"));
+    assert_eq!(keep("three", after(1)).remaining(), Some(20 * SECOND));
+    holds.end("x", "three");
+    assert!(holds.lost("x", "two") && !holds.lost("x", "two"));
+    assert!(two.is_lost() && !one.is_lost() && !anew.is_lost());
+    let kept = holds.kept();
+    let later = keep("later", after(30));
+    holds.all_lost("x", kept);
+    assert!(anew.is_lost() && !later.is_lost());
+    // It has another id.
+    holds.rename(&object, &"later".into(), &"renamed".into());
+    assert!(!holds.is_renewed("x", "renamed") && holds.lease("x", "later").is_none());
+    assert!(keep("renamed", after(30)).is_same(&later));
+    holds.end("x", "renamed");
+    assert!(!later.is_lost() && holds.entries() == 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_run_out_makes_room() {
+async fn what_has_run_out_makes_room_and_what_nobody_keeps() {
     let holds = Holds::default();
+    let name = |number: usize| number.to_string().into();
+    let kept: Vec<_> = (0..10)
+        .map(|number| holds.keep(&"x".into(), &name(number), after(30), RENEWING))
+        .collect();
     for number in 0..10 * FEW {
-        let lock = format!("lock-{number}").into();
-        holds.taken(&lock, &"a".into(), 1, SHORT, after(1), RENEWING);
-        if number % FEW == 0 {
-            tokio::time::sleep(SECOND).await;
-        }
+        holds.ends(&"x".into(), &name(number), after(60), RENEWING);
     }
-    assert!(holds.lock().size <= 2 * FEW);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_nobody_keeps_makes_room() {
-    let holds = Holds::default();
-    let keep = |number: usize, term| {
-        let owner = format!("{number}").into();
-        holds.keep(&"x".into(), &owner, term, after(30), RENEWING)
-    };
-    let kept: Vec<_> = (0..10).map(|number| keep(number, Term::Watched)).collect();
-    for number in 0..10 * FEW {
-        holds.ends(
-            &"x".into(),
-            &format!("{number}").into(),
-            None,
-            after(60),
-            RENEWING,
-        );
-    }
-    assert!(holds.lock().size <= 2 * FEW);
+    assert!(holds.entries() <= 2 * FEW);
     // What is kept behind that lasts as long as the server has said.
-    let last = keep(10 * FEW - 1, Term::Watched);
+    let last = holds.keep(&"x".into(), &name(10 * FEW - 1), after(1), RENEWING);
     for lease in kept.iter().chain([&last]) {
         assert_eq!(lease.remaining(), Some(60 * SECOND));
     }
+    for number in 0..10 * FEW {
+        holds.keep(&"y".into(), &name(number), after(1), RENEWING);
+        if number % FEW == 0 {
+            sleep(SECOND).await;
+        }
+    }
+    assert!(holds.entries() <= 3 * FEW);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_due_takes_along_what_is_due_soon() {
+    let holds = Holds::default();
+    let keep = |id: &str, lease: u32| {
+        let lease = lease * SECOND;
+        let until = Moment::now() + lease;
+        let renewing = Renewing { lease, ..RENEWING };
+        holds.keep(&"x".into(), &id.into(), until, renewing);
+    };
+    keep("one", 30);
+    assert!(holds.take_changed().1, "a task is to be started");
+    let next = holds.next(false).unwrap();
+    assert!(next <= Instant::now() + 10 * SECOND);
+    advance(4 * SECOND).await;
+    keep("two", 30);
+    assert!(!holds.take_changed().1);
+    advance(3 * SECOND).await;
+    keep("late", 30);
+    keep("long", 300);
+    advance(2 * SECOND).await;
+    assert!(due(&holds).is_empty());
+    // One that lasts for a shorter time is due sooner, and takes along what is half as old as it may be.
+    keep("short", 1);
+    assert!(holds.next(false).unwrap() < Instant::now() + SECOND);
+    advance(SECOND / 2).await;
+    assert_eq!(due(&holds), [vec!["short"], vec!["one", "two"]]);
+    assert!(due(&holds).is_empty(), "calls have them");
+    let places = ["one", "short"].map(|id| Renewal {
+        place: ("x".into(), id.into()),
+        version: 0,
+    });
+    holds.call_ended(&places);
+    // One that has failed is due again soon.
+    advance(SECOND).await;
+    assert_eq!(due(&holds), [["one"]]);
+    assert!(holds.next(true).unwrap() > Instant::now() + 5 * SECOND);
+    holds.end("x", "late");
+    holds.end("x", "long");
+    holds.end("x", "two");
+    advance(SECOND * 7).await;
+    assert!(due(&holds).is_empty());
+    assert!(holds.next(true).is_some() && holds.next(false).is_none());
+    keep("anew", 30);
+    assert!(holds.take_changed().1, "a task is to be started again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_of_one_kind_and_what_was_refused_is_renewed_alone() {
+    let holds = Holds::default();
+    let keep = |number: u32| {
+        let script = if number < 20 { &SCRIPT } else { &OTHER };
+        let most = if number < 20 { 8 } else { 100 };
+        let renewing = Renewing {
+            script,
+            most,
+            ..RENEWING
+        };
+        let key = format!("key-{number:02}").into();
+        holds.keep(&key, &"a".into(), after(30), renewing);
+    };
+    (0..25).for_each(keep);
+    advance(10 * SECOND).await;
+    let slot = |key: &str| u16::from(key == "key-24");
+    let take = || -> Vec<_> {
+        let parts = holds.take_due(slot).into_iter();
+        parts.map(|(_, part)| part).collect()
+    };
+    let sizes = |parts: &[Vec<Renewal>]| {
+        let mut sizes: Vec<_> = parts.iter().map(Vec::len).collect();
+        sizes.sort_unstable();
+        sizes
+    };
+    let parts = take();
+    assert_eq!(sizes(&parts), [1, 4, 4, 8, 8]);
+    // Some have changed when a call departs.
+    let mut parts = parts.into_iter();
+    let part = parts.find(|part| &*part[0].place.0 == "key-00").unwrap();
+    holds.end("key-01", "a");
+    holds.change("key-02", "a", |entry| entry.set_renewed(false));
+    let some = holds.unchanged(part.clone());
+    assert_eq!(some.len(), 6);
+    assert!(!holds.refused(&some));
+    holds.call_ended(&part);
+    let parts = take();
+    assert_eq!(sizes(&parts), [1; 6]);
+    for told in [true, false] {
+        assert_eq!(holds.refused(&parts[0]), told, "once");
+    }
+    for part in &parts {
+        assert!(!holds.renewed(&part[0], true, after(30)));
+        holds.call_ended(part);
+    }
+    advance(10 * SECOND).await;
+    assert_eq!(sizes(&take()), [6]);
 }

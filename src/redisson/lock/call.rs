@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::held::Holds;
-use crate::engine::holds::Term;
+use super::times::Term;
 use crate::engine::request::{Arg, Script};
 use crate::lua;
 use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want, taking};

@@ -8,9 +8,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::call::{Call, Claim, Locks, Note};
+use super::times::{Term, Times};
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::holds::{Count, Renewing};
+use crate::engine::holds::{Entry, Renewing};
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
@@ -35,6 +36,23 @@ pub(super) fn owner(core: &Core, number: u64) -> Arc<str> {
     format!("{}:{number}", core.id()).into()
 }
 
+/// Changes what `owner` holds of `lock`, where that is anything.
+pub(super) fn change<T>(
+    core: &Core,
+    lock: &str,
+    owner: &str,
+    change: impl FnOnce(&mut Times, &mut Entry) -> T,
+) -> Option<T> {
+    let changed = core.holds.change(lock, owner, |entry| {
+        let mut times = entry.take_beside::<Times>()?;
+        let changed = change(&mut times, entry);
+        entry.set_renewed(times.is_watched());
+        entry.put_beside(times);
+        Some(changed)
+    });
+    changed.flatten()
+}
+
 impl Holds {
     pub(super) fn new(core: &Arc<Core>, keys: &Keys, _: &QueueKeys, _: &Arc<str>) -> Self {
         Holds {
@@ -50,10 +68,30 @@ impl Holds {
     }
 
     /// The number of the owner that holds the lock, as far as is known here.
-    fn holder(&self) -> Option<(u64, Arc<str>)> {
+    fn holder(&self) -> Option<u64> {
         let owner = self.core.holds.holder(&self.lock)?;
-        let number = owner.rsplit(':').next()?.parse().ok()?;
-        Some((number, owner))
+        owner.rsplit(':').next()?.parse().ok()
+    }
+
+    /// Reads what an owner holds, where that is anything.
+    fn look<T>(&self, number: u64, read: impl FnOnce(&Times, &Entry) -> T) -> Option<T> {
+        let owner = self.owner(number);
+        let read = |entry: &Entry| Some(read(entry.beside::<Times>()?, entry));
+        self.core.holds.look(&self.lock, &owner, read).flatten()
+    }
+
+    fn change<T>(
+        &mut self,
+        number: u64,
+        changed: impl FnOnce(&mut Times, &mut Entry) -> T,
+    ) -> Option<T> {
+        self.changed = true;
+        change(&self.core, &self.lock, &self.owner(number), changed)
+    }
+
+    /// Whether one of an owner's holds is renewed: its lease is not shorter than a renewal makes it.
+    fn is_watched(&self, number: u64) -> bool {
+        self.core.holds.is_renewed(&self.lock, &self.owner(number))
     }
 
     fn watchdog(&self) -> Duration {
@@ -64,7 +102,7 @@ impl Holds {
         Renewing {
             script: &RENEWAL,
             several: false,
-            owner: |owner| Arg::Text(Arc::clone(owner)),
+            id: |owner| Arg::Text(Arc::clone(owner)),
             most: MOST_RENEWED,
             lease: self.watchdog(),
         }
@@ -72,19 +110,8 @@ impl Holds {
 
     /// A step departs behind which all that `number` holds lasts for `lease`.
     fn may_end(&mut self, number: u64, lease: Duration) {
-        let (owner, until) = (self.owner(number), Moment::now() + lease);
-        self.core.holds.departs(&self.lock, &owner, until, lease);
-        self.changed = true;
-    }
-
-    /// It has departed in vain.
-    fn in_vain(&mut self, number: u64, why: InVain) {
-        let (holds, owner) = (&self.core.holds, self.owner(number));
-        match why == InVain::Unknown {
-            true => holds.is_not_answered(&self.lock, &owner, None),
-            false => holds.stays(&self.lock, &owner, None),
-        }
-        self.changed = true;
+        let until = Moment::now() + lease;
+        self.change(number, |_, entry| entry.may_end(until, lease));
     }
 
     fn lost(&mut self, number: u64) {
@@ -95,17 +122,16 @@ impl Holds {
 
 impl Held<Locks> for Holds {
     fn header(&self) -> Arg {
-        let Some((number, owner)) = self.holder() else {
+        let Some(number) = self.holder() else {
             return Arg::Word("");
         };
-        let holds = &self.core.holds;
-        let count = match holds.count(&self.lock, &owner) {
-            Count::Held(count) => count,
-            Count::Over => 0,
-        };
+        let count = self.look(number, |times, entry| match entry.is_lost() {
+            true => 0,
+            false => times.count(),
+        });
+        let count = count.unwrap_or(0);
         // A hold that is renewed does not end by another one that is not.
-        let watched = holds.is_watched(&self.lock, &owner);
-        let least = if watched {
+        let least = if self.is_watched(number) {
             self.watchdog().as_millis()
         } else {
             0
@@ -117,16 +143,24 @@ impl Held<Locks> for Holds {
         match *call {
             Call::Take(claim) => self.asks(claim, self.lease_time(claim)),
             Call::Release(number, hold) => {
-                let (holds, lock, owner) = (&self.core.holds, &self.lock, self.owner(number));
-                note.hold = hold.or_else(|| holds.latest(lock, &owner));
-                // Another one may be there by now.
-                note.gone = hold.is_some_and(|hold| holds.is_gone(lock, &owner, hold));
-                holds.leaves(lock, &owner, note.hold, true);
-                let left = holds.term_without(lock, &owner, note.hold);
-                note.lease = left.map_or(self.watchdog(), |term| term.lease(self.watchdog()));
-                if left.is_some() && !note.gone {
-                    self.may_end(number, note.lease);
-                }
+                let watchdog = self.watchdog();
+                let left = self.change(number, |times, entry| {
+                    note.hold = hold.or_else(|| times.latest());
+                    // Another one may be there by now.
+                    note.gone = hold.is_some_and(|hold| !times.has(hold));
+                    times.leaves(note.hold, true);
+                    let left = times.term_without(note.hold)?;
+                    let lease = match left {
+                        Term::Watched => watchdog,
+                        Term::Limited(lease) => lease,
+                    };
+                    if !note.gone {
+                        entry.may_end(Moment::now() + lease, lease);
+                    }
+                    Some(lease)
+                });
+                note.gone |= left.is_none() && hold.is_some();
+                note.lease = left.flatten().unwrap_or(watchdog);
             }
             Call::Force => {}
         }
@@ -139,7 +173,6 @@ impl Held<Locks> for Holds {
         result: Result<Claim>,
         sent: Moment,
     ) -> Result<Claim> {
-        let (holds, lock) = (&self.core.holds, &self.lock);
         self.changed = true;
         match (*call, &result) {
             (Call::Take(claim), Ok(Outcome::Number(_))) => self.lost(claim.owner),
@@ -153,10 +186,22 @@ impl Held<Locks> for Holds {
                 });
             }
             (Call::Release(number, _), Ok(Outcome::Number(left))) => {
-                let until = (*left > 0).then(|| sent + note.lease);
-                holds.released(lock, &self.owner(number), note.hold, until);
+                let (until, left) = (sent + note.lease, *left > 0);
+                let left = left
+                    && self.change(number, |times, entry| {
+                        times.remove(note.hold) && {
+                            entry.ends(until);
+                            true
+                        }
+                    }) == Some(true);
+                if !left {
+                    self.core.holds.end(&self.lock, &self.owner(number));
+                }
             }
-            (Call::Force, Ok(_)) => holds.all_lost(lock, holds.kept()),
+            (Call::Force, Ok(_)) => {
+                let holds = &self.core.holds;
+                holds.all_lost(&self.lock, holds.kept());
+            }
             _ => {}
         }
         result
@@ -166,31 +211,46 @@ impl Held<Locks> for Holds {
         match *call {
             Call::Take(claim) => self.asked_in_vain(claim, why),
             Call::Release(number, hold) => {
-                let (holds, owner) = (&self.core.holds, self.owner(number));
-                match note.hold {
-                    // A guard is spent. One that nobody has would be renewed for ever.
-                    Some(hold) if matches!(why, InVain::Unknown | InVain::Forbidden) => {
-                        holds.spend(&self.lock, &owner, hold)
+                let unknown = why == InVain::Unknown;
+                self.change(number, |times, entry| {
+                    match note.hold {
+                        // A guard is spent. One that nobody has would be renewed for ever.
+                        Some(held) if hold.is_some() || unknown || why == InVain::Forbidden => {
+                            times.spend(held);
+                        }
+                        _ => times.leaves(note.hold, false),
                     }
-                    Some(held) if hold.is_some() => holds.spend(&self.lock, &owner, held),
-                    _ => holds.leaves(&self.lock, &owner, note.hold, false),
-                }
-                self.in_vain(number, why);
+                    entry.in_vain(unknown);
+                });
             }
             Call::Force => {}
         }
     }
 
     fn granted(&mut self, grant: Grant<Claim>, _: u64, until: Moment) {
-        let (claim, owner) = (grant.want, self.owner(grant.want.owner));
+        let (claim, number) = (grant.want, grant.ticket);
         if grant.taken.count == 1 {
             // What it is believed to hold has been lost unnoticed.
             self.lost(claim.owner);
         }
-        let (holds, renewing) = (&self.core.holds, self.renewing());
-        let (number, term) = (grant.ticket, claim.term());
-        holds.taken(&self.lock, &owner, number, term, until, renewing);
-        self.changed = true;
+        let once_more = self.change(claim.owner, |times, entry| {
+            (!entry.is_lost()).then(|| {
+                times.add(number, claim.term());
+                entry.ends(until);
+            })
+        });
+        if once_more.flatten().is_none() {
+            let (owner, times) = (self.owner(claim.owner), Times::new(number, claim.term()));
+            let holds = &self.core.holds;
+            holds.keep_alone(
+                &self.lock,
+                &owner,
+                until,
+                self.renewing(),
+                times.is_watched(),
+                times,
+            );
+        }
     }
 
     fn asks(&mut self, claim: Claim, lease: Duration) {
@@ -200,7 +260,10 @@ impl Held<Locks> for Holds {
     fn asked_in_vain(&mut self, claim: Claim, why: InVain) {
         match why {
             InVain::Taken => self.lost(claim.owner),
-            why => self.in_vain(claim.owner, why),
+            why => {
+                let unknown = why == InVain::Unknown;
+                self.change(claim.owner, |_, entry| entry.in_vain(unknown));
+            }
         }
     }
 
@@ -208,22 +271,23 @@ impl Held<Locks> for Holds {
         if !self.has(ticket, claim) {
             return;
         }
-        let (holds, owner, renewing) = (&self.core.holds, self.owner(claim.owner), self.renewing());
         match sent {
-            Some(sent) => holds.ends(&self.lock, &owner, None, sent + claim.lease(), renewing),
-            None => holds.lost(&self.lock, &owner),
+            Some(sent) => {
+                self.change(claim.owner, |_, entry| entry.ends(sent + claim.lease()));
+            }
+            None => self.lost(claim.owner),
         }
-        self.changed = true;
     }
 
     fn has(&self, ticket: Ticket, claim: Claim) -> bool {
-        let (holds, owner) = (&self.core.holds, self.owner(claim.owner));
-        !holds.is_gone(&self.lock, &owner, ticket) && holds.count(&self.lock, &owner) != Count::Over
+        let has = |times: &Times, entry: &Entry| {
+            times.has(ticket) && times.count() > 0 && !entry.is_lost()
+        };
+        self.look(claim.owner, has) == Some(true)
     }
 
     fn lease_time(&self, claim: Claim) -> Duration {
-        let owner = self.owner(claim.owner);
-        match self.core.holds.is_watched(&self.lock, &owner) {
+        match self.is_watched(claim.owner) {
             true => claim.lease().max(self.watchdog()),
             false => claim.lease(),
         }
@@ -231,7 +295,7 @@ impl Held<Locks> for Holds {
 
     /// The owner that holds the lock does not wait for it.
     fn passing(&self) -> Option<RangeInclusive<Claim>> {
-        let (owner, _) = self.holder()?;
+        let owner = self.holder()?;
         let claim = |set, lease| Claim {
             owner,
             fenced: set,

@@ -4,6 +4,7 @@ mod call;
 mod fenced;
 mod handle;
 mod held;
+mod times;
 
 use std::fmt;
 use std::pin::pin;
@@ -11,12 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::call::{Call, Claim, Locks};
-use self::held::{Holds, owner};
+use self::held::{Holds, change, owner};
 pub use fenced::RFencedLock;
 
 use super::names;
 use super::object::Object;
-use crate::api::{Hold, Lock, LockGuard, RemainingTtl, check_millis};
+use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
+use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::{self, Core};
@@ -267,7 +269,13 @@ impl RLock {
                 return Ok(None);
             };
             let key = self.line.keys().object();
-            let (lease, id) = self.core.holds.claim(key, &self.owner, grant.ticket);
+            let id = HoldId::new(grant.ticket);
+            // It may be gone by now.
+            let lease = change(&self.core, key, &self.owner, |times, entry| {
+                times.claim(&id).then(|| entry.lease().clone())
+            });
+            let lease = lease.flatten();
+            let lease = lease.unwrap_or_else(|| Lease::granted(Moment::now()));
             self.last.note(&lease);
             let token = self.fenced.then_some(grant.taken.token);
             Ok(Some(Hold { lease, id, token }))
@@ -346,8 +354,10 @@ impl RLock {
     fn release(&self, hold: Option<&Hold>) -> Call {
         let hold = hold.map(|hold| hold.id.number());
         if hold.is_some() {
-            let (holds, key) = (&self.core.holds, self.line.keys().object());
-            holds.leaves(key, &self.owner, hold, true);
+            let key = self.line.keys().object();
+            change(&self.core, key, &self.owner, |times, _| {
+                times.leaves(hold, true);
+            });
         }
         Call::Release(self.number, hold)
     }

@@ -8,11 +8,11 @@ use super::call::{Call, PermitExpirable, Permits};
 use super::ids;
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::holds::{Renewing, Term};
+use crate::engine::holds::{Entry, Renewing};
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::lua;
-use crate::queue::{Grant, Held, Outcome, QueueKeys, Result, Ticket};
+use crate::queue::{Grant, Held, InVain, Outcome, QueueKeys, Result, Ticket};
 
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
 
@@ -28,8 +28,16 @@ pub(super) fn renewing(lease: Duration) -> Renewing {
         script: &RENEWAL,
         several: true,
         most: MOST_RENEWED,
-        owner: |id| ids::arg(id),
+        id: |id| ids::arg(id),
         lease,
+    }
+}
+
+/// 0: without end.
+fn lease_time(millis: u64) -> Duration {
+    match millis {
+        0 => AGES,
+        millis => Duration::from_millis(millis),
     }
 }
 
@@ -54,6 +62,12 @@ impl Kept {
         }
     }
 
+    /// A permit that is made to last for so long, or without end, ends then: counted from `sent`.
+    fn end(sent: Moment, millis: u64) -> Moment {
+        let lease = lease_time(millis);
+        sent.checked_add(lease).unwrap_or(sent + AGES)
+    }
+
     /// The id of the one permit that a guard holds under `ticket`.
     fn id(&self, ticket: Ticket) -> Option<Arc<str>> {
         ids::of(&self.secret, ticket, 1).next()
@@ -61,9 +75,8 @@ impl Kept {
 
     /// Nobody holds it any more. A guard that gives it back has ended its lease before.
     fn is_gone<'a>(&mut self, ids: impl Iterator<Item = &'a ids::Id>) {
-        if self.core.holds.keeps_some_of(&self.permits) {
-            ids.for_each(|id| self.core.holds.lost(&self.permits, id));
-            self.changed = true;
+        for id in ids {
+            self.changed |= self.core.holds.lost(&self.permits, id);
         }
     }
 }
@@ -78,7 +91,18 @@ impl Held<PermitExpirable> for Kept {
             && permits.guard
             && let Some(id) = self.id(*ticket)
         {
-            self.core.holds.released(&self.permits, &id, None, None);
+            self.core.holds.end(&self.permits, &id);
+            self.changed = true;
+        }
+    }
+
+    fn departs(&mut self, call: &Call, (): &mut ()) {
+        if let Call::Prolong(id, millis) = call {
+            let until = Self::end(Moment::now(), *millis);
+            let holds = &self.core.holds;
+            holds.change(&self.permits, id, |entry| {
+                entry.may_end(until, lease_time(*millis));
+            });
             self.changed = true;
         }
     }
@@ -88,8 +112,20 @@ impl Held<PermitExpirable> for Kept {
         call: &Call,
         (): &(),
         result: Result<Permits>,
-        _: Moment,
+        sent: Moment,
     ) -> Result<Permits> {
+        if let Call::Prolong(id, millis) = call {
+            let (holds, permits) = (&self.core.holds, &self.permits);
+            match result {
+                Ok(Outcome::Number(1)) => {
+                    let renewing = renewing(self.core.config.lock_watchdog_timeout);
+                    holds.ends(permits, id, Self::end(sent, *millis), renewing);
+                }
+                Ok(_) => drop(holds.lost(permits, id)),
+                Err(_) => drop(holds.change(permits, id, Entry::stays)),
+            }
+            self.changed = true;
+        }
         match (call, &result) {
             (Call::Release(id), Ok(_)) => self.is_gone([id].into_iter()),
             (Call::Together(ids), Ok(Outcome::Number(0..))) => self.is_gone(ids.iter()),
@@ -97,6 +133,14 @@ impl Held<PermitExpirable> for Kept {
             _ => {}
         }
         result
+    }
+
+    fn failed(&mut self, call: &Call, (): &mut (), why: InVain) {
+        if let Call::Prolong(id, _) = call {
+            let in_vain = |entry: &mut Entry| entry.in_vain(why == InVain::Unknown);
+            self.core.holds.change(&self.permits, id, in_vain);
+            self.changed = true;
+        }
     }
 
     fn granted(&mut self, grant: Grant<Permits>, _: u64, until: Moment) {
@@ -107,7 +151,7 @@ impl Held<PermitExpirable> for Kept {
         {
             let renewing = renewing(self.lease_time(want));
             let holds = &self.core.holds;
-            holds.keep(&self.permits, &id, Term::Watched, until, renewing);
+            holds.keep(&self.permits, &id, until, renewing);
             self.changed = true;
         }
     }
@@ -118,8 +162,8 @@ impl Held<PermitExpirable> for Kept {
         };
         let (holds, lease) = (&self.core.holds, self.lease_time(want));
         match sent {
-            Some(sent) => holds.ends(&self.permits, &id, None, sent + lease, renewing(lease)),
-            None => holds.lost(&self.permits, &id),
+            Some(sent) => holds.ends(&self.permits, &id, sent + lease, renewing(lease)),
+            None => drop(holds.lost(&self.permits, &id)),
         }
         self.changed = true;
     }
@@ -132,10 +176,7 @@ impl Held<PermitExpirable> for Kept {
     }
 
     fn lease_time(&self, want: Permits) -> Duration {
-        match want.lease {
-            0 => AGES,
-            millis => Duration::from_millis(millis),
-        }
+        lease_time(want.lease)
     }
 
     /// A smaller amount may be free.

@@ -6,11 +6,9 @@ use std::time::Duration;
 use super::RPermitExpirableSemaphore;
 use super::call::Call;
 use super::held::{AGES, renewing};
-use super::ids::{self, Id};
+use super::ids;
 use crate::api::Held;
 use crate::clock::Moment;
-use crate::engine::holds::{Renewing, Term, Version};
-use crate::error::{Effect, Result};
 use crate::lease::Lease;
 
 impl RPermitExpirableSemaphore {
@@ -28,32 +26,19 @@ impl RPermitExpirableSemaphore {
         self.line.beside()
     }
 
-    fn renewal(&self) -> Renewing {
-        renewing(self.renewed_lease())
-    }
-
     /// Renews it from now on.
     pub(super) fn keep(&self, held: &Held) -> Lease {
         let Some(lasts) = self.lease else {
             return Lease::until(held.until);
         };
         let until = held.until.unwrap_or_else(|| Moment::now() + AGES);
-        let (key, holds) = (self.permits_key(), &self.core.holds);
-        // The queue confirms what it has granted to a guard.
-        let is_granted = holds.is_watched(key, &held.id);
-        let lease = holds.keep(key, &held.id, Term::Watched, until, self.renewal());
-        self.core.renew(lasts);
-        // The next round may be a whole pause away.
-        if !is_granted && lease.remaining() < Some(lasts / 3 * 2) && !lease.is_lost() {
-            let place = (Arc::clone(key), Arc::clone(&held.id));
-            self.core.renew_now(place, lasts);
-        }
-        lease
+        let key = self.permits_key();
+        self.core.keep(key, &held.id, until, renewing(lasts))
     }
 
     /// How long a refresh makes it last: what a guard keeps is to come back by itself, whatever this handle's permits do.
     pub(super) fn lease_anew(&self, id: &str) -> Option<Duration> {
-        let kept = || self.core.holds.is_watched(self.permits_key(), id);
+        let kept = || self.core.holds.is_renewed(self.permits_key(), id);
         let renewed = self.core.config.lock_watchdog_timeout;
         self.lease.or_else(|| kept().then_some(renewed))
     }
@@ -69,62 +54,8 @@ impl RPermitExpirableSemaphore {
             tracing::error!(name = self.name(), id, "not released: it is no id");
             return;
         };
-        self.core.holds.released(self.permits_key(), id, None, None);
-        self.core.holds.tell();
+        self.core.holds.end(self.permits_key(), id);
+        self.core.holds_changed();
         self.line.owe(release);
-    }
-
-    /// A change of its lease is about to be sent.
-    pub(super) fn prolong(&self, id: Id, lease: Option<Duration>) -> Prolonging<'_> {
-        let now = Moment::now();
-        let lease = lease.unwrap_or(AGES);
-        let until = now.checked_add(lease).unwrap_or(now + AGES);
-        let holds = &self.core.holds;
-        let step = holds.departs(self.permits_key(), &id, until, lease);
-        self.core.holds.tell();
-        Prolonging {
-            semaphore: self,
-            id,
-            step,
-            until,
-            answered: false,
-        }
-    }
-}
-
-/// The end of a permit is being put off, or brought forward. Dropped without an answer, it is the next renewal that tells when it
-/// ends: that is made at once.
-pub(super) struct Prolonging<'a> {
-    semaphore: &'a RPermitExpirableSemaphore,
-    id: Arc<str>,
-    step: Option<Version>,
-    until: Moment,
-    answered: bool,
-}
-
-impl Prolonging<'_> {
-    /// What has become of it.
-    pub(super) fn answered(mut self, held: &Result<bool>) {
-        let semaphore = self.semaphore;
-        let (key, id, holds) = (semaphore.permits_key(), &self.id, &semaphore.core.holds);
-        match held {
-            Ok(true) => holds.ends(key, id, self.step, self.until, semaphore.renewal()),
-            Ok(_) => holds.lost(key, id),
-            Err(error) if error.effect() == Effect::None => holds.stays(key, id, self.step),
-            Err(_) => return,
-        }
-        self.answered = true;
-        holds.tell();
-    }
-}
-
-impl Drop for Prolonging<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            let (key, core) = (self.semaphore.permits_key(), &self.semaphore.core);
-            core.holds.is_not_answered(key, &self.id, self.step);
-            let place = (Arc::clone(key), Arc::clone(&self.id));
-            core.renew_now(place, self.semaphore.renewal().lease);
-        }
     }
 }

@@ -341,11 +341,7 @@ impl RPermitExpirableSemaphore {
     pub async fn update_lease_time(&self, id: &str, lease: Option<Duration>) -> Result<bool> {
         let id = self.id(id)?;
         self.check_lease(lease)?;
-        let prolonging = self.prolong(Arc::clone(&id), lease);
-        let call = Call::Prolong(id, millis(lease));
-        let prolonged = self.flag(call).await;
-        prolonging.answered(&prolonged);
-        prolonged
+        self.flag(Call::Prolong(id, millis(lease))).await
     }
 
     /// How long the permit with this id lasts: `Missing` if it is not held, or not any more; `Persistent` for ever.
@@ -552,7 +548,7 @@ impl RPermitExpirableSemaphore {
             most = most.min(taken + left);
             if taken >= most || some == 0 {
                 self.core.holds.all_lost(self.permits_key(), kept);
-                self.core.holds.tell();
+                self.core.holds_changed();
                 return Ok(taken);
             }
         }

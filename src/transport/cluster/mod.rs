@@ -188,6 +188,12 @@ impl Cluster {
         state.map.masters().iter().map(Address::to_string).collect()
     }
 
+    /// The one that has `key`.
+    pub(super) fn master_of(&self, key: &str) -> Option<String> {
+        let state = self.state.lock();
+        state.map.owner(slot(key)).map(Address::to_string)
+    }
+
     /// The connection to the one of [`masters`](Self::masters) that is called so, or why there is none.
     pub(super) fn live_at(&self, master: &str) -> Result<Arc<Live>, Refusal> {
         let state = self.state.lock();

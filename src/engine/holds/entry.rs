@@ -1,0 +1,264 @@
+//! One entry of the table: what one id holds of an object, when that ends, and when it is renewed.
+
+use std::any::Any;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::Moment;
+use crate::engine::request::{Arg, Script};
+use crate::lease::{Change, Lease};
+
+/// How something that is held is renewed.
+#[derive(Clone, Copy)]
+pub(crate) struct Renewing {
+    /// Its keys are the objects, its arguments the lease, and for each object the id; or, where there may be several, how many,
+    /// and each of them.
+    pub(crate) script: &'static LazyLock<Script>,
+    pub(crate) several: bool,
+    /// An id as the script reads it.
+    pub(crate) id: fn(&Arc<str>) -> Arg,
+    /// One call renews so many at the most.
+    pub(crate) most: usize,
+    /// How long it lasts from then on.
+    pub(crate) lease: Duration,
+}
+
+impl Renewing {
+    /// By which calls are told apart.
+    pub(super) fn kind(&self) -> (usize, Duration) {
+        (std::ptr::from_ref(self.script).addr(), self.lease)
+    }
+}
+
+/// Steps that have departed without an answer so far, each of which makes all that is held last for a time of its own.
+struct Pending {
+    /// When it ends at the earliest by that.
+    end: Moment,
+    /// An answer is to come, and that may be sooner than a renewal would make it.
+    shortens: bool,
+}
+
+/// When an entry is renewed.
+#[derive(Clone, Copy)]
+pub(super) struct Due {
+    pub(super) at: Instant,
+    /// From then on together with others.
+    pub(super) early: Instant,
+}
+
+impl Due {
+    fn now() -> Self {
+        let at = Instant::now();
+        Due { at, early: at }
+    }
+}
+
+pub(crate) struct Entry {
+    pub(super) lease: Lease,
+    pub(super) renewing: Renewing,
+    /// Its end is put off.
+    renewed: bool,
+    /// The number of the change by which it came into the table, and of the last one: an answer to a renewal that departed before that
+    /// says nothing.
+    pub(super) since: u64,
+    pub(super) version: u64,
+    /// When it ends, as far as the server has answered.
+    until: Moment,
+    pending: Option<Pending>,
+    /// `None`: a call has it.
+    pub(super) due: Option<Due>,
+    /// It was refused in a call with others, and is renewed in one of its own.
+    alone: bool,
+    /// That it is refused has been told.
+    told: bool,
+    /// Its primitive knows this of it besides.
+    beside: Option<Box<dyn Any + Send>>,
+}
+
+impl Entry {
+    pub(super) fn new(until: Moment, renewing: Renewing, renewed: bool, number: u64) -> Self {
+        let mut entry = Entry {
+            lease: Lease::granted(until),
+            renewing,
+            renewed,
+            since: number,
+            version: number,
+            until,
+            pending: None,
+            due: None,
+            alone: false,
+            told: false,
+            beside: None,
+        };
+        entry.schedule();
+        entry
+    }
+
+    pub(super) fn with(self, beside: Option<Box<dyn Any + Send>>) -> Self {
+        Entry { beside, ..self }
+    }
+
+    pub(crate) fn beside<T: Any>(&self) -> Option<&T> {
+        self.beside.as_ref()?.downcast_ref()
+    }
+
+    pub(crate) fn take_beside<T: Any>(&mut self) -> Option<Box<T>> {
+        self.beside.take()?.downcast().ok()
+    }
+
+    pub(crate) fn put_beside(&mut self, beside: Box<impl Any + Send>) {
+        self.beside = Some(beside);
+    }
+
+    /// Nobody here has it: when it ends is of use where somebody keeps it later.
+    pub(super) fn is_only_remembered(&self) -> bool {
+        !self.renewed && self.beside.is_none() && !self.lease.is_shared()
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lease.is_lost()
+    }
+
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.renewed && !self.is_lost()
+    }
+
+    /// It is renewed from now on, or no more.
+    pub(crate) fn set_renewed(&mut self, renewed: bool) {
+        self.renewed = renewed;
+    }
+
+    /// It is renewed no more, and has a lease of its own: nobody is told by the former one what becomes of it.
+    pub(super) fn detach(&mut self) {
+        self.renewed = false;
+        self.lease = Lease::granted(self.until);
+        self.show_end();
+    }
+
+    /// Due a third of the lease behind what the server has confirmed, and together with others from half of that time on. But not before
+    /// a tenth of that time has passed, or half of what is left: what was granted is confirmed soon, and what failed fails again.
+    pub(super) fn schedule(&mut self) {
+        let (now, period) = (Instant::now(), self.renewing.lease / 3);
+        let soon = now + self.soon().min(self.end().remaining() / 2);
+        let before = |time: Instant, pause| time.checked_sub(pause).unwrap_or(now).max(soon);
+        let at = before(self.until.timer(), 2 * period);
+        let early = before(at, period / 2);
+        self.due = Some(Due { at, early });
+    }
+
+    /// The same where no call has it, which would do that when it ends.
+    pub(super) fn reschedule(&mut self) {
+        if self.due.is_some() {
+            self.schedule();
+        }
+    }
+
+    fn soon(&self) -> Duration {
+        (self.renewing.lease / 30).max(Duration::from_millis(1))
+    }
+
+    /// When it is due, unless a call has it, or it is not renewed.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        self.due.filter(|_| self.renewed).map(|due| due.at)
+    }
+
+    /// When it is looked for again, where it does not go along with others now.
+    pub(super) fn due_behind(&self, now: Instant) -> Option<Instant> {
+        let due = self.due.filter(|due| self.renewed && due.early > now)?;
+        Some(due.at.max(now + self.soon()))
+    }
+
+    /// A call has it from now on, unless it is not renewed, or one has it already.
+    pub(super) fn is_taken(&mut self) -> bool {
+        self.renewed && self.due.take().is_some() && !self.is_lost()
+    }
+
+    /// As many as one call renews together with it.
+    pub(super) fn most_together(&self) -> usize {
+        if self.alone { 1 } else { self.renewing.most }
+    }
+
+    /// The call that had it was refused; after one with others it is tried alone at once. Whether that is to be told.
+    pub(super) fn is_refused(&mut self, was_alone: bool) -> bool {
+        self.alone = true;
+        if !was_alone {
+            self.due = Some(Due::now());
+        }
+        was_alone && !std::mem::replace(&mut self.told, true)
+    }
+
+    /// It ends at `until` for the time being, the server says.
+    pub(crate) fn ends(&mut self, until: Moment) {
+        self.until = until;
+        self.pending = None;
+        self.confirmed();
+        self.reschedule();
+    }
+
+    /// It ends at `until` or later, the server says to a renewal, and nothing has departed since.
+    pub(super) fn lasts(&mut self, until: Moment) {
+        let end = self.end();
+        // Whenever a step arrives that sets no shorter lease than a renewal, the end is put off by it; not to when it was before, perhaps.
+        let before = match self.pending.take_if(|pending| !pending.shortens) {
+            Some(_) => end,
+            None => self.until,
+        };
+        self.until = before.later(until);
+        self.confirmed();
+    }
+
+    fn confirmed(&mut self) {
+        (self.alone, self.told) = (false, false);
+        self.show_end();
+    }
+
+    /// A step departs that makes it last for `lease`, until `until`; whether it arrives is not known yet.
+    pub(crate) fn may_end(&mut self, until: Moment, lease: Duration) {
+        let shortens = lease < self.renewing.lease;
+        self.pending = Some(match self.pending.take() {
+            None => Pending {
+                end: until,
+                shortens,
+            },
+            Some(before) => Pending {
+                end: before.end.earlier(until),
+                shortens: shortens || before.shortens,
+            },
+        });
+        self.show_end();
+    }
+
+    /// The steps that have departed have not taken effect.
+    pub(crate) fn stays(&mut self) {
+        self.pending = None;
+        self.show_end();
+    }
+
+    /// It has not, or nobody will learn whether it has: then the next renewal tells how long it lasts, and is made at once.
+    pub(crate) fn in_vain(&mut self, unknown: bool) {
+        match &mut self.pending {
+            Some(pending) if unknown => {
+                pending.shortens = false;
+                self.due = self.due.map(|_| Due::now());
+            }
+            _ => self.stays(),
+        }
+    }
+
+    /// When it ends at the earliest.
+    fn end(&self) -> Moment {
+        let pending = self.pending.as_ref();
+        pending.map_or(self.until, |pending| pending.end.earlier(self.until))
+    }
+
+    fn show_end(&self) {
+        // Those that wait for it are told when nothing is locked.
+        self.lease.change(Change::Until(Some(self.end())));
+    }
+}

@@ -1,0 +1,246 @@
+//! How often one owner has taken a lock without having lost it in between, and for how long each time.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use crate::api::HoldId;
+
+/// For how long a lock is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Term {
+    /// For as long as it is held: it is renewed.
+    Watched,
+    /// For this long at the most.
+    Limited(Duration),
+}
+
+/// Each time that the lock was taken, under a number of its own by which it is given back; the latest last.
+pub(super) struct Times(Vec<Time>);
+
+struct Time {
+    number: u64,
+    /// Whether somebody has its id, and will give this one back.
+    /// `None`: it is on its way to its caller.
+    claim: Option<Weak<u64>>,
+    term: Term,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Held,
+    /// It is being given back.
+    Leaving,
+    /// It could not be given back: it counts no more, unless it is given back after all.
+    Spent,
+}
+
+impl Time {
+    /// Whether nobody has its id.
+    fn is_free(&self) -> bool {
+        let claim = self.claim.as_ref();
+        claim.is_some_and(|claim| claim.strong_count() == 0)
+    }
+
+    fn is_held(&self) -> bool {
+        self.state == State::Held
+    }
+}
+
+impl Times {
+    /// It has been taken once.
+    pub(super) fn new(number: u64, term: Term) -> Self {
+        let mut times = Times(Vec::new());
+        times.add(number, term);
+        times
+    }
+
+    /// It has been taken once more. The server counts what does, from now on.
+    pub(super) fn add(&mut self, number: u64, term: Term) {
+        self.forget_spent();
+        self.0.push(Time {
+            number,
+            claim: None,
+            term,
+            state: State::Held,
+        });
+    }
+
+    fn get(&mut self, number: Option<u64>) -> Option<&mut Time> {
+        self.0.iter_mut().find(|time| Some(time.number) == number)
+    }
+
+    /// The caller of the one with this id has it, and will give it back, as long as somebody has the id; `false`: it has gone.
+    pub(super) fn claim(&mut self, id: &HoldId) -> bool {
+        let time = self.get(Some(id.number()));
+        time.is_some_and(|time| {
+            time.claim = Some(id.watch());
+            true
+        })
+    }
+
+    /// The one with this number has been given back; whether any are left.
+    pub(super) fn remove(&mut self, number: Option<u64>) -> bool {
+        self.0.retain(|time| Some(time.number) != number);
+        let left = !self.0.is_empty();
+        self.forget_spent();
+        left
+    }
+
+    fn forget_spent(&mut self) {
+        self.0.retain(|time| time.state != State::Spent);
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.0.iter().any(|time| time.number == number)
+    }
+
+    /// How often it is held.
+    pub(super) fn count(&self) -> usize {
+        let live = self.0.iter().filter(|time| time.state != State::Spent);
+        live.count()
+    }
+
+    /// One of them is to be renewed; what is about to be given back is not.
+    pub(super) fn is_watched(&self) -> bool {
+        let mut held = self.0.iter().filter(|time| time.is_held());
+        held.any(|time| time.term == Term::Watched)
+    }
+
+    /// The one that is given back where nothing says which: the latest that nobody has the id of, or the latest.
+    pub(super) fn latest(&self) -> Option<u64> {
+        let find = |is_it: fn(&Time) -> bool| self.0.iter().rev().find(|time| is_it(time));
+        let free = find(|time| time.is_held() && time.is_free());
+        // Where no other is left, the last one: it is being given back, or could not be.
+        let latest = free.or_else(|| find(Time::is_held)).or(self.0.last());
+        latest.map(|time| time.number)
+    }
+
+    /// The term that counts when the one with this number has gone; `None` where none is left.
+    pub(super) fn term_without(&self, number: Option<u64>) -> Option<Term> {
+        let stays = |time: &&Time| time.is_held() && Some(time.number) != number;
+        let rest = self.0.iter().filter(stays);
+        // A hold that is renewed stays so, whatever was taken on top of it.
+        rest.map(|time| time.term)
+            .reduce(|below, term| match below {
+                Term::Watched => below,
+                Term::Limited(_) => term,
+            })
+    }
+
+    /// The one with this number is about to be given back, or is not, after all.
+    pub(super) fn leaves(&mut self, number: Option<u64>, leaving: bool) {
+        if let Some(time) = self.get(number) {
+            time.state = match time.state {
+                _ if leaving => State::Leaving,
+                State::Spent => State::Spent,
+                State::Held | State::Leaving => State::Held,
+            };
+        }
+    }
+
+    /// The one with this number could not be given back, or nobody will know whether it was, and its guard has it no more: it may be left
+    /// over until its lease ends, unless it is given back as one that is nobody's.
+    pub(super) fn spend(&mut self, number: u64) {
+        if let Some(time) = self.get(Some(number)) {
+            time.state = State::Spent;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Term = Term::Limited(Duration::from_secs(1));
+    const LONG: Term = Term::Limited(Duration::from_secs(60));
+
+    /// Takes the lock; its caller has the id.
+    fn take(times: &mut Times, number: u64, term: Term) -> HoldId {
+        times.add(number, term);
+        let id = HoldId::new(number);
+        assert!(times.claim(&id));
+        id
+    }
+
+    #[test]
+    fn they_are_counted_and_each_has_its_term() {
+        let mut times = Times::new(1, Term::Watched);
+        times.add(2, SHORT);
+        assert_eq!(times.count(), 2);
+        assert_eq!(times.term_without(Some(2)), Some(Term::Watched));
+        assert_eq!(times.term_without(Some(1)), Some(SHORT));
+        assert!(times.is_watched() && times.remove(Some(1)));
+        assert!(!times.is_watched() && times.term_without(Some(2)).is_none());
+        assert!(!times.remove(Some(2)));
+    }
+
+    #[test]
+    fn without_a_number_the_latest_that_is_nobodys_is_meant() {
+        let mut times = Times(Vec::new());
+        assert_eq!(times.latest(), None);
+        let first = take(&mut times, 1, SHORT);
+        drop(take(&mut times, 2, LONG));
+        let third = take(&mut times, 3, SHORT);
+        assert_eq!(times.latest(), Some(2));
+        assert_eq!(times.term_without(Some(2)), Some(SHORT));
+        assert!(times.remove(Some(2)));
+        assert_eq!(times.latest(), Some(third.number()));
+        drop(first);
+        assert_eq!(times.latest(), Some(1));
+        // One that was given back already does not stand for another.
+        assert!(times.remove(Some(1)) && !times.has(1) && times.remove(Some(1)));
+        assert_eq!(times.count(), 1);
+    }
+
+    #[test]
+    fn each_of_several_that_could_not_be_given_back_is_spent() {
+        let mut times = Times(Vec::new());
+        let guarded = take(&mut times, 1, Term::Watched);
+        drop((
+            take(&mut times, 2, Term::Watched),
+            take(&mut times, 3, Term::Watched),
+        ));
+        for left in [2, 1] {
+            let latest = times.latest().expect("one is left");
+            assert_ne!(latest, guarded.number(), "somebody has the id");
+            times.spend(latest);
+            assert_eq!(times.count(), left);
+        }
+        assert!(times.is_watched(), "somebody has the id");
+        times.spend(guarded.number());
+        assert!(!times.is_watched());
+    }
+
+    #[test]
+    fn what_could_not_be_given_back_does_not_count() {
+        let mut times = Times::new(1, LONG);
+        times.add(2, Term::Watched);
+        times.spend(2);
+        assert_eq!(times.count(), 1);
+        assert!(!times.is_watched() && times.has(2));
+        times.leaves(Some(2), false);
+        assert!(!times.is_watched());
+        assert_eq!(times.term_without(Some(1)), None);
+        times.spend(1);
+        assert_eq!(times.count(), 0);
+        assert_eq!(times.latest(), Some(2), "it may be left over");
+        // It is given back after all.
+        times.leaves(Some(1), true);
+        assert_eq!(times.count(), 1);
+        times.spend(1);
+        // Taken anew, it is counted from one on.
+        times.add(3, LONG);
+        assert_eq!(times.count(), 1);
+        assert!(times.has(3) && !times.has(1) && !times.has(2));
+    }
+
+    #[test]
+    fn what_is_being_given_back_is_renewed_no_more_unless_it_stays() {
+        let mut times = Times::new(1, Term::Watched);
+        times.leaves(Some(1), true);
+        assert!(!times.is_watched() && times.count() == 1);
+        times.leaves(Some(1), false);
+        assert!(times.is_watched());
+    }
+}
