@@ -377,7 +377,7 @@ async fn a_guard_dropped_at_the_very_end_of_a_shutdown_gives_back() {
     let semaphore = client.semaphore("owed");
     semaphore.try_set_permits(2).await.unwrap();
     let guard = semaphore.permit(2).await.unwrap();
-    proxy.at_script(1, Fate::HoldReply);
+    proxy.at_forget(Fate::HoldReply);
     let closing = tokio::spawn(async move { client.shutdown().await });
     proxy.until_struck(1).await;
     drop(guard);

@@ -84,6 +84,7 @@ struct State {
     fates: HashMap<u64, Fate>,
     /// That of the next `GET`.
     of_get: Option<Fate>,
+    of_forget: Option<Fate>,
     struck: u64,
     delivered: u64,
 }
@@ -171,6 +172,11 @@ impl Proxy {
     /// What becomes of the next `GET`.
     pub fn at_get(&self, fate: Fate) {
         self.shared.lock().of_get = Some(fate);
+    }
+
+    /// What becomes of the next script that deletes unused records, which counts with no other.
+    pub fn at_forget(&self, fate: Fate) {
+        self.shared.lock().of_forget = Some(fate);
     }
 
     /// Nothing more happens to script calls from now on.
@@ -265,6 +271,9 @@ impl Shared {
         }
         if !is_script_call(request) {
             return None;
+        }
+        if is_forgetting(request) {
+            return self.lock().of_forget.take();
         }
         let mut state = self.lock();
         state.scripts += 1;
@@ -518,11 +527,14 @@ fn name_of(request: &[u8]) -> &[u8] {
     name.unwrap_or_default().trim_ascii_end()
 }
 
-/// The one that deletes unused records does not count.
 fn is_script_call(request: &[u8]) -> bool {
+    let name = name_of(request);
+    name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA")
+}
+
+/// Whether that script deletes unused records.
+fn is_forgetting(request: &[u8]) -> bool {
     let script = request.split(|byte| *byte == b'\n').nth(4);
     let script = str::from_utf8(script.unwrap_or_default()).unwrap_or_default();
-    let name = name_of(request);
-    let is_script = name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA");
-    is_script && !forgets(script.trim_end())
+    forgets(script.trim_end())
 }
