@@ -23,7 +23,7 @@ macro_rules! recipe {
         )
     };
 }
-/// What refreshes one of its holders for a caller.
+/// The script that refreshes one of its holders for a caller.
 macro_rules! refresh {
     ($file:literal) => {
         lua!(

@@ -174,7 +174,7 @@ impl Proxy {
         self.shared.lock().of_get = Some(fate);
     }
 
-    /// What becomes of the next script that deletes unused records, which counts with no other.
+    /// The fate of the next script that deletes unused records, which counts with no other.
     pub fn at_forget(&self, fate: Fate) {
         self.shared.lock().of_forget = Some(fate);
     }

@@ -174,8 +174,8 @@ impl Entry {
         Some(due.at.max(now + self.soon()))
     }
 
-    /// A call has it from now on, unless it is not renewed, or one has it already.
-    pub(super) fn is_taken(&mut self) -> bool {
+    /// A call has it from now on, unless it is not renewed, or one has it already; whether it does.
+    pub(super) fn take(&mut self) -> bool {
         self.renewed && self.due.take().is_some() && !self.is_lost()
     }
 

@@ -75,7 +75,7 @@ impl Holds {
         self.lock().size
     }
 
-    /// Whose leases have changed; and whether a task has to be started that renews.
+    /// The leases that have changed; and whether a task has to be started that renews.
     pub(super) fn take_changed(&self) -> (Vec<Lease>, bool) {
         let mut state = self.lock();
         let sooner = std::mem::take(&mut state.sooner);
@@ -99,15 +99,7 @@ impl Holds {
         id: &str,
         change: impl FnOnce(&mut Entry) -> T,
     ) -> Option<T> {
-        let mut state = self.lock();
-        let version = state.number();
-        let entry = state.of(key, id)?;
-        entry.version = version;
-        let changed = change(entry);
-        let (lease, due) = (entry.lease.clone(), entry.due_at());
-        state.changed.push(lease);
-        state.wakes_at(due);
-        Some(changed)
+        self.lock().change(key, id, change)
     }
 
     /// The lease of what is held.
@@ -137,7 +129,8 @@ impl Holds {
         until: Moment,
         renewing: Renewing,
     ) -> Lease {
-        let known = self.change(key, id, |entry| {
+        let mut state = self.lock();
+        let known = state.change(key, id, |entry| {
             entry.set_renewed(true);
             entry.renewing = renewing;
             entry.reschedule();
@@ -146,7 +139,6 @@ impl Holds {
         if let Some(known) = known.filter(|lease| !lease.is_lost()) {
             return known;
         }
-        let mut state = self.lock();
         state.take(key, id);
         state.insert(key, id, until, renewing, true, None)
     }
@@ -186,8 +178,9 @@ impl Holds {
 
     /// The server says that it ends at `until`. That is remembered for a while, though nobody keeps it.
     pub(crate) fn ends(&self, key: &Arc<str>, id: &Arc<str>, until: Moment, renewing: Renewing) {
-        if self.change(key, id, |entry| entry.ends(until)).is_none() {
-            let mut state = self.lock();
+        let mut state = self.lock();
+        let known = state.change(key, id, |entry| entry.ends(until));
+        if known.is_none() {
             state.insert(key, id, until, renewing, false, None);
         }
     }
@@ -235,7 +228,7 @@ impl Holds {
             for (id, entry) in all {
                 if let Some(at) = entry.due_behind(now) {
                     next = next.into_iter().chain([at]).min();
-                } else if entry.is_taken() {
+                } else if entry.take() {
                     let (place, version) = ((Arc::clone(key), Arc::clone(id)), entry.version);
                     let kind = (slot(key), entry.renewing.kind(), entry.most_together());
                     taken.push((kind, entry.renewing, Renewal { place, version }));
@@ -308,6 +301,22 @@ impl Holds {
 impl Table {
     fn of(&mut self, key: &str, id: &str) -> Option<&mut Entry> {
         self.by_object.get_mut(key)?.get_mut(id)
+    }
+
+    fn change<T>(
+        &mut self,
+        key: &str,
+        id: &str,
+        change: impl FnOnce(&mut Entry) -> T,
+    ) -> Option<T> {
+        let version = self.number();
+        let entry = self.of(key, id)?;
+        entry.version = version;
+        let changed = change(entry);
+        let (lease, due) = (entry.lease.clone(), entry.due_at());
+        self.changed.push(lease);
+        self.wakes_at(due);
+        Some(changed)
     }
 
     /// The entry that a call renews, unless it has changed since: that has an answer of its own.

@@ -203,7 +203,7 @@ async fn what_has_run_out_makes_room_and_what_nobody_keeps() {
         holds.ends(&"x".into(), &name(number), after(60), RENEWING);
     }
     assert!(holds.entries() <= 2 * FEW);
-    // What is kept behind that lasts as long as the server has said.
+    // An entry that is kept behind that lasts as long as the server has said.
     let last = holds.keep(&"x".into(), &name(10 * FEW - 1), after(1), RENEWING);
     for lease in kept.iter().chain([&last]) {
         assert_eq!(lease.remaining(), Some(60 * SECOND));

@@ -116,8 +116,8 @@ const MOST_AT_ONCE: usize = 1024;
 /// notes costs the order of some waiters.
 ///
 /// Scripts: `lua/permit_expirable/steps.lua` carries a batch of calls out, behind `short.lua`, `permits.lua`, `lua/semaphore/permits.lua` and
-/// `lua/queue/`; `lua/queue/renew.lua` renews guards, and `keys.lua` is for [`expire`](Self::expire), [`rename`](Self::rename) and the like. A script
-/// takes out up to 1024 permits whose time is over; the rest counts as free, and is taken out by the next ones. A call that travels alone leaves them where
+/// `lua/queue/`; `lua/queue/renew.lua` renews guards, and `keys.lua` is for [`expire`](Self::expire), [`rename`](Self::rename) and the
+/// like. A script takes out up to 1024 permits whose time is over; the rest counts as free, and is taken out by the next ones. A call that travels alone leaves them where
 /// they are while enough is free.
 ///
 /// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
@@ -654,7 +654,7 @@ impl RPermitExpirableSemaphore {
         let call = Call::Together(Arc::clone(&each.ids));
         let done = self.run(call, |outcome| released(number_of(&outcome)));
         let done = done.await;
-        // What is unknown may still find one that is not held.
+        // A call whose outcome is unknown may still find one that is not held.
         if (done.as_ref()).map_or_else(Error::effect, |_| Effect::None) == Effect::None {
             each.ids = Arc::new([]);
         }
