@@ -527,8 +527,7 @@ impl<P: Primitive> State<P> {
         }
         for id in batch.asked {
             if let Some(waiter) = self.waiters.remove(id) {
-                let error = trouble.error(name, P::WAIT, waiter.since);
-                told.add(waiter.reply, Err(error));
+                told.add(waiter.reply, Err(ended::<P>(name, true, &trouble, waiter.since)));
             }
         }
         told
@@ -553,10 +552,7 @@ impl<P: Primitive> State<P> {
         let mut told = Told::default();
         for (id, waiter) in self.waiters.take_all() {
             let in_doubt = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
-            let error = match in_doubt && P::MOST_QUEUED > 0 {
-                true => trouble.error(name, P::WAIT, waiter.since),
-                false => shut_down(name),
-            };
+            let error = ended::<P>(name, in_doubt, &trouble, waiter.since);
             told.add(waiter.reply, Err(error));
         }
         self.note_surplus(now);
@@ -587,5 +583,13 @@ impl<P: Primitive> State<P> {
             Some(error) => self.cannot_listen(error, now),
             None => Told::default(),
         }
+    }
+}
+
+/// The error of a waiter as its client has ended: one that takes nothing, as at a latch, is in no doubt.
+fn ended<P: Primitive>(name: &str, in_doubt: bool, trouble: &Trouble<'_>, since: Instant) -> Error {
+    match in_doubt && P::MOST_QUEUED > 0 {
+        true => trouble.error(name, P::WAIT, since),
+        false => shut_down(name),
     }
 }
