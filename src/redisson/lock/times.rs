@@ -107,13 +107,14 @@ impl Times {
         held.any(|time| time.term == Term::Watched)
     }
 
-    /// The one that is given back where nothing says which: the latest that nobody has the id of, or the latest.
+    /// The one that is given back where nothing says which: the latest that nobody has the id of, one that could not be given back last among
+    /// these; or the latest.
     pub(super) fn latest(&self) -> Option<u64> {
         let find = |is_it: fn(&Time) -> bool| self.0.iter().rev().find(|time| is_it(time));
         let free = find(|time| time.is_held() && time.is_free());
-        // Where no other is left, the last one: it is being given back, or could not be.
-        let latest = free.or_else(|| find(Time::is_held)).or(self.0.last());
-        latest.map(|time| time.number)
+        let spent = || find(|time| time.state == State::Spent && time.is_free());
+        let latest = free.or_else(spent).or_else(|| find(Time::is_held));
+        latest.or(self.0.last()).map(|time| time.number)
     }
 
     /// The term that counts when the one with this number has gone; `None` where none is left.
@@ -208,6 +209,11 @@ mod tests {
             assert_eq!(times.count(), left);
         }
         assert!(times.is_watched(), "somebody has the id");
+        assert_ne!(
+            times.latest(),
+            Some(guarded.number()),
+            "these could not be given back"
+        );
         times.spend(guarded.number());
         assert!(!times.is_watched());
     }
