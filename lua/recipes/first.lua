@@ -72,10 +72,11 @@ end
 local function lock_pause(key, left)
   local mark = string.sub(redis.sha1hex(redis.call('GET', key) or ''), 1, 8)
   local known, since = string.match(peer or '', '^(%x+) (%d+)$')
-  if known == mark then return math.min(now() - since, (left + 1) * 1000) end
+  local longest = left < 0 and 1000000 or (left + 1) * 1000
+  if known == mark then return math.min(now() - since, longest) end
   local ours = last_id and mark == string.sub(redis.sha1hex(last_id), 1, 8)
   note('peer', mark .. ' ' .. (ours and 0 or score(now())))
-  return ours and (left + 1) * 1000 or 0
+  return ours and longest or 0
 end
 
 -- In how many microseconds something may have come free that nobody tells of; -1: that is not known.
@@ -83,7 +84,7 @@ local function pause()
   if left_until then return left_until - now() end
   local left = store.first_end()
   if lock_left() then return lock_pause(LOCK, locked) end
-  if left >= 0 and string.find(FLAGS, 'r', 1, true) then return lock_pause(KEYS[2], left) end
+  if string.find(FLAGS, 'r', 1, true) and not store.fits(1) then return lock_pause(KEYS[2], left) end
   return left < 0 and -1 or (left + 1) * 1000
 end
 

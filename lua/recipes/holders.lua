@@ -11,14 +11,9 @@ local most, locked = 0, nil
 -- The id that this script took last, and its slot.
 local last_id, last_slot
 
--- Milliseconds that the peers' lock lasts. One without an expiry is given one: its holder is about to set it, or has died.
+-- Milliseconds that the peers' lock lasts.
 local function lock_left()
-  if locked == nil then
-    locked = LOCK and redis.call('PTTL', LOCK)
-    if locked == -1 then redis.call('PEXPIRE', LOCK, LOCK_TIMEOUT) end
-    if locked == -1 then locked = LOCK_TIMEOUT + 0 end
-    if locked == -2 then locked = false end
-  end
+  if locked == nil then locked = LOCK and expiring(LOCK) end
   return locked
 end
 

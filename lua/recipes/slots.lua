@@ -14,14 +14,10 @@ local ids, slot_of = {}, {}
 
 local function key_of(slot) return slot == 1 and KEYS[2] or KEYS[5 + slot] end
 
--- A slot without an expiry is given one where it is a string lock.
 function store.open()
   ids = redis.call('MGET', KEYS[2], unpack(KEYS, 7, 5 + LIMIT))
   for slot = 1, LIMIT do
     if ids[slot] then slot_of[ids[slot]] = slot end
-  end
-  if ids[1] and string.find(FLAGS, 'r', 1, true) and redis.call('PTTL', KEYS[2]) == -1 then
-    redis.call('PEXPIRE', KEYS[2], LOCK_TIMEOUT)
   end
 end
 
@@ -33,6 +29,7 @@ end
 
 function store.fits(limit)
   local slot = first_free()
+  if not slot and string.find(FLAGS, 'r', 1, true) then expiring(KEYS[2]) end
   return slot and slot <= limit
 end
 

@@ -527,7 +527,10 @@ impl<P: Primitive> State<P> {
         }
         for id in batch.asked {
             if let Some(waiter) = self.waiters.remove(id) {
-                told.add(waiter.reply, Err(ended::<P>(name, true, &trouble, waiter.since)));
+                told.add(
+                    waiter.reply,
+                    Err(ended::<P>(name, true, &trouble, waiter.since)),
+                );
             }
         }
         told

@@ -82,9 +82,13 @@ impl FairSemaphore {
         FairSemaphore { handle }
     }
 
-    setting! {
-        /// How long a peer's lock that has no expiry lasts from when it is seen; 10 s by default.
-        lock_timeout: Duration
+    /// How long a peer's lock that has no expiry lasts from when a caller waits for it; 10 s by default.
+    #[must_use]
+    pub fn lock_timeout(self, timeout: Duration) -> Self {
+        let handle = self
+            .handle
+            .with(|settings| settings.lock_timeout = Some(timeout));
+        FairSemaphore { handle }
     }
 
     /// Other names for the zset of owners and the counter than `name:owner` and `name:counter`.

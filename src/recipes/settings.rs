@@ -58,13 +58,15 @@ pub(super) struct Settings {
     pub(super) units: Units,
     /// The name of the lock that peers take.
     pub(super) lock: Option<String>,
-    /// What a lock of a peer without an expiry is given.
-    pub(super) lock_timeout: Duration,
+    /// What a lock of a peer without an expiry is given; `None`: it is left as it is.
+    pub(super) lock_timeout: Option<Duration>,
     pub(super) check_interval: Duration,
     /// Names of keys that are not derived from the semaphore's.
     pub(super) owners: Option<String>,
     pub(super) counter: Option<String>,
     pub(super) tokens: Option<String>,
+    /// The key of a string lock, where that is not `lock:name`.
+    pub(super) key: Option<String>,
 }
 
 impl Settings {
@@ -76,11 +78,12 @@ impl Settings {
             timeout: TIMEOUT,
             units: Units::default(),
             lock: None,
-            lock_timeout: TIMEOUT,
+            lock_timeout: Some(TIMEOUT),
             check_interval: CHECK_INTERVAL,
             owners: None,
             counter: None,
             tokens: None,
+            key: None,
         }
     }
 
@@ -141,7 +144,8 @@ impl Settings {
             .filter(|(_, set)| *set)
             .map(|(flag, _)| flag)
             .collect();
-        let [timeout, lock] = [self.timeout, self.lock_timeout].map(whole_millis);
+        let [timeout, lock] =
+            [self.timeout, self.lock_timeout.unwrap_or_default()].map(whole_millis);
         format!("{} {timeout} {flags} {lock}", self.limit)
     }
 
@@ -178,6 +182,7 @@ impl Settings {
             self.owners.as_ref(),
             self.counter.as_ref(),
             self.tokens.as_ref(),
+            self.key.as_ref(),
         ];
         if names.into_iter().flatten().any(String::is_empty) {
             return Err(Error::InvalidName {
@@ -200,11 +205,12 @@ impl Settings {
             });
         }
         let times = [
-            ("timeout", self.timeout),
+            ("timeout", Some(self.timeout)),
             ("lock's timeout", self.lock_timeout),
-            ("check interval", self.check_interval),
+            ("check interval", Some(self.check_interval)),
         ];
         for (what, value) in times {
+            let Some(value) = value else { continue };
             let reason = if value < Duration::from_millis(1) {
                 "it is below a millisecond"
             } else if value > LONGEST {
@@ -241,7 +247,7 @@ impl Settings {
                 keys
             }
             Layout::Slots => (1..=self.limit).map(|n| format!("{name}:{n}")).collect(),
-            Layout::Lock => vec![format!("lock:{name}")],
+            Layout::Lock => vec![self.string_key(mapper)],
         };
         keys.into_iter().map(Arc::from).collect()
     }
@@ -251,12 +257,20 @@ impl Settings {
     pub(super) fn base(&self, mapper: &NameMapper) -> String {
         let word = self.layout.word();
         let name = match self.layout {
-            Layout::Lock => format!("lock:{}", mapper.map(&self.name)),
+            Layout::Lock => self.string_key(mapper),
             _ => mapper.map(&self.name),
         };
         match name.contains('{') {
             true => format!("{word}::{name}"),
             false => format!("{word}:{{{name}}}"),
+        }
+    }
+
+    /// The key of a string lock.
+    fn string_key(&self, mapper: &NameMapper) -> String {
+        match &self.key {
+            Some(key) => mapper.map(key),
+            None => format!("lock:{}", mapper.map(&self.name)),
         }
     }
 

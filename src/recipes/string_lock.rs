@@ -18,9 +18,9 @@ use crate::sync::{Mutex, MutexGuard};
 /// The lock of the classic recipes. Its operations are those of [`Lock`].
 ///
 /// Redis: the string `lock:name`, an id that is new with each acquisition, with an expiry; see [the module](super) for what
-/// stands beside it. Recipe: `SETNX`, then `EXPIRE`; `WATCH`, `GET`, compare, `DEL`. DIFFERENCE: each is one atomic step. A
-/// lock of a peer that has no expiry is given one, of this handle's timeout, when somebody of ours looks at it: it is not
-/// taken away, so a peer between its two steps loses nothing.
+/// stands beside it. Recipe: `SETNX`, then `EXPIRE`; `WATCH`, `GET`, compare, `DEL`. DIFFERENCE: each is one atomic step. As in the
+/// recipe, a lock of a peer that has no expiry is given one when a caller asks for the lock, see [`missing_expiry`](StringLock::missing_expiry);
+/// it is not taken away, so a peer between its two steps loses nothing. Questions, as [`is_locked`](Lock::is_locked), change nothing.
 ///
 /// It is **not reentrant**: an owner that holds it and asks again waits like everybody else, and `try_lock` is `false`.
 /// Without a lease it lasts for the [`timeout`](StringLock::timeout) and is refreshed every third of it, as long as the handle that took
@@ -68,8 +68,34 @@ impl StringLock {
     pub fn timeout(self, timeout: Duration) -> Self {
         let handle = self.handle.with(|settings| {
             settings.timeout = timeout;
-            settings.lock_timeout = timeout;
+            settings.lock_timeout = settings.lock_timeout.map(|_| timeout);
         });
+        StringLock { handle, ..self }
+    }
+
+    /// What a lock without an expiry is given when a caller of this handle asks for it: its holder is about to set one, or has died. By
+    /// default the [`timeout`](StringLock::timeout). `None` leaves it alone, for programs that take the lock without an expiry on purpose.
+    #[must_use]
+    pub fn missing_expiry(self, expiry: Option<Duration>) -> Self {
+        let handle = self.handle.with(|settings| settings.lock_timeout = expiry);
+        StringLock { handle, ..self }
+    }
+
+    /// Another key than `lock:name`, for programs that use none with that prefix: redis-py's `lock("import")`, redsync and bsm/redislock
+    /// take the name as it is. Errors and logs go on naming the lock by its name.
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+    /// let import = client.string_lock("import").key("import");
+    /// let guard = import.guard().await?;
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn key(self, key: &str) -> Self {
+        let key = Some(key.to_owned());
+        let handle = self.handle.with(|settings| settings.key = key);
         StringLock { handle, ..self }
     }
 

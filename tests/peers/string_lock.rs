@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redis::AsyncCommands;
+use redisson_semaphore::RemainingTtl;
 use serde_json::json;
 
 use super::support::{CHECK, LIMIT, Program, World, acquired, released, with};
@@ -40,4 +41,42 @@ async fn a_string_lock_without_an_expiry_is_repaired_and_not_taken() {
     guard.unlock().await.unwrap();
     assert!(acquired(&peer, &about).await.is_some());
     peer.shutdown().await;
+}
+
+/// Questions write nothing: a lock that its holder keeps without an expiry stays as it is.
+#[tokio::test]
+async fn a_question_gives_a_lock_no_expiry() {
+    let world = World::new().await;
+    let mut redis = world.redis.clone();
+    let () = redis.set("lock:import", "py").await.unwrap();
+    let lock = world.client.string_lock("import");
+    assert!(lock.is_locked().await.unwrap());
+    assert_eq!(lock.hold_count().await, Ok(0));
+    assert_eq!(lock.remaining_ttl().await, Ok(RemainingTtl::Persistent));
+    let left: i64 = redis.pttl("lock:import").await.unwrap();
+    assert_eq!(left, -1);
+}
+
+/// Who takes the lock without an expiry on purpose keeps it until it is freed; then those that wait have it.
+#[tokio::test]
+async fn a_lock_without_an_expiry_is_left_alone_where_that_is_wanted() {
+    let world = World::new().await;
+    let mut redis = world.redis.clone();
+    let () = redis.set("import", "py").await.unwrap();
+    let lock = world.client.string_lock("import").key("import");
+    let lock = lock.check_interval(CHECK).missing_expiry(None);
+    assert!(!lock.try_lock().await.unwrap());
+    let waits = tokio::spawn(async move { lock.guard().await });
+    let queue = "redisson_sc_recipe_queue:lock:{import}";
+    while redis.zcard::<_, u32>(queue).await.unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let left: i64 = redis.pttl("import").await.unwrap();
+    assert_eq!(left, -1);
+    let () = redis.del("import").await.unwrap();
+    let guard = tokio::time::timeout(LIMIT, waits).await;
+    let guard = guard.expect("it is never free").unwrap().unwrap();
+    assert!(redis.exists::<_, bool>("import").await.unwrap());
+    guard.unlock().await.unwrap();
+    assert!(!redis.exists::<_, bool>("import").await.unwrap());
 }
