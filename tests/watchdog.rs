@@ -135,6 +135,29 @@ async fn permits_of_guards_stand_in_the_grants() {
     assert!(!left, "grants of nothing");
 }
 
+/// A part that is given back renews the rest: a guard that is given back in many parts has no time for renewals of its own.
+#[tokio::test]
+async fn what_is_left_of_a_guard_is_renewed_with_each_part() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url(), HOUR).await;
+    let seats = client.semaphore(NAME);
+    seats.try_set_permits(10).await.unwrap();
+    let mut redis = server.connection().await;
+    let mut guard = seats.permit(10).await.unwrap();
+    for left in [9, 8, 7] {
+        let held: Vec<(String, f64)> = redis.zrange_withscores(GRANTS, 0, -1).await.unwrap();
+        let (entry, ends) = &held[0];
+        // It has all but ended.
+        let sooner = ends - 3590e6;
+        let () = redis.zadd(GRANTS, entry, sooner).await.unwrap();
+        guard.split(1).unwrap().release().await.unwrap();
+        assert_eq!(books(&server).await, (10 - left, left));
+        let held: Vec<(String, f64)> = redis.zrange_withscores(GRANTS, 0, -1).await.unwrap();
+        assert!(held[0].1 >= *ends, "it was not renewed: {held:?}");
+    }
+    assert!(!guard.is_lost());
+}
+
 /// A handle for each call, and a client that ends with or without a shutdown.
 #[tokio::test]
 async fn released_guards_leave_no_grants() {

@@ -56,7 +56,8 @@ local function confirm(entry, arrival)
   return 1
 end
 
--- So much of `entry` is not wanted or held any more, and is free where it was granted; unless it `stays` taken.
+-- So much of `entry` is not wanted or held any more, and is free where it was granted; unless it `stays` taken. The rest of what is held under
+-- a lease is renewed by that.
 local function leave(entry, part, stays)
   local ends = redis.call('ZSCORE', GRANTS, entry)
   if not ends then
@@ -67,7 +68,9 @@ local function leave(entry, part, stays)
   if refused then return refused end
   local kind, ticket, amount, life = parse(entry)
   end_grant(entry, ends)
-  if part < amount then grant(held_for(kind, ticket, amount - part, life), ends) end
+  if part < amount then
+    grant(held_for(kind, ticket, amount - part, life), kind == LEASED and now() + LEASE or ends)
+  end
   return 1
 end
 

@@ -146,10 +146,13 @@ where
         sent: Moment,
     ) -> Result<Amount> {
         if let Some((grant, _)) = call.gives() {
-            // What is left of it is renewed again, unless it was lost.
-            match result {
-                Ok(Outcome::Number(0)) => self.extended(grant.ticket, grant.want, None),
-                _ => self.keep(grant.ticket, sent + self.watchdog()),
+            // What is left of it has been renewed by that, unless it was lost; it is renewed again.
+            let lost = matches!(result, Ok(Outcome::Number(0)));
+            if !lost {
+                self.keep(grant.ticket, sent + self.watchdog());
+            }
+            if result.is_ok() {
+                self.extended(grant.ticket, grant.want, (!lost).then_some(sent));
             }
         }
         result
