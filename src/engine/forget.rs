@@ -5,9 +5,12 @@
 //!
 //! In a cluster a script has the records of one slot only.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::{StreamExt, stream};
 
 use super::core::Core;
@@ -20,9 +23,9 @@ static FORGET: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FORGET));
 
 /// A record is left for one of these at least, and for two at the most.
 const PACE: Duration = Duration::from_millis(500);
-/// So many scripts are on their way at once when a client is shut down.
-const AT_THE_END: usize = 16;
-/// The shutdown waits for them for so long.
+/// So many scripts are on their way to a server at once.
+const AT_ONCE: usize = 16;
+/// The shutdown waits for that for so long.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 impl Core {
@@ -45,54 +48,71 @@ impl Core {
         self.records.lock().doubt(key, life);
     }
 
-    /// Deletes what is left, as far as the server is there.
+    /// Whether a call on the record at `key` may arrive late.
+    pub(crate) fn record_is_doubted(&self, key: &Arc<str>) -> bool {
+        self.records.lock().is_doubted(key)
+    }
+
+    /// Deletes what is left, as far as the servers are there.
     pub(super) async fn give_all_records_back(&self) {
         let giving = async {
-            let _round = self.records.round().await;
-            let all = self.by_slot(self.records.take_all());
-            let requests: Vec<_> = self.together(&all).map(forget).collect();
-            let send = |request| async move { self.try_once(&request).await };
-            let each = requests.into_iter().map(send);
-            let mut each = stream::iter(each).buffer_unordered(AT_THE_END);
-            while let Some(Ok(_)) = each.next().await {}
+            self.give_records_back(self.records.take_all()).await;
+            let _running = self.records.round().await;
         };
         // What is left vanishes by itself.
         let _ = tokio::time::timeout(LAST_CHANCE, giving).await.is_ok();
-    }
-
-    fn by_slot(&self, records: impl IntoIterator<Item = Unused>) -> Vec<Unused> {
-        let mut records: Vec<_> = records.into_iter().collect();
-        records.sort_by_cached_key(|(key, _)| self.connection.slot(key));
-        records
-    }
-
-    /// Those that one script can delete, of `records` in the order of their slots.
-    fn together<'a>(&self, records: &'a [Unused]) -> impl Iterator<Item = &'a [Unused]> {
-        let slot = |(key, _): &Unused| self.connection.slot(key);
-        let by_slot = records.chunk_by(move |one, two| slot(one) == slot(two));
-        by_slot.flat_map(|records| records.chunks(TOGETHER))
     }
 
     /// Gives those back that nobody has used for a while. Whether there may be more later.
     async fn give_unused_records_back(&self) -> bool {
         let _round = self.records.round().await;
         let unused = self.records.take_unused(self.config.record_life());
-        let unused = self.by_slot(unused);
-        let mut left = &unused[..];
-        while let Some(some) = self.together(left).next() {
-            match self.try_once(&forget(some)).await {
-                Ok(_) => left = &left[some.len()..],
-                Err(Failure::Refused(refusal)) if refusal.is_final(false) => {
-                    self.records.lock().switch_off();
-                    return false;
-                }
-                Err(_) => break,
-            }
-        }
+        let left = self.give_records_back(unused).await;
         let mut state = self.records.lock();
-        state.put_back(left);
+        state.put_back(&left);
         state.watched = state.is_worth_a_look();
         state.watched
+    }
+
+    /// Deletes these, at all masters side by side; those that are left.
+    async fn give_records_back(&self, records: impl IntoIterator<Item = Unused>) -> Vec<Unused> {
+        let mut by_master: BTreeMap<String, Vec<Unused>> = BTreeMap::new();
+        for one in records {
+            let master = self.connection.master_of(&one.0);
+            by_master.entry(master).or_default().push(one);
+        }
+        let all = by_master
+            .into_values()
+            .map(|some| self.give_back_at_one(some));
+        join_all(all).await.into_iter().flatten().collect()
+    }
+
+    async fn give_back_at_one(&self, mut records: Vec<Unused>) -> Vec<Unused> {
+        let slot = |(key, _): &Unused| self.connection.slot(key);
+        records.sort_by_cached_key(slot);
+        let alike = records.chunk_by(|one, two| slot(one) == slot(two));
+        let is_away = &AtomicBool::new(false);
+        let send = |some: Vec<Unused>| async move {
+            if is_away.load(Ordering::Relaxed) {
+                return some;
+            }
+            match self.try_once(&forget(&some)).await {
+                Ok(_) => return Vec::new(),
+                Err(Failure::Refused(refusal)) => {
+                    if refusal.is_final(false) {
+                        self.records.lock().switch_off();
+                    }
+                }
+                Err(_) => is_away.store(true, Ordering::Relaxed),
+            }
+            some
+        };
+        let parts: Vec<_> = alike
+            .flat_map(|alike| alike.chunks(TOGETHER))
+            .map(<[Unused]>::to_vec)
+            .collect();
+        let sent = stream::iter(parts).map(send).buffer_unordered(AT_ONCE);
+        sent.concat().await
     }
 }
 

@@ -112,7 +112,7 @@ impl State {
             *known = number;
             return false;
         }
-        if self.off || self.doubted.contains(key) {
+        if self.off || self.is_doubted(key) {
             return false;
         }
         self.older.remove(key);
@@ -128,10 +128,11 @@ impl State {
         }
     }
 
+    pub(super) fn is_doubted(&self, key: &Arc<str>) -> bool {
+        self.doubted.contains(key)
+    }
+
     pub(super) fn doubt(&mut self, key: &Arc<str>, life: Duration) {
-        if self.off {
-            return;
-        }
         for sure in [&mut self.recent, &mut self.older, &mut self.waiting] {
             sure.remove(key);
         }
@@ -142,8 +143,11 @@ impl State {
 
     /// These have not been deleted.
     pub(super) fn put_back(&mut self, unused: &[(Arc<str>, u64)]) {
+        if self.off {
+            return;
+        }
         for (key, number) in unused {
-            if !self.recent.contains_key(key) && !self.doubted.contains(key) {
+            if !self.recent.contains_key(key) && !self.is_doubted(key) {
                 self.older.entry(Arc::clone(key)).or_insert(*number);
             }
         }
@@ -157,6 +161,7 @@ impl State {
     pub(super) fn switch_off(&mut self) {
         *self = State {
             off: true,
+            doubted: std::mem::take(&mut self.doubted),
             ..State::default()
         };
     }
