@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redisson_semaphore::{Effect, Error, RSemaphore};
+use support::clients::{LIMIT, builder};
 use support::proxy::Fate;
 use support::sequence::{connect, is_over, left_behind, outcome, results, start, undisturbed};
 use support::snapshot::{snapshot, snapshot_all};
+use tokio::time::timeout;
 
 /// Each request of the sequence is held back until its repetition has been answered, and delivered then.
 #[tokio::test]
@@ -117,4 +119,50 @@ async fn a_late_copy_of_an_out_of_range_release_does_nothing() {
         semaphore.release(1).await.unwrap_err()
     })
     .await;
+}
+
+/// A command that nobody waits for any more arrives when a later call has been answered: it does nothing, though that call has changed
+/// nothing.
+async fn given_up_then_delivered(command: impl AsyncFnOnce(&RSemaphore) -> Error) {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = builder(proxy.url())
+        .response_timeout(Duration::from_millis(200))
+        .call_timeout(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    // The server knows the script.
+    assert_eq!(client.semaphore("other").delete().await, Ok(false));
+    let semaphore = client.semaphore("late");
+    assert_eq!(semaphore.try_set_permits(5).await, Ok(true));
+    proxy.at_script(1, Fate::HoldRequest);
+    proxy.at_script(2, Fate::HoldRequest);
+    let error = command(&semaphore).await;
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    let later = async {
+        loop {
+            if let Ok(set) = semaphore.try_set_permits(5).await {
+                return set;
+            }
+        }
+    };
+    assert!(!timeout(LIMIT, later).await.expect("it is answered"));
+    let before = snapshot_all(&mut control).await;
+    proxy.deliver(2).await;
+    let after = snapshot_all(&mut control).await;
+    assert!(before.keys().eq(after.keys()), "{error}");
+    let same = before["late"].matches(&after["late"], Duration::ZERO);
+    assert!(same, "it took effect late: {error}");
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_given_up_does_nothing_late() {
+    given_up_then_delivered(async |semaphore| semaphore.delete().await.unwrap_err()).await;
+}
+
+#[tokio::test]
+async fn a_rename_that_was_given_up_does_nothing_late() {
+    given_up_then_delivered(async |semaphore| semaphore.rename("elsewhere").await.unwrap_err())
+        .await;
 }

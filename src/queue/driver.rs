@@ -88,8 +88,8 @@ impl<P: Primitive> Object<P> {
         let mut batch = InHand::new(self, batch);
         let mut departing = Some(departing);
         request.number(self.core.next_sequence());
-        let doubt = self.lock().doubt;
-        if doubt {
+        // A call that was never answered may arrive late: this one goes on record, whatever it does.
+        if self.core.record_is_doubted(self.keys.record()) {
             request.mark_doubtful();
         }
         let (mut unanswered, mut disowned) = (false, 0);
@@ -110,11 +110,6 @@ impl<P: Primitive> Object<P> {
                 }
                 ending => break ending,
             }
-        };
-        self.lock().doubt = match ending {
-            Ending::Unknown => true,
-            Ending::Answer(_) => false,
-            _ => doubt,
         };
         if departing.is_some() {
             self.core.note_round_trip(batch.sent.timer().elapsed());

@@ -74,8 +74,6 @@ pub(crate) struct Object<P: Primitive> {
 pub(super) struct Inner<P: Primitive> {
     pub(super) state: State<P>,
     timer: Timer,
-    /// A batch was never answered, and may arrive late: the next one goes on record, whatever it does.
-    pub(super) doubt: bool,
     /// Counted as busy in the core.
     pub(super) busy: bool,
     /// While there is something to be done though the last handle may have gone.
@@ -120,7 +118,6 @@ impl<P: Primitive> Object<P> {
                     inner: Mutex::new(Inner {
                         state: State::new(core, held, closed),
                         timer: Timer::default(),
-                        doubt: false,
                         busy: false,
                         kept: None,
                         own: Listening::default(),
