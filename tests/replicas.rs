@@ -601,6 +601,27 @@ async fn what_is_given_back_travels_apart_from_what_is_asked_for() {
     .await;
 }
 
+/// A waiter that comes with a count-down is asked for, though not in the same batch; nobody tells it that the latch is open.
+#[tokio::test]
+async fn who_waits_beside_a_count_down_is_asked_for() {
+    let pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).safety_interval(NEVER);
+    let client = builder.connect().await.unwrap();
+    let latch = client.count_down_latch("start");
+    assert_eq!(latch.try_set_count(1).await, Ok(true));
+    let mut control = pair.master.connection().await;
+    let waits = latch.clone();
+    let other = tokio::spawn(async move { waits.wait().await });
+    until_subscribers(&mut control, "redisson_countdownlatch__channel__{start}", 1).await;
+    // Without a message, as by its expiry.
+    ask::<i64>(&pair.master, &["DEL", "start"]).await;
+    // The first one is under way alone.
+    let all = async { tokio::join!(latch.count(), latch.count_down(), latch.wait()) };
+    let (count, counted, waited) = timeout(LIMIT, all).await.expect("it waits for ever");
+    assert_eq!((count, counted, waited), (Ok(0), Ok(()), Ok(())));
+    served(other).await;
+}
+
 /// The same, where the caller that asks has gone when the replica is given up, and what both did was lost.
 #[tokio::test]
 async fn release_beside_a_waiter_that_goes_is_there_behind_a_failover() {

@@ -163,7 +163,8 @@ impl<P: Primitive> State<P> {
         batch.confirms = confirms.collect();
         let queue = P::MOST_QUEUED > 0;
         if apart && owed {
-            // Waiters are served by the next batch.
+            // Waiters are asked for by the next batch: its answer is theirs.
+            batch.next = 0;
             batch.apart = !self.entries.is_empty();
             self.look = batch.apart || batch.look && !queue;
         } else if queue || batch.look || self.asks() {

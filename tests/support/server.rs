@@ -240,7 +240,7 @@ impl RedisServer {
             format!("sentinel sentinel-user {HARNESS}\nsentinel sentinel-pass {HARNESS}\n")
         } else {
             format!(
-                "save \"\"\nrepl-diskless-sync-delay 0\nmasteruser {HARNESS}\nmasterauth {HARNESS}\n"
+                "save \"\"\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 1\nmasteruser {HARNESS}\nmasterauth {HARNESS}\n"
             )
         };
         if let Some(Port { number: port, .. }) = &self.tls_port {
