@@ -530,7 +530,6 @@ impl RPermitExpirableSemaphore {
     async fn clear(&self) -> Result<u64> {
         let began = Instant::now();
         let (mut taken, mut most) = (0, u64::MAX);
-        let kept = self.core.holds.kept();
         loop {
             let (some, left): (u64, u64) = match self.line.call(Call::Clear(most - taken)).await {
                 Ok(Outcome::Text(word)) => match word.split_once(':') {
@@ -547,8 +546,6 @@ impl RPermitExpirableSemaphore {
             // Those who come meanwhile are not meant.
             most = most.min(taken + left);
             if taken >= most || some == 0 {
-                self.core.holds.all_lost(self.permits_key(), kept);
-                self.core.holds_changed();
                 return Ok(taken);
             }
         }
