@@ -120,7 +120,7 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
         None
     }
 
-    /// Gives `permits` permits back without waiting for it: what a guard does when it is dropped.
+    /// Gives `permits` permits back without waiting for it, where the semaphore still exists: what a guard does when it is dropped.
     ///
     /// The release is carried out in the background; a failure is only logged. May be called outside
     /// of a runtime.
@@ -182,7 +182,7 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
 ///
 /// Dropping never blocks: the release is carried out in the background, and a failure is only logged.
 /// [`release`](Permit::release) waits for it and tells. [`forget`](Permit::forget) keeps the permits
-/// taken, for someone else to release.
+/// taken, for someone else to release. Where the semaphore exists no more, nothing is given back, as that would make it anew.
 ///
 /// The permits of a [watched](crate::RSemaphore::watched) guard, as guards of `RSemaphore` are by default, can be lost while the guard is
 /// there; see [`lost`](Permit::lost). A lost guard gives nothing back.
@@ -263,13 +263,12 @@ impl Permit {
     pub async fn release(mut self) -> Result<()> {
         let (permits, record) = (self.permits, self.record.take());
         let semaphore = Arc::clone(&self.semaphore);
-        let release = match &record {
-            Some(record) => semaphore.release_recorded(record),
-            None => semaphore.release(permits),
-        };
         // From here on the semaphore's own future carries the release out, even when it is dropped.
         self.permits = 0;
-        let released = release.await;
+        let released = match &record {
+            Some(record) => semaphore.release_recorded(record).await,
+            None => semaphore.release_if_exists(permits).await.map(drop),
+        };
         if matches!(released, Err(Error::NotHeld { .. })) {
             self.note_lost();
         }

@@ -28,7 +28,7 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 /// a tokio runtime with its timer.
 ///
 /// When its time to live is over the semaphore is missing, with whatever permits it had; waiting callers go on waiting.
-/// Permits acquired before and released afterwards create it anew, without a time to live.
+/// A [`release`](Semaphore::release) afterwards creates it anew, without a time to live; a guard's end does not.
 ///
 /// # Errors
 ///
@@ -330,7 +330,7 @@ impl api::Semaphore for Semaphore {
     fn release_detached(&self, permits: u32) {
         let semaphore = self.clone();
         self.shared.faults.owe(move || {
-            if let Err(error) = semaphore.release_now(permits, false) {
+            if let Err(error) = semaphore.release_now(permits, true) {
                 tracing::warn!(%error, permits, "permits could not be given back");
             }
         });

@@ -284,6 +284,7 @@ pub(crate) async fn guards_from_many_tasks(fixture: &dyn Fixture) {
 
 pub(crate) async fn detached_releases(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("detached");
+    set(&semaphore, 0).await;
     let all = acquire(&semaphore, 10).await;
     for _ in 0..10 {
         semaphore.release_detached(1);
@@ -312,4 +313,19 @@ pub(crate) async fn handles_share_the_permits(fixture: &dyn Fixture) {
     assert_ne!(unrelated.name(), semaphore.name());
     assert_missing_then_set(&unrelated, 8).await;
     assert_available(&semaphore, 1).await;
+}
+
+/// Nothing is made anew by a guard: neither when it is dropped nor when it is released.
+pub(crate) async fn a_guard_of_one_that_has_vanished_makes_none(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-outlives");
+    let ttl = Duration::from_millis(300);
+    assert_eq!(semaphore.try_set_permits_for(10, ttl).await, Ok(true));
+    let dropped = semaphore.permit(1).await.unwrap();
+    let released = semaphore.permit(3).await.unwrap();
+    until_missing(&semaphore).await;
+    drop(dropped);
+    assert_eq!(released.release().await, Ok(()));
+    // Whatever was owed before travels with this, or in front of it.
+    assert_eq!(semaphore.try_set_permits(10).await, Ok(true));
+    assert_available(&semaphore, 10).await;
 }

@@ -142,6 +142,7 @@ macro_rules! contract_suite {
                 guards_above_the_range,
                 a_guard_wakes_waiters,
                 a_guard_outlives_the_handle,
+                a_guard_of_one_that_has_vanished_makes_none,
                 a_guard_of_an_aborted_task,
                 a_dropped_call_for_a_guard,
                 guards_from_many_tasks,

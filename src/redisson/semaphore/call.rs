@@ -48,7 +48,7 @@ impl Primitive for Permits {
     fn give_back(grant: Grant<Amount>) -> Call {
         match grant.want.leased {
             true => Call::GiveBack(grant.want.amount, grant.ticket),
-            false => Call::Release(grant.want.amount),
+            false => Call::ReleaseIfExists(grant.want.amount),
         }
     }
 }
@@ -139,7 +139,7 @@ impl queue::Call for Call {
 
     fn frees(&self) -> Option<Grant<Amount>> {
         match *self {
-            Call::Release(permits) => Some(grant(permits, None)),
+            Call::Release(permits) | Call::ReleaseIfExists(permits) => Some(grant(permits, None)),
             Call::GiveBack(permits, ticket) => Some(grant(permits, Some(ticket))),
             _ => None,
         }

@@ -420,7 +420,7 @@ impl RSemaphore {
 
     fn release_detached(&self, permits: u32) {
         match self.check(permits) {
-            Ok(()) if permits > 0 => self.line.owe(Call::Release(permits)),
+            Ok(()) if permits > 0 => self.line.owe(Call::ReleaseIfExists(permits)),
             Ok(()) => {}
             Err(error) => tracing::error!(%error, permits, "not released"),
         }
