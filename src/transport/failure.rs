@@ -105,6 +105,8 @@ impl Refusal {
             "WRONGTYPE" => Reason::WrongType,
             "READONLY" => Reason::ReadOnly,
             _ if detail.contains("max number of clients") => Reason::NotNow,
+            // A slot is on its way to another node, and a key of the script there already, or deleted by the script.
+            _ if detail.contains("non local key in a cluster node") => Reason::NotNow,
             // What a script's own commands are told when the ACL forbids them.
             _ if detail.contains("The user executing the script can't") => Reason::Permission,
             // The same since Redis 7.2, and in Valkey.
@@ -220,6 +222,10 @@ mod tests {
         assert_eq!(reason("ASK 866 127.0.0.1:7001"), Reason::Elsewhere);
         assert_eq!(reason("CROSSSLOT Keys in request"), Reason::CrossSlot);
         assert_eq!(reason("ERR max number of clients reached"), Reason::NotNow);
+        assert_eq!(
+            reason("ERR Script attempted to access a non local key in a cluster node"),
+            Reason::NotNow
+        );
         assert_eq!(reason("ERR LOADING"), Reason::Other);
     }
 
