@@ -23,6 +23,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(1);
 pub enum Refused {
     /// The permits were not free in time: the service is busy.
     NotInTime,
+    /// There is no such semaphore: nobody has set its permits, or Redis has lost them. See [`LimitLayer::limit`].
+    Missing,
     /// Redis did not answer in time. Should it still grant the permits, they are given back.
     Unanswered,
     /// It went wrong.
@@ -70,6 +72,8 @@ struct Limit {
     permits: u32,
     wait: Duration,
     answer_time: Duration,
+    /// What the semaphore is given where it is missing.
+    limit: Option<u32>,
 }
 
 impl<F> LimitLayer<F> {
@@ -81,6 +85,7 @@ impl<F> LimitLayer<F> {
                 permits: 1,
                 wait,
                 answer_time: ANSWER_TIME,
+                limit: None,
             },
             refuse,
         }
@@ -90,6 +95,14 @@ impl<F> LimitLayer<F> {
     #[must_use]
     pub fn permits(mut self, permits: u32) -> Self {
         self.limit.permits = permits;
+        self
+    }
+
+    /// The semaphore has so many permits: a request that waits in vain for one that is missing, as after a `FLUSHALL`, sets them
+    /// ([`try_set_permits`](Semaphore::try_set_permits)) and asks once more. Without this it is [`Refused::Missing`].
+    #[must_use]
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit.limit = Some(limit);
         self
     }
 
@@ -174,12 +187,29 @@ where
 
 impl Limit {
     async fn let_in(&self) -> Result<Permit, Refused> {
-        let taken = self.semaphore.permit_for(self.permits, self.wait);
-        match timeout(self.wait.saturating_add(self.answer_time), taken).await {
-            Ok(Ok(Some(permit))) => Ok(permit),
-            Ok(Ok(None)) => Err(Refused::NotInTime),
-            Ok(Err(error)) => Err(Refused::Failed(error)),
-            Err(_) => Err(Refused::Unanswered),
+        let time = self.wait.saturating_add(self.answer_time);
+        let taken = timeout(time, self.take()).await;
+        taken.unwrap_or(Err(Refused::Unanswered))
+    }
+
+    async fn take(&self) -> Result<Permit, Refused> {
+        let semaphore = &self.semaphore;
+        if let Some(permit) = semaphore.permit_for(self.permits, self.wait).await? {
+            return Ok(permit);
         }
+        if semaphore.exists().await? {
+            return Err(Refused::NotInTime);
+        }
+        semaphore
+            .try_set_permits(self.limit.ok_or(Refused::Missing)?)
+            .await?;
+        let permit = semaphore.try_permit(self.permits).await?;
+        permit.ok_or(Refused::NotInTime)
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Refused::Failed(error)
     }
 }

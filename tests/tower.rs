@@ -23,6 +23,7 @@ const WAIT: Duration = Duration::from_millis(300);
 fn told(refused: Refused) -> Told {
     Ok(match refused {
         Refused::NotInTime => "busy",
+        Refused::Missing => "missing",
         Refused::Unanswered => "unanswered",
         Refused::Failed(Error::InvalidPermits { .. }) => "invalid",
         _ => "failed",
@@ -179,4 +180,37 @@ async fn replicas_share_the_limit_and_a_silent_redis_does_not_hold_requests_up()
     // What it asked for is given back, whether it was granted or not.
     patient.shutdown().await.unwrap();
     assert_eq!(seats[0].available_permits().await, Ok(1));
+}
+
+/// A semaphore that Redis has lost is told from a busy one, and made anew where the layer knows its limit.
+#[tokio::test]
+async fn a_missing_semaphore_is_told_or_made_anew() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let memory = memory::Semaphore::with_permits("seats", 3);
+    let redis = client.semaphore("seats");
+    redis.try_set_permits(3).await.unwrap();
+    let lost = memory.clone();
+    lost.lose();
+    let control = server.connection().await;
+    let () = redis::cmd("FLUSHALL")
+        .query_async(&mut control.clone())
+        .await
+        .unwrap();
+    for seats in [Arc::new(memory) as Arc<dyn Semaphore>, Arc::new(redis)] {
+        let room = Arc::new(Room::default());
+        let service = limited(&room, layer(seats.clone()));
+        assert_eq!(answer(call(&service)).await, "missing");
+        let service = limited(&room, layer(seats.clone()).limit(3));
+        room.go.notify_one();
+        assert_eq!(answer(call(&service)).await, "done");
+        assert_eq!(seats.exists().await, Ok(true));
+        support::waiters::until("it is given back", LIMIT, async || {
+            seats.available_permits().await == Ok(3)
+        })
+        .await;
+        let all = seats.permit(3).await.unwrap();
+        assert_eq!(answer(call(&service)).await, "busy");
+        drop(all);
+    }
 }

@@ -110,6 +110,9 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The number of permits available now; 0 if the semaphore does not exist.
     async fn available_permits(&self) -> Result<i64>;
 
+    /// Whether the semaphore exists: one that does not grants nothing until somebody makes it.
+    async fn exists(&self) -> Result<bool>;
+
     /// Tells the semaphores of this process apart: the same for all handles of one, by which permits of one may be merged.
     #[doc(hidden)]
     fn identity(&self) -> usize;
@@ -436,6 +439,10 @@ macro_rules! semaphore_by_inherent_methods {
 
             async fn available_permits(&self) -> $crate::Result<i64> {
                 self.available_permits().await
+            }
+
+            async fn exists(&self) -> $crate::Result<bool> {
+                self.exists().await
             }
 
             fn identity(&self) -> usize {

@@ -253,6 +253,7 @@ api::inherent! {
         fn add_permits(&self, delta: i32) -> ();
         fn drain_permits(&self) -> i64;
         fn available_permits(&self) -> i64;
+        fn exists(&self) -> bool;
         fn permit(&self, permits: u32) -> crate::Permit;
         fn permit_for(&self, permits: u32, wait: Duration) -> Option<crate::Permit>;
         fn try_permit(&self, permits: u32) -> Option<crate::Permit>;
@@ -321,6 +322,11 @@ impl api::Semaphore for Semaphore {
     async fn available_permits(&self) -> Result<i64> {
         self.shared.pass(None).await?;
         Ok(self.shared.change(|counter| counter.available.unwrap_or(0)))
+    }
+
+    async fn exists(&self) -> Result<bool> {
+        self.shared.pass(None).await?;
+        Ok(self.shared.change(|counter| counter.available.is_some()))
     }
 
     fn identity(&self) -> usize {
