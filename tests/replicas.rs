@@ -147,8 +147,10 @@ async fn who_looks_or_gets_nothing_waits_for_no_replica() {
     let _slot = other.set_semaphore("slots", 1).acquire().await.unwrap();
     pair.part().await;
 
-    let before = waits(&pair.master).await;
+    // The connection for messages is made.
     let wait = Duration::from_millis(10);
+    assert!(!latch.wait_for(wait).await.unwrap());
+    let before = waits(&pair.master).await;
     let lock = client.lock("door");
     for _ in 0..3 {
         assert!(!semaphore.try_acquire(3).await.unwrap());
@@ -239,13 +241,14 @@ async fn each_master_of_a_cluster_is_waited_for() {
         let name = cluster.name_at(master, "seats").await;
         let semaphore = client.semaphore(&name);
         semaphore.try_set_permits(2).await.unwrap();
+        let before = waits(&cluster.servers[master]).await;
         assert!(semaphore.try_acquire(1).await.unwrap());
         // At once: nobody else waits for it.
         assert_eq!(
             cluster.copied(master + 3, &name).await.as_deref(),
             Some("1")
         );
-        assert_eq!(waits(&cluster.servers[master]).await, 2);
+        assert_eq!(waits(&cluster.servers[master]).await, before + 1);
         semaphores.push(semaphore);
     }
     cluster.servers[3].freeze();
@@ -533,19 +536,24 @@ async fn a_permission_that_is_missing_is_named() {
         .user("app on >pw ~* &* +@all -wait")
         .start()
         .await;
-    let client = builder(server.url_as("app", "pw"))
-        .call_timeout(BOUND)
-        .wait_for_replicas(1)
-        .connect()
-        .await
-        .unwrap();
-    let error = client
-        .semaphore("seats")
-        .try_set_permits(1)
-        .await
-        .unwrap_err();
-    assert!(error.to_string().contains("NOPERM"), "{error}");
-    assert!(error.to_string().contains("wait"), "{error}");
+    let builder = builder(server.url_as("app", "pw")).wait_for_replicas(1);
+    let error = builder.connect().await.unwrap_err();
+    assert!(!error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("'wait'"), "{error}");
+}
+
+/// Managed services forbid commands by another name for them.
+#[tokio::test]
+async fn a_server_without_the_command_is_told_before_anything_is_changed() {
+    let options = RedisServer::options().setting("rename-command", "WAIT \"\"");
+    let server = options.start().await;
+    let plain = builder(server.url()).connect().await.unwrap();
+    assert_eq!(plain.semaphore("seats").try_set_permits(1).await, Ok(true));
+    let error = builder(server.url()).wait_for_replicas(1).connect().await;
+    let error = error.unwrap_err();
+    assert_eq!(error.effect(), Effect::None);
+    assert!(!error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("wait_for_replicas"), "{error}");
 }
 
 /// Whoever gives something back and is told that no replica has it yet has given it back all the same.

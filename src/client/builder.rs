@@ -187,7 +187,7 @@ impl ClientBuilder {
     /// Replicas confirm that they have got it, not that they have stored it; and a replica that has not may be promoted all the
     /// same, where sentinels or the cluster choose it: ask for more than half of them to make that unlikely. Renewals are not
     /// waited for, nor are calls that look, or get nothing, or pass permits on within this client, unless they travel with others.
-    /// A user of the ACL needs `+wait`.
+    /// A server that has no `WAIT`, or an ACL that forbids it, is told at once: no connection is made. A user of the ACL needs `+wait`.
     pub fn wait_for_replicas(mut self, count: u32) -> Self {
         self.config.replicas = Some(count).filter(|count| *count > 0);
         self

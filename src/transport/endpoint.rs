@@ -314,6 +314,7 @@ impl Endpoint {
             login,
             client_name: self.client_name.as_deref(),
             master,
+            waits: self.replicas.is_some(),
         }
     }
 

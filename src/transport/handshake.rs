@@ -24,6 +24,8 @@ enum Need {
     Master,
     /// An ACL may forbid it, but the server has to be ready.
     Readiness,
+    /// That there is such a command, for this user.
+    Command,
     /// It is for the reader of `CLIENT LIST` only.
     Nothing,
 }
@@ -37,6 +39,8 @@ pub(super) struct Entry<'a> {
     pub(super) client_name: Option<&'a str>,
     /// Whether a replica will not do.
     pub(super) master: bool,
+    /// Whether replicas are waited for.
+    pub(super) waits: bool,
 }
 
 impl Entry<'_> {
@@ -53,6 +57,15 @@ impl Entry<'_> {
                 (Need::Master, Ok(role)) => self.check(&role)?,
                 (Need::Login, Err(refusal)) => return Err(self.not_let_in(refusal)),
                 (Need::Success | Need::Master, Err(refusal)) => return Err(refusal),
+                (Need::Command, Err(refusal)) if refusal.reason == Reason::Permission => {
+                    return Err(refusal);
+                }
+                (Need::Command, Err(refusal)) if is_unknown(&refusal) => {
+                    return Err(Refusal {
+                        detail: format!("{}: wait_for_replicas needs it", refusal.detail),
+                        ..refusal
+                    });
+                }
                 (Need::Readiness, Err(refusal)) if refusal.reason != Reason::Permission => {
                     return Err(refusal);
                 }
@@ -65,7 +78,7 @@ impl Entry<'_> {
     /// Who does not know a command repeats what came with it.
     fn not_let_in(&self, refusal: Refusal) -> Refusal {
         let Refusal { reason, detail } = &refusal;
-        if !detail.starts_with("ERR unknown command") && !detail.starts_with("NOPROTO") {
+        if !is_unknown(&refusal) && !detail.starts_with("NOPROTO") {
             return refusal;
         }
         let detail = match self.login.protocol {
@@ -129,8 +142,16 @@ impl Entry<'_> {
         if self.master {
             commands.push((command(&["ROLE"]), Need::Master));
         }
+        if self.waits {
+            // It waits for nobody.
+            commands.push((command(&["WAIT", "0", "1"]), Need::Command));
+        }
         commands
     }
+}
+
+fn is_unknown(refusal: &Refusal) -> bool {
+    refusal.detail.starts_with("ERR unknown command")
 }
 
 /// Sends `commands` and takes the answers, which may be errors.

@@ -290,6 +290,7 @@ impl Sentinel {
             login,
             client_name: None,
             master: false,
+            waits: false,
         };
         entry.enter().await
     }

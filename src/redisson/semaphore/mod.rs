@@ -69,7 +69,7 @@ use crate::stats::{Counters, What};
 /// guard and `a` for `acquire`, and the [name of the client](crate::ClientBuilder::client_name) stands behind entries of guards.
 ///
 /// Queue and notes vanish a minute after their last use. Grants have no time to live, and vanish with the last entry. The record is deleted
-/// within a second of its last use. After a call that had to be repeated, or without a shutdown, it vanishes after ten
+/// about a second after its last use. After a call that had to be repeated, or without a shutdown, it vanishes after ten
 /// minutes, or four retry windows where that is longer.
 ///
 /// Deleting the queue or the notes costs the order of some waiters. Deleting the grants loses the permits of their entries: the
