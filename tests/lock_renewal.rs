@@ -435,6 +435,31 @@ async fn an_owner_by_number_needs_no_handle_in_between() {
     assert!(lease.lost().now_or_never().is_none(), "it was given back");
 }
 
+/// Nobody can unlock what an owner has locked whose last handle has gone: it ends with its lease, whatever is under way then.
+#[tokio::test]
+async fn it_ends_with_the_last_handle_of_its_owner() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    client.lock("x").lock().await.unwrap();
+    let twice = client.lock("y");
+    twice.lock().await.unwrap();
+    let guard = twice.guard().await.unwrap();
+    drop(twice);
+    // A guard is a handle.
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!redis.exists::<_, bool>("x").await.unwrap());
+    assert!(redis.exists::<_, bool>("y").await.unwrap() && !guard.is_lost());
+    // Its unlock is answered behind it.
+    drop(guard);
+    until("the lease is over", LIMIT, async || {
+        is_empty(&mut redis).await
+    })
+    .await;
+    let taken = timeout(LIMIT, client.lock("y").guard()).await;
+    taken.expect("it is free").unwrap().unlock().await.unwrap();
+}
+
 /// Without anybody who holds the client nothing is renewed; and after its shutdown.
 #[tokio::test]
 async fn it_ends_with_the_client() {

@@ -240,6 +240,18 @@ pub(crate) async fn a_guard_of_an_aborted_task(fixture: &dyn Fixture) {
     assert_all_back(&semaphore, 2).await;
 }
 
+pub(crate) async fn a_guard_of_a_panicking_task(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-panics");
+    set(&semaphore, 2).await;
+    let held = semaphore.permit(2).await.unwrap();
+    let task = tokio::spawn(async move {
+        let _held = held;
+        std::panic::resume_unwind(Box::new("as the test wants it"));
+    });
+    assert!(task.await.unwrap_err().is_panic());
+    assert_all_back(&semaphore, 2).await;
+}
+
 pub(crate) async fn a_dropped_call_for_a_guard(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("guard-call");
     set(&semaphore, 0).await;

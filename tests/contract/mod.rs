@@ -144,6 +144,7 @@ macro_rules! contract_suite {
                 a_guard_outlives_the_handle,
                 a_guard_of_one_that_has_vanished_makes_none,
                 a_guard_of_an_aborted_task,
+                a_guard_of_a_panicking_task,
                 a_dropped_call_for_a_guard,
                 guards_from_many_tasks,
                 detached_releases,

@@ -119,6 +119,17 @@ pub(crate) async fn a_guard_of_an_aborted_task(fixture: &impl Fixture) {
     assert_free(&fixture.stranger(&lock)).await;
 }
 
+pub(crate) async fn a_guard_of_a_panicking_task(fixture: &impl Fixture) {
+    let lock = fixture.fresh("panics");
+    let guard = lock.guard().await.unwrap();
+    let task = tokio::spawn(async move {
+        let _guard = guard;
+        std::panic::resume_unwind(Box::new("as the test wants it"));
+    });
+    assert!(task.await.unwrap_err().is_panic());
+    assert_free(&fixture.stranger(&lock)).await;
+}
+
 pub(crate) async fn a_guard_that_is_dropped_wakes_a_waiter(fixture: &impl Fixture) {
     let holder = fixture.fresh("wakes");
     for waiter in [fixture.neighbour(&holder), fixture.stranger(&holder)] {

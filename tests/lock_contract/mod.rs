@@ -118,6 +118,7 @@ macro_rules! lock_suite {
                 a_guard_with_a_lease,
                 a_guard_outlives_the_handle,
                 a_guard_of_an_aborted_task,
+                a_guard_of_a_panicking_task,
                 a_guard_that_is_dropped_wakes_a_waiter,
                 guards_that_go_in_any_order_keep_their_terms,
                 a_guard_of_a_hold_before_the_loss_gives_nothing_back,

@@ -122,18 +122,43 @@ pub struct RLock {
     line: Arc<queue::Object<Locks>>,
     number: u64,
     owner: Arc<str>,
+    /// Where only the clones of this handle are its owner.
+    _own: Option<Arc<Own>>,
     /// What it has held last.
     last: LastLease,
     fenced: bool,
+}
+
+/// An owner without a number of the user's. Nobody can unlock what it holds when its last handle has gone, so that is renewed no more.
+struct Own {
+    core: Arc<Core>,
+    lock: Arc<str>,
+    owner: Arc<str>,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        change(&self.core, &self.lock, &self.owner, |times, _| {
+            times.abandon();
+        });
+        self.core.holds_changed();
+    }
 }
 
 impl RLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_lock(name, &core.config.name_mapper, core.id());
         let number = core.next_owner();
+        let owner = owner(core, number);
+        let own = Own {
+            core: Arc::clone(core),
+            lock: Arc::clone(names.0.object()),
+            owner: Arc::clone(&owner),
+        };
         RLock {
             core: Arc::clone(core),
-            owner: owner(core, number),
+            owner,
+            _own: Some(Arc::new(own)),
             number,
             line: queue::Object::of(core, names, Holds::new),
             last: LastLease::default(),
@@ -150,6 +175,7 @@ impl RLock {
         RLock {
             owner: owner(&self.core, id),
             number: id,
+            _own: None,
             last: LastLease::default(),
             ..self.clone()
         }
@@ -179,7 +205,8 @@ impl RLock {
     }
 
     /// Takes the lock, waiting until it is free; at once where this owner holds it already. It is renewed until it
-    /// is unlocked.
+    /// is unlocked; or until the last handle of this owner has gone, unless that was made by [`with_owner`](Self::with_owner), as nobody
+    /// could unlock it any more: it ends with its lease then.
     ///
     /// Redis: `name` gets the owner's field, or its count rises by one; the time to live becomes the watchdog
     /// time-out. Redisson: `lock()`.

@@ -147,6 +147,13 @@ impl Times {
             time.state = State::Spent;
         }
     }
+
+    /// Nobody can give anything of it back any more: it is left over until its lease ends.
+    pub(super) fn abandon(&mut self) {
+        for time in self.0.iter_mut().filter(|time| time.is_held()) {
+            time.state = State::Spent;
+        }
+    }
 }
 
 #[cfg(test)]
