@@ -102,6 +102,8 @@ pub(crate) struct Config {
     pub(crate) sentinel_login: Option<(Option<String>, String)>,
     pub(crate) sentinel_tls: Option<Tls>,
     pub(crate) sharded_pubsub: ShardedPubSub,
+    /// How often a cluster is asked who serves what while all is well.
+    pub(crate) scan_interval: Duration,
     /// So many replicas must have a change before it counts.
     pub(crate) replicas: Option<u32>,
     pub(crate) client_name: Option<String>,
@@ -133,6 +135,7 @@ impl Config {
             sentinel_login: None,
             sentinel_tls: None,
             sharded_pubsub: ShardedPubSub::default(),
+            scan_interval: Duration::from_secs(5),
             replicas: None,
             client_name: None,
             name_mapper: NameMapper::default(),

@@ -390,6 +390,7 @@ async fn urls_and_settings_that_make_no_sense() {
             ("connect_timeout", url().connect_timeout(value)),
             ("retry_window", url().retry_window(value)),
             ("safety_interval", url().safety_interval(value)),
+            ("scan_interval", url().scan_interval(value)),
         ] {
             let error = builder.connect().await.unwrap_err();
             assert!(matches!(error, Error::Configuration { .. }), "{error}");

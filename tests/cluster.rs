@@ -935,3 +935,54 @@ async fn beside_java(
         .await
         .unwrap();
 }
+
+/// A client at rest asks for the map at the pace that is set, and at once where a node sends it elsewhere.
+#[tokio::test]
+async fn the_map_is_asked_for_at_the_pace_that_is_set() {
+    let cluster = Cluster::start().await;
+    let asked = async || {
+        let mut sum = 0;
+        for server in &cluster.servers[..3] {
+            let info: String = ask(server, &["INFO", "commandstats"]).await;
+            let line = info
+                .lines()
+                .find(|line| line.starts_with("cmdstat_cluster|slots:"));
+            let calls = line.and_then(|line| {
+                line.split_once("calls=")?
+                    .1
+                    .split_once(',')
+                    .map(|(calls, _)| calls)
+            });
+            sum += calls.map_or(0, |calls| calls.parse::<u64>().unwrap());
+        }
+        sum
+    };
+    let builder = || builder(cluster.url());
+    let client = builder().scan_interval(NEVER).connect().await.unwrap();
+    let seats = client.semaphore(&cluster.name_at(0, "seats").await);
+    assert_eq!(seats.try_set_permits(1).await, Ok(true));
+    let clock = cluster.name_at(0, "clock").await;
+    let passes = async || {
+        let () = ask(&cluster.servers[0], &["SET", &clock, "1", "PX", "1500"]).await;
+        until("time passes", LIMIT, async || {
+            ask::<i64>(&cluster.servers[0], &["EXISTS", &clock]).await == 0
+        })
+        .await;
+    };
+    // It is asked for once more behind the connect.
+    passes().await;
+    let before = asked().await;
+    passes().await;
+    assert_eq!(asked().await, before);
+    let quick = builder()
+        .scan_interval(Duration::from_millis(100))
+        .connect()
+        .await
+        .unwrap();
+    let before = asked().await;
+    until("it asks again and again", LIMIT, async || {
+        asked().await >= before + 10
+    })
+    .await;
+    drop(quick);
+}

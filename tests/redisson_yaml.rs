@@ -546,3 +546,24 @@ async fn an_address_that_resolves_to_nothing_is_named() {
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert_eq!(error.name(), Some("no-such-host.invalid:6379"));
 }
+
+/// How often the servers are asked who serves what means something in a cluster only.
+#[test]
+fn the_pace_of_scans_counts_in_a_cluster() {
+    for (mode, is_ignored) in [
+        (
+            "clusterServersConfig:\n  nodeAddresses: [redis://h:1]",
+            false,
+        ),
+        (
+            "replicatedServersConfig:\n  nodeAddresses: [redis://h:1]",
+            true,
+        ),
+    ] {
+        let yaml = RedissonYaml::text(format!("{mode}\n  scanInterval: 2000\n"));
+        assert_eq!(ignored(&yaml).len(), usize::from(is_ignored), "{mode}");
+    }
+    let wrong = "clusterServersConfig:\n  nodeAddresses: [redis://h:1]\n  scanInterval: often\n";
+    let error = RedissonYaml::text(wrong).builder().unwrap_err();
+    assert!(error.to_string().contains("scanInterval"), "{error}");
+}

@@ -429,7 +429,7 @@ impl<P: Primitive> State<P> {
                 Item::Call(queued) => queued.since,
                 Item::Command(command) => command.since(),
             };
-            if !trouble.is_over(since + window) {
+            if since + window > trouble.now {
                 next = next.into_iter().chain([since + window]).min();
                 return true;
             }

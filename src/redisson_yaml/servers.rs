@@ -68,6 +68,11 @@ pub(super) fn read(
         builder = sentinel_login(builder, &mut servers, password)?;
     }
     builder = times(builder, common, &mut servers)?;
+    if mode == Mode::Cluster
+        && let Some(interval) = servers.time("scanInterval")?
+    {
+        builder = builder.scan_interval(interval);
+    }
     builder = names(builder, common, &mut servers, mappers)?;
     builder = secured(builder, common, &mut servers, &addresses, ignored)?;
     servers.finish(known::SERVERS, ignored)?;

@@ -45,6 +45,7 @@ pub(crate) struct Endpoint {
     client_name: Option<String>,
     connect_timeout: Duration,
     response_timeout: Duration,
+    scan_interval: Duration,
     replicas: Option<Replicas>,
     /// It is no node of a cluster, which sends those away who come to a replica.
     alone: bool,
@@ -143,6 +144,7 @@ impl Endpoint {
             client_name: config.client_name.clone(),
             connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,
+            scan_interval: config.scan_interval,
             replicas: config.replicas.map(|count| Replicas {
                 count,
                 // What is held is renewed on the same connection.
@@ -204,6 +206,10 @@ impl Endpoint {
 
     pub(crate) fn response_timeout(&self) -> Duration {
         self.response_timeout
+    }
+
+    pub(super) fn scan_interval(&self) -> Duration {
+        self.scan_interval
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {

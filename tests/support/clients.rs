@@ -27,6 +27,7 @@ pub fn builder(url: String) -> ClientBuilder {
         .response_timeout(RESPONSE_TIMEOUT)
         .retry_window(Duration::from_secs(8))
         .safety_interval(NEVER)
+        .scan_interval(Duration::from_secs(1))
 }
 
 pub async fn connect(url: String) -> Client {

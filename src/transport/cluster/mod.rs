@@ -39,8 +39,6 @@ pub(crate) use map::Map;
 use map::Redirection;
 use search::Search;
 
-/// How often a node is asked while all is well.
-const PERIOD: Duration = Duration::from_secs(1);
 /// How often at the most: less often while nothing comes of it, up to the longest pause.
 const PACE: Duration = Duration::from_millis(50);
 /// The pauses while a master is away.
@@ -631,8 +629,12 @@ async fn show_changes(cluster: Weak<Cluster>, news: Arc<News>) {
 
 /// Keeps the map up to date, for as long as there is a client.
 async fn keep_map(cluster: Weak<Cluster>) {
-    let (news, doubted) = match cluster.upgrade() {
-        Some(cluster) => (Arc::clone(&cluster.news), Arc::clone(&cluster.doubted)),
+    let (news, doubted, period) = match cluster.upgrade() {
+        Some(cluster) => (
+            Arc::clone(&cluster.news),
+            Arc::clone(&cluster.doubted),
+            cluster.endpoint.scan_interval(),
+        ),
         None => return,
     };
     let new_backoff = || Backoff::between(FIRST_PAUSE, LONGEST_PAUSE);
@@ -676,7 +678,7 @@ async fn keep_map(cluster: Weak<Cluster>) {
         due = Instant::now()
             + match &mut backoff {
                 Some(backoff) => backoff.next(),
-                None => jittered(PERIOD, 0.75, 1.25),
+                None => jittered(period, 0.75, 1.25),
             };
     }
 }

@@ -195,6 +195,7 @@ impl Actor {
                 .response_timeout(settings.response_timeout)
                 .connect_timeout(settings.connect_timeout)
                 .safety_interval(settings.safety_interval)
+                .scan_interval(std::time::Duration::from_secs(1))
                 .local_hand_over(settings.local_hand_over)
                 .lock_watchdog_timeout(settings.watchdog)
                 .wait_for_replicas(settings.waits_for_replicas(self.place).into());

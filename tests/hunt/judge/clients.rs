@@ -214,9 +214,12 @@ impl Judge {
         let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
         let early = match error {
             Error::Unavailable { waited, .. } => *waited < self.rules.gives_up_after,
-            // Whether replicas have it is known as soon as the others have been asked.
-            Error::OutcomeUnknown { waited, .. } => {
-                *waited < self.rules.gives_up_after && !self.rules.replicated
+            // Whether replicas have it is known as soon as the others have been asked. A script ends in the middle where it deletes a key
+            // whose slot is on its way.
+            Error::OutcomeUnknown { waited, detail, .. } => {
+                *waited < self.rules.gives_up_after
+                    && !self.rules.replicated
+                    && !detail.contains("non local key")
             }
             _ => false,
         };
