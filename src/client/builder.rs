@@ -78,7 +78,8 @@ impl ClientBuilder {
     /// The database to select; that of the URL, or 0, by default.
     ///
     /// Channels are not divided by databases: objects of the same name in two of them wake each other's
-    /// waiters, which then look in vain.
+    /// waiters, which then look in vain. A cluster has database 0 alone, but for Valkey 9, where `cluster-databases` says how many there
+    /// are: the server refuses the others.
     pub fn database(mut self, database: u32) -> Self {
         self.config.database = Some(database.into());
         self

@@ -9,7 +9,7 @@
 //! | [`FairSemaphore`] | zset `name`: id -> time; zset `name:owner`: id -> counter; string `name:counter`; perhaps a lock `lock:...`, perhaps a list of wake-up tokens | the same |
 //! | [`SetSemaphore`] | set `name` of ids | for ever |
 //! | [`SlotSemaphore`] | strings `name:1` to `name:limit`: id | as a key with an expiry |
-//! | [`StringLock`] | string `lock:name`: id | the same |
+//! | [`StringLock`] | string `lock:name`, or another [`key`](StringLock::key): id | the same |
 //!
 //! The semaphores are used through [`LeasedSemaphore`](crate::LeasedSemaphore), the lock through [`Lock`](crate::Lock).
 //!

@@ -102,9 +102,6 @@ pub(super) fn read(config: &Config) -> Result<Targets, String> {
     if let Some(password) = &config.password {
         login.password = Some(password.clone());
     }
-    if targets.kind == Kind::Cluster && login.database != 0 {
-        return Err("a cluster has one database only, number 0".to_owned());
-    }
     Ok(targets)
 }
 
