@@ -263,7 +263,7 @@ impl ClientBuilder {
     /// Sets after how long a client asks again for its waiters; 5 s by default, varied by a quarter, and up to a second later.
     ///
     /// Notifications wake waiters at once. This check is for permits that appear without one, as when a key is set by
-    /// hand, and for notifications that are lost.
+    /// hand, and for notifications that are lost. A client that waits at more objects than 200 for each second of this checks 200 of them a second.
     pub fn safety_interval(mut self, interval: Duration) -> Self {
         self.config.safety_interval = interval;
         self

@@ -13,7 +13,7 @@ use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisResult, Value}
 use super::Refusal;
 use super::address::{self, Address, Kind, Login, Targets};
 use super::confirm::Replicas;
-use super::handshake::{Entry, exchange};
+use super::handshake::{Entry, check_wait, exchange};
 use super::sentinel::Sentinels;
 use super::tls::Tls;
 use crate::config::Config;
@@ -224,7 +224,10 @@ impl Endpoint {
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(MOST_UNDER_WAY);
         self.limited(async {
-            let (address, stream) = self.open().await?;
+            let (address, mut stream) = self.open().await?;
+            if self.replicas.is_some() {
+                check_wait(&mut stream).await?;
+            }
             let (connection, driver) =
                 MultiplexedConnection::new_with_config(&INTRODUCED, stream, config)
                     .await
@@ -320,7 +323,6 @@ impl Endpoint {
             login,
             client_name: self.client_name.as_deref(),
             master,
-            waits: self.replicas.is_some(),
         }
     }
 

@@ -24,8 +24,6 @@ enum Need {
     Master,
     /// An ACL may forbid it, but the server has to be ready.
     Readiness,
-    /// That there is such a command, for this user.
-    Command,
     /// It is for the reader of `CLIENT LIST` only.
     Nothing,
 }
@@ -39,8 +37,6 @@ pub(super) struct Entry<'a> {
     pub(super) client_name: Option<&'a str>,
     /// Whether a replica will not do.
     pub(super) master: bool,
-    /// Whether replicas are waited for.
-    pub(super) waits: bool,
 }
 
 impl Entry<'_> {
@@ -57,15 +53,6 @@ impl Entry<'_> {
                 (Need::Master, Ok(role)) => self.check(&role)?,
                 (Need::Login, Err(refusal)) => return Err(self.not_let_in(refusal)),
                 (Need::Success | Need::Master, Err(refusal)) => return Err(refusal),
-                (Need::Command, Err(refusal)) if refusal.reason == Reason::Permission => {
-                    return Err(refusal);
-                }
-                (Need::Command, Err(refusal)) if is_unknown(&refusal) => {
-                    return Err(Refusal {
-                        detail: format!("{}: wait_for_replicas needs it", refusal.detail),
-                        ..refusal
-                    });
-                }
                 (Need::Readiness, Err(refusal)) if refusal.reason != Reason::Permission => {
                     return Err(refusal);
                 }
@@ -142,11 +129,22 @@ impl Entry<'_> {
         if self.master {
             commands.push((command(&["ROLE"]), Need::Master));
         }
-        if self.waits {
-            // It waits for nobody.
-            commands.push((command(&["WAIT", "0", "1"]), Need::Command));
-        }
         commands
+    }
+}
+
+/// Sees that the server knows how to wait for replicas, and that this user may: what it is asked for waits for nobody.
+pub(super) async fn check_wait(stream: &mut Box<dyn Stream>) -> Result<(), Refusal> {
+    let mut wait = redis::cmd("WAIT");
+    wait.arg(0).arg(1);
+    let answers = exchange(stream, &[wait]).await?;
+    let refusal = answers.iter().find_map(|answer| answer.as_ref().err());
+    match refusal.map(Refusal::at_connect) {
+        Some(refusal) if refusal.reason == Reason::Permission || is_unknown(&refusal) => {
+            let detail = format!("{} (wait_for_replicas needs it)", refusal.detail);
+            Err(Refusal { detail, ..refusal })
+        }
+        _ => Ok(()),
     }
 }
 

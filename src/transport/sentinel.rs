@@ -290,7 +290,6 @@ impl Sentinel {
             login,
             client_name: None,
             master: false,
-            waits: false,
         };
         entry.enter().await
     }

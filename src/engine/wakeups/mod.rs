@@ -22,6 +22,8 @@ use crate::sync::{Followed, Follower, Mutex, MutexGuard};
 use crate::transport::{Layout, Refusal, jittered};
 use session::listen;
 
+/// The slow check looks after so many channels a second at the most: each costs a script.
+const MOST_CHECKED: u32 = 200;
 /// A channel stays subscribed for this long after its last waiter has left, as the next one may come soon.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -132,8 +134,8 @@ impl Wakeups {
     /// Asks to be woken by `channel`. `true` if the subscription stands already; if not,
     /// [`Wake::Confirmed`] follows.
     pub(crate) fn listen(&self, channel: &str, listener: &Weak<dyn Listener>) -> bool {
-        let next_check = Instant::now() + self.registry.check_pause();
         let mut channels = self.registry.lock();
+        let next_check = Instant::now() + self.registry.check_pause(channels.len());
         if let Some(known) = channels.get_mut(channel) {
             known.set_waiting(listener, true);
             known.next_check = next_check;
@@ -191,8 +193,11 @@ impl Registry {
         self.channels.lock()
     }
 
-    fn check_pause(&self) -> Duration {
-        jittered(self.safety_interval, 0.75, 1.25)
+    /// How long until one of so many channels is looked after.
+    fn check_pause(&self, channels: usize) -> Duration {
+        let crowded =
+            Duration::from_secs(1) * u32::try_from(channels).unwrap_or(u32::MAX) / MOST_CHECKED;
+        jittered(self.safety_interval.max(crowded), 0.75, 1.25)
     }
 
     /// Wakes the listeners of `channel`, outside of the lock.
@@ -287,9 +292,11 @@ impl Registry {
     /// The listeners whose turn it is to look without a message.
     fn due(&self, now: Instant) -> Vec<(String, Listeners)> {
         let mut due = Vec::new();
-        for (name, known) in self.lock().iter_mut() {
+        let mut channels = self.lock();
+        let count = channels.len();
+        for (name, known) in channels.iter_mut() {
             if known.idle_since.is_none() && known.next_check <= now {
-                known.next_check = now + self.check_pause();
+                known.next_check = now + self.check_pause(count);
                 due.push((name.clone(), known.alive().collect()));
             }
         }
@@ -372,5 +379,26 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(8)).await;
             assert!(ears[1].heard.load(Ordering::SeqCst) >= before + 2);
         }
+    }
+    /// Five thousand channels are looked after as often as a thousand are in five seconds.
+    #[tokio::test(start_paused = true)]
+    async fn many_channels_are_looked_after_less_often() {
+        let config = crate::config::Config::new("redis://127.0.0.1:1");
+        let endpoint = Endpoint::new(&config).expect("a valid URL");
+        let connection = Connection::lazy(endpoint, config.sharded_pubsub);
+        let wakeups = Wakeups::new(connection.layout(), Duration::from_secs(5));
+        let ear = Arc::new(Ear {
+            heard: AtomicUsize::new(0),
+            panics: false,
+        });
+        let listener: Weak<dyn Listener> = Arc::downgrade(&ear) as _;
+        for number in 0..5000 {
+            wakeups.listen(&format!("channel-{number}"), &listener);
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let before = ear.heard.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        let heard = ear.heard.load(Ordering::SeqCst) - before;
+        assert!((16_000..=24_000).contains(&heard), "{heard} in 100 s");
     }
 }
