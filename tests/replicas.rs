@@ -607,6 +607,37 @@ async fn what_is_given_back_travels_apart_from_what_is_asked_for() {
     .await;
 }
 
+/// What is taken back goes to no other caller of its client before a replica has it: the release could be lost, and the grant with it.
+#[tokio::test]
+async fn what_is_taken_back_serves_nobody_in_the_same_batch() {
+    let pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = builder.retry_window(NEVER).connect().await.unwrap();
+    let seats = client.semaphore("seats");
+    seats.release(1).await.unwrap();
+    pair.part().await;
+    let acquire = || {
+        let seats = seats.clone();
+        tokio::spawn(async move { seats.acquire(1).await })
+    };
+    // Both are asked for together, behind what is under way alone.
+    let mut first = pin!(seats.add_permits(0));
+    assert!(poll_once(&mut first).await.is_pending());
+    let (granted, waits) = (acquire(), acquire());
+    first.await.unwrap();
+    until("one of them is granted", LIMIT, async || {
+        ask::<i64>(&pair.master, &["GET", "seats"]).await == 0
+    })
+    .await;
+    granted.abort();
+    until("it is taken back", LIMIT, async || {
+        ask::<i64>(&pair.master, &["GET", "seats"]).await == 1
+    })
+    .await;
+    assert!(!waits.is_finished());
+    waits.abort();
+}
+
 /// A waiter that comes with a count-down is asked for, though not in the same batch; nobody tells it that the latch is open.
 #[tokio::test]
 async fn who_waits_beside_a_count_down_is_asked_for() {

@@ -276,7 +276,7 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// The batch that gives back what no replica has confirmed.
+    /// The batch that gives back what no replica has confirmed. It is repeated until one has it, so the next one serves waiters.
     pub(super) fn returning(&mut self) -> Option<Batch<P>> {
         let returns = std::mem::take(&mut self.returns);
         let calls = returns.into_iter().map(|call| {
@@ -286,9 +286,12 @@ impl<P: Primitive> State<P> {
         });
         let calls: Vec<_> = calls.collect();
         let header = self.held.header();
+        let apart = !self.entries.is_empty();
+        self.look |= apart && !calls.is_empty();
         (!calls.is_empty()).then_some(Batch {
             header,
             calls,
+            apart,
             ..Batch::empty()
         })
     }
