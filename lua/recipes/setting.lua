@@ -7,7 +7,7 @@
 -- Returns: nothing by itself. It defines `clock`, the settings, `expiring`, `id_of`, `put_back`, and what queue/jvms.lua
 --   defines elsewhere
 -- Publishes: nothing
--- Repeat-safe: yes
+-- Repeat-safe: yes, by record.lua
 -- Invariant: no two entries have the same id
 
 -- The server's clock in microseconds, where it has been asked.
