@@ -256,7 +256,8 @@ async fn where_it_is_forbidden_nothing_else_changes() {
     use_once(&client, "further", 4 * TOGETHER).await;
     client.shutdown().await.unwrap();
     seen.extend(monitor.until_marker().await);
-    // Its digest, then its text.
-    assert_eq!(given_back(&seen), 2);
+    // Four of them at once, each by its digest, then its text; and none of those that came later.
+    let tried = given_back(&seen);
+    assert!((2..=8).contains(&tried), "{tried}");
     assert_eq!(records(&mut control).await.len(), 8 * TOGETHER);
 }
