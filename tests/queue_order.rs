@@ -304,3 +304,17 @@ async fn release_to_the_queue_is_announced_to_jvms_only() {
     served(second).await;
     assert_eq!(jvm.next().await.payload, "+1");
 }
+
+/// Whether a semaphore exists is known in Redis alone: nobody is served here by what goes into one that may not.
+#[tokio::test]
+async fn nobody_is_served_by_a_release_into_a_missing_semaphore() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let builder = builder(server.url()).local_hand_over(LIMIT);
+    let seats = builder.connect().await.unwrap().semaphore("missing");
+    let waits = waiter(&mut control, &seats, 2).await;
+    assert_eq!(seats.release_if_exists(2).await, Ok(false));
+    assert!(!waits.is_finished());
+    seats.release(2).await.unwrap();
+    served(waits).await;
+}

@@ -139,7 +139,7 @@ impl queue::Call for Call {
 
     fn frees(&self) -> Option<Grant<Amount>> {
         match *self {
-            Call::Release(permits) | Call::ReleaseIfExists(permits) => Some(grant(permits, None)),
+            Call::Release(permits) => Some(grant(permits, None)),
             Call::GiveBack(permits, ticket) => Some(grant(permits, Some(ticket))),
             _ => None,
         }
