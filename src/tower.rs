@@ -72,7 +72,7 @@ struct Limit {
     permits: u32,
     wait: Duration,
     answer_time: Duration,
-    /// What the semaphore is given where it is missing.
+    /// The permits that a missing semaphore is made with.
     limit: Option<u32>,
 }
 

@@ -10,7 +10,7 @@ use redisson_semaphore::{
 };
 use serde_json::json;
 use support::channel::Channel;
-use support::clients::{LIMIT, NEVER, builder, served};
+use support::clients::{LIMIT, NEVER, builder, commands, served};
 use support::cluster::{Cluster, allow, ask, until_heard, until_listeners, waiter};
 use support::peer::JavaPeer;
 use support::proxy::Fate;
@@ -940,24 +940,14 @@ async fn beside_java(
         .unwrap();
 }
 
-/// A client at rest asks for the map at the pace that is set, and at once where a node sends it elsewhere.
+/// A client at rest asks for the map at the pace that is set.
 #[tokio::test]
 async fn the_map_is_asked_for_at_the_pace_that_is_set() {
     let cluster = Cluster::start().await;
     let asked = async || {
         let mut sum = 0;
         for server in &cluster.servers[..3] {
-            let info: String = ask(server, &["INFO", "commandstats"]).await;
-            let line = info
-                .lines()
-                .find(|line| line.starts_with("cmdstat_cluster|slots:"));
-            let calls = line.and_then(|line| {
-                line.split_once("calls=")?
-                    .1
-                    .split_once(',')
-                    .map(|(calls, _)| calls)
-            });
-            sum += calls.map_or(0, |calls| calls.parse::<u64>().unwrap());
+            sum += commands(&mut server.connection().await, "cluster|slots:").await;
         }
         sum
     };

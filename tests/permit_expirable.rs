@@ -13,7 +13,7 @@ use redisson_semaphore::{
     RPermitExpirableSemaphore, RemainingTtl, Result,
 };
 use support::channel::Channel;
-use support::clients::{LIMIT, builder, connect, scripts, stored};
+use support::clients::{LIMIT, builder, commands, connect, scripts, stored};
 use support::monitor::{Command, Monitor};
 use support::polls::poll_once;
 use support::proxy::{Fate, Proxy};
@@ -876,19 +876,7 @@ async fn a_crowd_that_finds_enough_hears_nothing() {
     for caller in crowd {
         caller.await.unwrap();
     }
-    assert_eq!(calls(&mut control, "subscribe").await, 0);
-}
-
-/// How often the server has carried out a command.
-async fn calls(control: &mut MultiplexedConnection, command: &str) -> u64 {
-    let text: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(control)
-        .await
-        .unwrap();
-    let entry = format!("cmdstat_{command}:calls=");
-    let line = text.lines().find_map(|line| line.strip_prefix(&entry));
-    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+    assert_eq!(commands(&mut control, "subscribe:").await, 0);
 }
 
 /// Smaller requests may pass a larger one for a while; then it is served. One that is larger than all stops nobody.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSemaphore};
-use support::clients::{LIMIT, NEVER, builder, scripts, served, stored, until_stored};
+use support::clients::{LIMIT, NEVER, builder, commands, scripts, served, stored, until_stored};
 use support::cluster::{Cluster, ask};
 use support::polls::poll_once;
 use support::proxy::{Fate, Proxy};
@@ -76,11 +76,7 @@ impl Pair {
 }
 
 async fn waits(server: &RedisServer) -> u64 {
-    let info: String = ask(server, &["INFO", "commandstats"]).await;
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
-    line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    commands(&mut server.connection().await, "wait:").await
 }
 
 #[tokio::test]
@@ -607,7 +603,8 @@ async fn what_is_given_back_travels_apart_from_what_is_asked_for() {
     .await;
 }
 
-/// What is taken back goes to no other caller of its client before a replica has it: the release could be lost, and the grant with it.
+/// A permit that is taken back goes to no other caller of its client before a replica has it: the release could be lost, and the grant with
+/// it.
 #[tokio::test]
 async fn what_is_taken_back_serves_nobody_in_the_same_batch() {
     let pair = Pair::start().await;

@@ -72,6 +72,7 @@ end
 local function lock_pause(key, left)
   local mark = string.sub(redis.sha1hex(redis.call('GET', key) or ''), 1, 8)
   local known, since = string.match(peer or '', '^(%x+) (%d+)$')
+  -- One without an end is looked at each second.
   local longest = left < 0 and 1000000 or (left + 1) * 1000
   if known == mark then return math.min(now() - since, longest) end
   local ours = last_id and mark == string.sub(redis.sha1hex(last_id), 1, 8)

@@ -87,6 +87,7 @@ impl Core {
         join_all(all).await.into_iter().flatten().collect()
     }
 
+    /// The same at one master. Where it does not answer, nothing more is sent to it.
     async fn give_back_at_one(&self, mut records: Vec<Unused>) -> Vec<Unused> {
         let slot = |(key, _): &Unused| self.connection.slot(key);
         records.sort_by_cached_key(slot);

@@ -278,18 +278,20 @@ impl<P: Primitive> State<P> {
 
     /// The batch that gives back what no replica has confirmed. It is repeated until one has it, so the next one serves waiters.
     pub(super) fn returning(&mut self) -> Option<Batch<P>> {
-        let returns = std::mem::take(&mut self.returns);
-        let calls = returns.into_iter().map(|call| {
+        if self.returns.is_empty() {
+            return None;
+        }
+        let returns = std::mem::take(&mut self.returns).into_iter();
+        let calls = returns.map(|call| {
             let mut queued = self.queued(call, None, Instant::now());
             self.held.departs(&queued.call, &mut queued.note);
             queued
         });
-        let calls: Vec<_> = calls.collect();
-        let header = self.held.header();
+        let calls = calls.collect();
         let apart = !self.entries.is_empty();
-        self.look |= apart && !calls.is_empty();
-        (!calls.is_empty()).then_some(Batch {
-            header,
+        self.look |= apart;
+        Some(Batch {
+            header: self.held.header(),
             calls,
             apart,
             ..Batch::empty()

@@ -146,13 +146,15 @@ where
         sent: Moment,
     ) -> Result<Amount> {
         if let Some((grant, _)) = call.gives() {
-            // What is left of it has been renewed by that, unless it was lost; it is renewed again.
-            let lost = matches!(result, Ok(Outcome::Number(0)));
-            if !lost {
-                self.keep(grant.ticket, sent + self.watchdog());
-            }
-            if result.is_ok() {
-                self.extended(grant.ticket, grant.want, (!lost).then_some(sent));
+            let (ticket, until) = (grant.ticket, sent + self.watchdog());
+            match result {
+                Ok(Outcome::Number(0)) => self.extended(ticket, grant.want, None),
+                // The rest has been renewed by that, and its renewal goes on.
+                Ok(_) => {
+                    self.keep(ticket, until);
+                    self.extended(ticket, grant.want, Some(sent));
+                }
+                Err(_) => self.keep(ticket, until),
             }
         }
         result

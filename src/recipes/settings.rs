@@ -58,7 +58,7 @@ pub(super) struct Settings {
     pub(super) units: Units,
     /// The name of the lock that peers take.
     pub(super) lock: Option<String>,
-    /// What a lock of a peer without an expiry is given; `None`: it is left as it is.
+    /// The expiry for a lock of a peer that has none; `None`: it is left as it is.
     pub(super) lock_timeout: Option<Duration>,
     pub(super) check_interval: Duration,
     /// Names of keys that are not derived from the semaphore's.

@@ -73,7 +73,7 @@ impl StringLock {
         StringLock { handle, ..self }
     }
 
-    /// What a lock without an expiry is given when a caller of this handle asks for it: its holder is about to set one, or has died. By
+    /// The expiry for a lock that has none when a caller of this handle asks for it: its holder is about to set one, or has died. By
     /// default the [`timeout`](StringLock::timeout). `None` leaves it alone, for programs that take the lock without an expiry on purpose.
     #[must_use]
     pub fn missing_expiry(self, expiry: Option<Duration>) -> Self {

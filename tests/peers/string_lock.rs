@@ -7,6 +7,7 @@ use redisson_semaphore::RemainingTtl;
 use serde_json::json;
 
 use super::support::{CHECK, LIMIT, Program, World, acquired, released, with};
+use crate::support::waiters::until;
 
 use Program::Python;
 
@@ -57,7 +58,7 @@ async fn a_question_gives_a_lock_no_expiry() {
     assert_eq!(left, -1);
 }
 
-/// Who takes the lock without an expiry on purpose keeps it until it is freed; then those that wait have it.
+/// A lock that is taken without an expiry on purpose is kept until it is freed; then those that wait have it.
 #[tokio::test]
 async fn a_lock_without_an_expiry_is_left_alone_where_that_is_wanted() {
     let world = World::new().await;
@@ -68,9 +69,10 @@ async fn a_lock_without_an_expiry_is_left_alone_where_that_is_wanted() {
     assert!(!lock.try_lock().await.unwrap());
     let waits = tokio::spawn(async move { lock.guard().await });
     let queue = "redisson_sc_recipe_queue:lock:{import}";
-    while redis.zcard::<_, u32>(queue).await.unwrap() == 0 {
-        tokio::task::yield_now().await;
-    }
+    until("it waits", LIMIT, async || {
+        redis.zcard::<_, u32>(queue).await.unwrap() == 1
+    })
+    .await;
     let left: i64 = redis.pttl("import").await.unwrap();
     assert_eq!(left, -1);
     let () = redis.del("import").await.unwrap();

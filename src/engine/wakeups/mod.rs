@@ -356,16 +356,25 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_listener_that_panics_makes_nobody_deaf() {
+    impl Ear {
+        fn new(panics: bool) -> Arc<Self> {
+            let heard = AtomicUsize::new(0);
+            Arc::new(Ear { heard, panics })
+        }
+    }
+
+    /// Of a client that never connects.
+    fn wakeups() -> Wakeups {
         let config = crate::config::Config::new("redis://127.0.0.1:1");
         let endpoint = Endpoint::new(&config).expect("a valid URL");
         let connection = Connection::lazy(endpoint, config.sharded_pubsub);
-        let wakeups = Wakeups::new(connection.layout(), Duration::from_secs(5));
-        let ears = [true, false].map(|panics| {
-            let heard = AtomicUsize::new(0);
-            Arc::new(Ear { heard, panics })
-        });
+        Wakeups::new(connection.layout(), Duration::from_secs(5))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_panics_makes_nobody_deaf() {
+        let wakeups = wakeups();
+        let ears = [true, false].map(Ear::new);
         for (number, ear) in ears.iter().enumerate() {
             let ear: Weak<dyn Listener> = Arc::downgrade(ear) as _;
             wakeups.listen("shared", &ear);
@@ -380,17 +389,11 @@ mod tests {
             assert!(ears[1].heard.load(Ordering::SeqCst) >= before + 2);
         }
     }
+
     /// Five thousand channels are looked after as often as a thousand are in five seconds.
     #[tokio::test(start_paused = true)]
     async fn many_channels_are_looked_after_less_often() {
-        let config = crate::config::Config::new("redis://127.0.0.1:1");
-        let endpoint = Endpoint::new(&config).expect("a valid URL");
-        let connection = Connection::lazy(endpoint, config.sharded_pubsub);
-        let wakeups = Wakeups::new(connection.layout(), Duration::from_secs(5));
-        let ear = Arc::new(Ear {
-            heard: AtomicUsize::new(0),
-            panics: false,
-        });
+        let (wakeups, ear) = (wakeups(), Ear::new(false));
         let listener: Weak<dyn Listener> = Arc::downgrade(&ear) as _;
         for number in 0..5000 {
             wakeups.listen(&format!("channel-{number}"), &listener);
