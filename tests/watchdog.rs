@@ -83,6 +83,67 @@ async fn kill(redis: &mut MultiplexedConnection, client: u64, permits: i64, left
 }
 
 #[tokio::test]
+async fn the_limit_is_set_with_what_guards_hold() {
+    let server = RedisServer::start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    let other = connect(server.url(), HOUR).await;
+    let again = other.semaphore(NAME);
+    seats.set_permits(10).await.unwrap();
+    assert_eq!(books(&server).await, (10, 0));
+    let () = redis.pexpire(NAME, 3_600_000).await.unwrap();
+    let three = seats.permit(3).await.unwrap();
+
+    // Several processes deploy the same limit.
+    let (one, two) = tokio::join!(seats.set_permits(8), again.set_permits(8));
+    (one.unwrap(), two.unwrap());
+    assert_eq!(books(&server).await, (5, 3));
+    again.set_permits(2).await.unwrap();
+    assert_eq!(books(&server).await, (-1, 3));
+    assert!(again.try_permit(1).await.unwrap().is_none());
+    three.release().await.unwrap();
+    assert_eq!(books(&server).await, (2, 0));
+    assert!(redis.pttl::<_, i64>(NAME).await.unwrap() > 0);
+
+    // A waiter is served by it.
+    let taken = seats.permit(2).await.unwrap();
+    let waiting = waiter(&mut redis, &again, 1).await;
+    seats.set_permits(4).await.unwrap();
+    waiting.await.unwrap().unwrap();
+    // A permit without a guard counts as available.
+    assert_eq!(books(&server).await, (1, 2));
+    again.set_permits(4).await.unwrap();
+    assert_eq!(books(&server).await, (2, 2));
+    taken.release().await.unwrap();
+
+    let refused = seats.set_permits(u32::MAX).await.unwrap_err();
+    assert!(matches!(refused, Error::InvalidPermits { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn guards_give_nothing_to_a_semaphore_that_was_made_anew() {
+    let server = RedisServer::start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    for make in ["try_set_permits", "set_permits", "add_permits", "release"] {
+        seats.set_permits(3).await.unwrap();
+        let held = seats.permit(3).await.unwrap();
+        let () = redis.del(NAME).await.unwrap();
+        match make {
+            "try_set_permits" => assert!(seats.try_set_permits(10).await.unwrap()),
+            "set_permits" => seats.set_permits(10).await.unwrap(),
+            "add_permits" => seats.add_permits(10).await.unwrap(),
+            _ => seats.release(10).await.unwrap(),
+        }
+        let after = seats.permit(1).await.unwrap();
+        let lost = held.release().await.unwrap_err();
+        assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
+        assert_eq!(books(&server).await, (9, 1), "{make}");
+        after.release().await.unwrap();
+        assert_eq!(books(&server).await, (10, 0), "{make}");
+        assert!(seats.delete().await.unwrap());
+    }
+}
+
+#[tokio::test]
 async fn permits_of_guards_stand_in_the_grants() {
     let server = RedisServer::start().await;
     let (client, seats, mut redis) = watched(&server).await;

@@ -5,7 +5,7 @@
 --   given without the client's id
 --   first those about entries: confirm (entry, its arrival), extend (entry, -); leave, forget (entry, how much of it)
 --   release, release_if_exists, try: count times amount     take: the same under leases; four words, the last the first ticket
---   add: amount, may be negative    drain    try_set: amount; time to live in ms, 0 for none
+--   add: amount, may be negative    drain    try_set: amount; time to live in ms, 0 for none    set: amount, with what is granted
 --   wait, as queue.lua has it: an amount
 --   reclaim: whose grants have run out, their entries with commas between, or 0
 --   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
@@ -19,17 +19,38 @@
 local results, tells, reclaimed = {}, false, false
 local OF_ENTRIES = { confirm = true, extend = true }
 
+-- Guards of a semaphore that is gone give nothing back into the one that is made now.
+local function make()
+  if not exists and first_end then change({ 'DEL', GRANTS }) end
+  if not exists then first_end = nil end
+  exists = true
+end
+
 local function release(permits, count)
   local done = math.max(0, math.min(count, math.floor((HIGHEST - total) / permits)))
-  if done > 0 then total, exists = total + done * permits, true end
+  if done > 0 then
+    make()
+    total = total + done * permits
+  end
   return done < count and done .. ':' .. total or done
 end
 
 local function add(permits)
   -- A counter that another client has moved out of the range may be moved back.
   if permits > 0 and total + permits > HIGHEST or permits < 0 and total + permits < LOWEST then return '0:' .. total end
-  total, exists, tells = total + permits, true, true
+  make()
+  total, tells = total + permits, true
   return 1
+end
+
+-- So many with those that are granted.
+local function set(permits)
+  make()
+  for _, entry in ipairs(redis.call('ZRANGE', GRANTS, 0, -1)) do
+    local kind, _, amount = parse(entry)
+    if kind then permits = permits - amount end
+  end
+  return add(permits - total)
 end
 
 local function try(permits, count, ticket)
@@ -52,6 +73,7 @@ local function step(i)
   if kind == 'try' then return try(number, count), i + 3 end
   if kind == 'take' then return try(number, count, ARGV[i + 3] + 0), i + 4 end
   if kind == 'add' then return add(number), i + 3 end
+  if kind == 'set' then return set(number), i + 3 end
   if kind == 'wait' then
     return wait(i, number, ARGV[i + 3] == LEASED and ARGV[7] or ''), i + 9
   end
@@ -60,7 +82,10 @@ local function step(i)
     result, total = total, 0
   elseif kind == 'try_set' then
     result = exists and 0 or 1
-    if not exists then total, exists, ttl = number, true, ARGV[i + 2] end
+    if not exists then
+      make()
+      total, ttl = number, ARGV[i + 2]
+    end
   elseif kind == 'announce' then
     announces = true
   elseif kind == 'reclaim' then

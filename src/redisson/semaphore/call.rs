@@ -28,6 +28,8 @@ pub(super) enum Call {
     Add(i32),
     Drain,
     TrySet(u32, Option<Duration>),
+    /// So many with what guards hold.
+    Set(u32),
     /// Looks whose grants have run out.
     Reclaim,
 }
@@ -65,7 +67,7 @@ impl Call {
             Call::Release(permits) | Call::ReleaseIfExists(permits) => permits.into(),
             Call::GiveBack(permits, _) | Call::Forget(permits, _) => permits.into(),
             Call::Try(want) => want.amount.into(),
-            Call::TrySet(permits, _) => permits.into(),
+            Call::TrySet(permits, _) | Call::Set(permits) => permits.into(),
             Call::Add(delta) => delta.into(),
             Call::Drain | Call::Reclaim => 0,
         }
@@ -96,6 +98,7 @@ impl queue::Call for Call {
             Call::Add(_) => "add_permits",
             Call::Drain => "drain_permits",
             Call::TrySet(..) => "try_set_permits",
+            Call::Set(_) => "set_permits",
             Call::Reclaim => "reclaim",
         }
     }
@@ -147,9 +150,8 @@ impl queue::Call for Call {
 
     fn adds(&self) -> bool {
         match self {
-            Call::Release(_) | Call::ReleaseIfExists(_) | Call::GiveBack(..) | Call::TrySet(..) => {
-                true
-            }
+            Call::Release(_) | Call::ReleaseIfExists(_) | Call::GiveBack(..) => true,
+            Call::TrySet(..) | Call::Set(_) => true,
             // Whose those were is known by the answer alone.
             Call::Reclaim => true,
             Call::Add(delta) => *delta > 0,
@@ -171,6 +173,7 @@ impl queue::Call for Call {
                 let ttl = ttl.map_or(Arg::Number(0), Arg::millis);
                 ("try_set", amount, ttl)
             }
+            Call::Set(_) => ("set", amount, count),
             Call::Drain => ("drain", amount, count),
             Call::Reclaim => ("reclaim", amount, count),
             Call::ReleaseIfExists(_) => ("release_if_exists", amount, count),

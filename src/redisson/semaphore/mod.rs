@@ -143,7 +143,8 @@ impl RSemaphore {
         self.line.keys().name()
     }
 
-    /// Sets the number of permits if the semaphore does not exist; `true` if this call has set it.
+    /// Sets the number of permits if the semaphore does not exist; `true` if this call has set it. To change the number at the next
+    /// deployment, see [`set_permits`](Self::set_permits).
     ///
     /// Redis: `SET name permits`, without expiry, where the key is missing. Waiters are served, and the rest is announced.
     /// Redisson: `trySetPermits(int)`.
@@ -282,6 +283,37 @@ impl RSemaphore {
     /// [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
     pub async fn add_permits(&self, delta: i32) -> Result<()> {
         self.run(Call::Add(delta)).await.map(drop)
+    }
+
+    /// Makes it `permits` permits with those that guards hold, creating the semaphore if it does not exist. Any number of processes may
+    /// call it at each deployment.
+    ///
+    /// Guards keep what they hold, so the counter may become negative: after `set_permits(2)` beside a guard of 3 it is -1.
+    /// The permits of [watched](Self::watched) guards are known. Others stand nowhere in Redis and count as available: those of
+    /// [`acquire`](Self::acquire), of [unwatched](Self::unwatched) guards, and of JVMs. A release of such permits raises
+    /// the number above `permits`. Where callers use those, [`add_permits`](Self::add_permits) changes the number by a difference.
+    ///
+    /// Redis: `name` changes, keeping its time to live; all of `redisson_sc_grants:{name}` is read; waiters are served, and what is left is
+    /// announced. Redisson: none for this semaphore.
+    ///
+    /// ```no_run
+    /// # async fn example(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+    /// let seats = client.semaphore("seats");
+    /// seats.set_permits(8).await?;
+    /// let seat = seats.permit(1).await?;
+    /// seats.set_permits(10).await?;
+    /// assert_eq!(seats.available_permits().await?, 9);
+    /// # drop(seat);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1, [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
+    pub async fn set_permits(&self, permits: u32) -> Result<()> {
+        self.check(permits)?;
+        self.run(Call::Set(permits)).await.map(drop)
     }
 
     /// Sets the counter to 0 and returns what it was, negative too; 0 if the semaphore does not exist.
