@@ -95,7 +95,7 @@ async fn the_limit_is_set_with_what_guards_hold() {
 
     // Several processes deploy the same limit.
     let (one, two) = tokio::join!(seats.set_permits(8), again.set_permits(8));
-    (one.unwrap(), two.unwrap());
+    one.and(two).unwrap();
     assert_eq!(books(&server).await, (5, 3));
     again.set_permits(2).await.unwrap();
     assert_eq!(books(&server).await, (-1, 3));
