@@ -460,6 +460,26 @@ async fn it_ends_with_the_last_handle_of_its_owner() {
     taken.expect("it is free").unwrap().unlock().await.unwrap();
 }
 
+/// The same where the last unlock is refused.
+#[tokio::test]
+async fn it_ends_with_the_last_handle_though_its_unlock_is_refused() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("x");
+    lock.lock().await.unwrap();
+    let record = format!("redisson_lock_once:{{x}}:{}", client.id());
+    let _: bool = redis.del(&record).await.unwrap();
+    let () = redis.rpush(&record, "no record").await.unwrap();
+    assert!(lock.unlock().now_or_never().is_none());
+    drop(lock);
+    // Answered behind the unlock.
+    assert!(client.lock("x").is_locked().await.unwrap());
+    let _: bool = redis.del(&record).await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!redis.exists::<_, bool>("x").await.unwrap());
+}
+
 /// Without anybody who holds the client nothing is renewed; and after its shutdown.
 #[tokio::test]
 async fn it_ends_with_the_client() {

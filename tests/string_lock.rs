@@ -85,6 +85,19 @@ async fn it_excludes_others_and_its_own_owner() {
     assert_eq!(one.remaining_ttl().await.unwrap(), RemainingTtl::Missing);
 }
 
+/// The expiry for a lock that has none is its own setting, whichever was set first.
+#[tokio::test]
+async fn a_missing_expiry_is_not_the_timeout() {
+    let world = World::new().await;
+    let mut redis = world.server.connection().await;
+    let () = redis.set("lock:import", "py").await.unwrap();
+    let lock = world.first.string_lock("import");
+    let lock = lock.missing_expiry(Some(SHORT)).timeout(LONG);
+    assert!(!lock.try_lock().await.unwrap());
+    let left: u128 = redis.pttl("lock:import").await.unwrap();
+    assert!(left <= SHORT.as_millis(), "{left}");
+}
+
 #[tokio::test]
 async fn an_unlock_wakes_those_who_wait_in_order() {
     let world = World::new().await;

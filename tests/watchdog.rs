@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, ClientBuilder, Error, RSemaphore};
+use support::acl::set_user;
 use support::clients::{scripts, stored};
 use support::monitor::Monitor;
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
@@ -141,6 +142,24 @@ async fn guards_give_nothing_to_a_semaphore_that_was_made_anew() {
         assert_eq!(books(&server).await, (10, 0), "{make}");
         assert!(seats.delete().await.unwrap());
     }
+}
+
+/// A call that would have made the semaphore anew, and was refused, has ended no guard.
+#[tokio::test]
+async fn a_refused_making_keeps_the_guards() {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    let refused = connect(server.url_as("app", "pw"), HOUR).await;
+    seats.set_permits(5).await.unwrap();
+    let held = seats.permit(3).await.unwrap();
+    seats.rename("parked").await.unwrap();
+    set_user(&mut redis, &["app", "resetchannels"]).await;
+    let error = refused.semaphore(NAME).set_permits(5).await.unwrap_err();
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+    let () = redis.rename("parked", NAME).await.unwrap();
+    held.release().await.unwrap();
+    assert_eq!(books(&server).await, (5, 0));
 }
 
 #[tokio::test]

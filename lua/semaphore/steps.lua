@@ -21,7 +21,8 @@ local OF_ENTRIES = { confirm = true, extend = true }
 
 -- Guards of a semaphore that is gone give nothing back into the one that is made now.
 local function make()
-  if not exists and first_end then change({ 'DEL', GRANTS }) end
+  local old = not exists and first_end and redis.call('ZRANGE', GRANTS, 0, -1, 'WITHSCORES') or {}
+  for i = 1, #old, 2 do end_grant(old[i], old[i + 1]) end
   if not exists then first_end = nil end
   exists = true
 end
@@ -50,7 +51,7 @@ local function set(permits)
     local kind, _, amount = parse(entry)
     if kind then permits = permits - amount end
   end
-  return add(permits - total)
+  return add(math.max(LOWEST, permits) - total)
 end
 
 local function try(permits, count, ticket)

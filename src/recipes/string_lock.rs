@@ -67,8 +67,11 @@ impl StringLock {
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         let handle = self.handle.with(|settings| {
+            let follows = settings.lock_timeout == Some(settings.timeout);
             settings.timeout = timeout;
-            settings.lock_timeout = settings.lock_timeout.map(|_| timeout);
+            settings.lock_timeout = settings
+                .lock_timeout
+                .map(|other| if follows { timeout } else { other });
         });
         StringLock { handle, ..self }
     }

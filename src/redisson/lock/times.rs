@@ -15,7 +15,11 @@ pub(super) enum Term {
 }
 
 /// Each time that the lock was taken, under a number of its own by which it is given back; the latest last.
-pub(super) struct Times(Vec<Time>);
+pub(super) struct Times {
+    all: Vec<Time>,
+    /// No handle of the owner is left: it ends with its lease.
+    abandoned: bool,
+}
 
 struct Time {
     number: u64,
@@ -50,15 +54,22 @@ impl Time {
 impl Times {
     /// It has been taken once.
     pub(super) fn new(number: u64, term: Term) -> Self {
-        let mut times = Times(Vec::new());
+        let mut times = Times::none();
         times.add(number, term);
         times
+    }
+
+    fn none() -> Self {
+        Times {
+            all: Vec::new(),
+            abandoned: false,
+        }
     }
 
     /// It has been taken once more. The server counts what does, from now on.
     pub(super) fn add(&mut self, number: u64, term: Term) {
         self.forget_spent();
-        self.0.push(Time {
+        self.all.push(Time {
             number,
             claim: None,
             term,
@@ -67,7 +78,7 @@ impl Times {
     }
 
     fn get(&mut self, number: Option<u64>) -> Option<&mut Time> {
-        self.0.iter_mut().find(|time| Some(time.number) == number)
+        self.all.iter_mut().find(|time| Some(time.number) == number)
     }
 
     /// The caller of the one with this id has it, and will give it back, as long as somebody has the id; `false`: it has gone.
@@ -81,46 +92,46 @@ impl Times {
 
     /// The one with this number has been given back; whether any are left.
     pub(super) fn remove(&mut self, number: Option<u64>) -> bool {
-        self.0.retain(|time| Some(time.number) != number);
-        let left = !self.0.is_empty();
+        self.all.retain(|time| Some(time.number) != number);
+        let left = !self.all.is_empty();
         self.forget_spent();
         left
     }
 
     fn forget_spent(&mut self) {
-        self.0.retain(|time| time.state != State::Spent);
+        self.all.retain(|time| time.state != State::Spent);
     }
 
     pub(super) fn has(&self, number: u64) -> bool {
-        self.0.iter().any(|time| time.number == number)
+        self.all.iter().any(|time| time.number == number)
     }
 
     /// How often it is held.
     pub(super) fn count(&self) -> usize {
-        let live = self.0.iter().filter(|time| time.state != State::Spent);
+        let live = self.all.iter().filter(|time| time.state != State::Spent);
         live.count()
     }
 
     /// One of them is to be renewed; what is about to be given back is not.
     pub(super) fn is_watched(&self) -> bool {
-        let mut held = self.0.iter().filter(|time| time.is_held());
-        held.any(|time| time.term == Term::Watched)
+        let mut held = self.all.iter().filter(|time| time.is_held());
+        !self.abandoned && held.any(|time| time.term == Term::Watched)
     }
 
     /// The one that is given back where nothing says which: the latest that nobody has the id of, one that could not be given back last among
     /// these; or the latest.
     pub(super) fn latest(&self) -> Option<u64> {
-        let find = |is_it: fn(&Time) -> bool| self.0.iter().rev().find(|time| is_it(time));
+        let find = |is_it: fn(&Time) -> bool| self.all.iter().rev().find(|time| is_it(time));
         let free = find(|time| time.is_held() && time.is_free());
         let spent = || find(|time| time.state == State::Spent && time.is_free());
         let latest = free.or_else(spent).or_else(|| find(Time::is_held));
-        latest.or(self.0.last()).map(|time| time.number)
+        latest.or(self.all.last()).map(|time| time.number)
     }
 
     /// The term that counts when the one with this number has gone; `None` where none is left.
     pub(super) fn term_without(&self, number: Option<u64>) -> Option<Term> {
         let stays = |time: &&Time| time.is_held() && Some(time.number) != number;
-        let rest = self.0.iter().filter(stays);
+        let rest = self.all.iter().filter(stays);
         // A hold that is renewed stays so, whatever was taken on top of it.
         rest.map(|time| time.term)
             .reduce(|below, term| match below {
@@ -148,11 +159,9 @@ impl Times {
         }
     }
 
-    /// Nobody can give anything of it back any more: it is left over until its lease ends.
+    /// No handle of the owner is left: nothing of it is renewed any more.
     pub(super) fn abandon(&mut self) {
-        for time in self.0.iter_mut().filter(|time| time.is_held()) {
-            time.state = State::Spent;
-        }
+        self.abandoned = true;
     }
 }
 
@@ -185,7 +194,7 @@ mod tests {
 
     #[test]
     fn without_a_number_the_latest_that_is_nobodys_is_meant() {
-        let mut times = Times(Vec::new());
+        let mut times = Times::none();
         assert_eq!(times.latest(), None);
         let first = take(&mut times, 1, SHORT);
         drop(take(&mut times, 2, LONG));
@@ -203,7 +212,7 @@ mod tests {
 
     #[test]
     fn each_of_several_that_could_not_be_given_back_is_spent() {
-        let mut times = Times(Vec::new());
+        let mut times = Times::none();
         let guarded = take(&mut times, 1, Term::Watched);
         drop((
             take(&mut times, 2, Term::Watched),

@@ -310,7 +310,7 @@ impl RSemaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1, [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         self.check(permits)?;
         self.run(Call::Set(permits)).await.map(drop)

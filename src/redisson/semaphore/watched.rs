@@ -40,8 +40,8 @@ impl RSemaphore {
     /// | a guard is [forgotten](crate::Permit::forget) | its entry is removed; the permits stay taken |
     /// | a guard is [split](crate::Permit::split) or [merged](crate::Permit::merge) | the parts keep their entries |
     /// | permits are drained, added or set by hand | guards give back as many as they hold |
-    /// | the semaphore is deleted, or vanishes | guards give back nothing, and do not make it anew. They are lost when this crate makes it anew; into one that a JVM has made meanwhile they give back |
-    /// | it is renamed or copied | guards and waiters stay with the old name |
+    /// | the semaphore is deleted, or vanishes | guards give back nothing, and do not make it anew. They are lost when a call of this crate makes it anew. Into one that a JVM has made meanwhile they give back, as do unwatched guards |
+    /// | it is renamed or copied | guards and waiters stay with the old name. Guards of that which is replaced give back into it |
     /// | a release is not allowed (ACL) | the caller gets an error, the guard is spent, and the permits come back with the end of the lease. Where `ZADD` or `ZREM` alone is taken from a client that runs, permits of the call that is refused can be lost, or be there twice |
     /// | the counter can take no more (2^31-1) | the release fails with [`OutOfRange`](Error::OutOfRange), and the permits come back with the end of the lease, once there is room |
     /// | the server is restarted with its data | a client that was cut off for the time-out has lost its permits |
