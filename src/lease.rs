@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Moment;
@@ -13,7 +14,7 @@ use tokio::sync::Notify;
 /// Clones show the same. The time is counted by this process's monotonic clock, from before the request was
 /// sent that was granted; so a lease is never taken to last longer than it does in Redis. For what is held in Redis, on
 /// Linux and Android, it goes on while the machine is suspended: [`is_lost`](Lease::is_lost) knows at once afterwards,
-/// [`lost`](Lease::lost) within a second.
+/// [`lost`](Lease::lost) within a second. Both say so at once, too, where the runtime was blocked meanwhile.
 #[derive(Clone)]
 pub struct Lease {
     shared: Arc<Shared>,
@@ -111,6 +112,16 @@ impl Lease {
     ///
     /// May be dropped and asked again at any time.
     pub async fn lost(&self) {
+        let mut by_timer = std::pin::pin!(self.lost_by_timer());
+        // The timers of a runtime that was blocked are late. The clock is not.
+        std::future::poll_fn(|cx| match self.is_lost() {
+            true => Poll::Ready(()),
+            false => by_timer.as_mut().poll(cx),
+        })
+        .await;
+    }
+
+    async fn lost_by_timer(&self) {
         loop {
             let changed = self.shared.changed.notified();
             let mut changed = std::pin::pin!(changed);
