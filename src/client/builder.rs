@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::Client;
 use crate::config::{Config, NameMapper, Protocol, ShardedPubSub};
 use crate::credentials::CredentialsProvider;
@@ -66,12 +68,14 @@ const LONGEST_SETTING: Duration = Duration::from_secs(24 * 60 * 60);
 #[must_use]
 pub struct ClientBuilder {
     config: Config,
+    runtime: Option<Handle>,
 }
 
 impl ClientBuilder {
     pub(super) fn new(url: String) -> Self {
         ClientBuilder {
             config: Config::new(url),
+            runtime: None,
         }
     }
 
@@ -293,6 +297,30 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the tokio runtime for all that the client does in the background: connections, renewal and waiting; the runtime in which
+    /// the client is made by default.
+    ///
+    /// The client lives as long as this runtime. So a client in a `static` can serve several runtimes, as those of `#[tokio::test]`. And
+    /// code that blocks the caller's runtime does not delay the renewal of locks and guards. Calls may be made in any runtime.
+    ///
+    /// The runtime needs its I/O and time drivers (`enable_all`) and a thread that drives it: a multi-thread runtime has its own. A
+    /// current-thread runtime works only while some thread is in its `block_on`.
+    ///
+    /// ```no_run
+    /// use redisson_semaphore::{Client, Result};
+    /// use tokio::runtime::{Builder, Runtime};
+    ///
+    /// async fn connect() -> Result<(Client, Runtime)> {
+    ///     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    ///     let client = Client::builder("redis://127.0.0.1:6379").runtime(runtime.handle().clone()).connect().await?;
+    ///     Ok((client, runtime))    // to be kept as long as the client, and not to be dropped in async code
+    /// }
+    /// ```
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
     /// Sets whether the guards of all semaphores of this client are [watched](crate::RSemaphore::watched): their permits come back when
     /// the process dies. They are by default.
     ///
@@ -319,9 +347,17 @@ impl ClientBuilder {
     /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Tls`] at once for a certificate that does
     /// not fit, [`Error::Unavailable`] or
     /// [`Error::RefusedForNow`] when the time is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time: then there is no client.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime where no [`runtime`](Self::runtime) is set, and in one that has ended.
     pub async fn connect(self) -> Result<Client> {
         self.check()?;
-        let core = Core::connect(self.config).await?;
+        let core = Core::connect(self.config, self.runtime).await?;
         Ok(Client { core })
     }
 
@@ -337,10 +373,10 @@ impl ClientBuilder {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Outside of a tokio runtime where no [`runtime`](Self::runtime) is set.
     pub fn connect_lazy(self) -> Result<Client> {
         self.check()?;
-        let core = Core::connect_lazy(self.config)?;
+        let core = Core::connect_lazy(self.config, self.runtime)?;
         Ok(Client { core })
     }
 

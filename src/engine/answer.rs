@@ -7,8 +7,7 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::drive::{self, Inline, Round, Rounds};
-use crate::outside::Runtime;
+use super::drive::{self, Inline, Rounds};
 
 /// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
 /// left to answer.
@@ -45,12 +44,4 @@ pub(crate) fn drive<R: Rounds>(line: &Arc<R>, runtime: &Handle) -> Option<Inline
     }
     drive::kick(line);
     None
-}
-
-/// `round` with its timers being those of `runtime`, whichever runtime a caller polls it on.
-pub(crate) fn within(runtime: Runtime, mut round: Round) -> Round {
-    Box::pin(std::future::poll_fn(move |cx| {
-        let _runtime = runtime.enter();
-        round.as_mut().poll(cx)
-    }))
 }

@@ -82,15 +82,21 @@ impl Core {
         .await
     }
 
-    pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
-        let endpoint = Endpoint::new(&config)?;
-        let connection = Connection::open(endpoint, config.sharded_pubsub).await?;
-        Ok(Self::new(config, connection))
+    /// Connects, in the current runtime where none is given.
+    pub(crate) async fn connect(config: Config, runtime: Option<Handle>) -> Result<Arc<Self>> {
+        let connecting = async {
+            let endpoint = Endpoint::new(&config)?;
+            let connection = Connection::open(endpoint, config.sharded_pubsub).await?;
+            Ok(Self::new(config, connection))
+        };
+        Runtime::of(runtime).within(connecting).await
     }
 
     /// Connects in the background.
-    pub(crate) fn connect_lazy(config: Config) -> Result<Arc<Self>> {
+    pub(crate) fn connect_lazy(config: Config, runtime: Option<Handle>) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
+        let runtime = Runtime::of(runtime);
+        let _runtime = runtime.enter();
         let connection = Connection::lazy(endpoint, config.sharded_pubsub);
         Ok(Self::new(config, connection))
     }

@@ -132,7 +132,26 @@ impl Runtime {
     ///
     /// Outside of a runtime.
     pub(crate) fn current() -> Self {
-        Runtime(Handle::current())
+        Self::of(None)
+    }
+
+    /// The one that is given, or else the current one.
+    ///
+    /// # Panics
+    ///
+    /// Without either.
+    pub(crate) fn of(given: Option<Handle>) -> Self {
+        Runtime(given.unwrap_or_else(Handle::current))
+    }
+
+    /// `future` with its timers, connections and tasks being those of this runtime, whichever one polls it.
+    pub(crate) async fn within<F: Future>(&self, future: F) -> F::Output {
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|cx| {
+            let _runtime = self.enter();
+            future.as_mut().poll(cx)
+        })
+        .await
     }
 
     pub(crate) fn spawn<T: Send + 'static>(

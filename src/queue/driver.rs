@@ -12,7 +12,6 @@ use super::primitive::{Held, Primitive};
 use super::results::Results;
 use super::sending::Task;
 use crate::clock::Moment;
-use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::in_hand::{Carries, InHand};
@@ -80,7 +79,7 @@ impl<P: Primitive> Object<P> {
         self.core.runtime.spawn(async move {
             core.carry_out_command(&keys, command, |_| {}).await;
         });
-        answer.await.unwrap_or_else(|_| Err(self.shut_down()))
+        answer.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
     async fn carry_out(&self, batch: Box<Batch<P>>, departing: UnderWay<'_>) {
@@ -186,7 +185,7 @@ impl<P: Primitive> Object<P> {
                 let told = inner.state.never_answered(name, *batch.take(), &trouble);
                 return self.finish(inner, told);
             }
-            Ending::ShutDown => (self.shut_down(), None),
+            Ending::ShutDown => (self.gone(), None),
         };
         let error = self.core.explain(error, || self.keys.typed()).await;
         let mut inner = self.lock();
@@ -287,7 +286,8 @@ impl<P: Primitive> Rounds for Object<P> {
                 None => {}
             }
         };
-        answer::within(runtime, Box::pin(round))
+        // A caller may poll it on another runtime.
+        Box::pin(async move { runtime.within(round).await })
     }
 
     fn has_work(&self) -> bool {

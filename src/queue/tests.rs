@@ -368,7 +368,8 @@ struct World {
 impl World {
     fn new() -> Self {
         let client = |_| {
-            let core = Core::connect_lazy(Config::new("redis://127.0.0.1:1")).expect("it is lazy");
+            let core =
+                Core::connect_lazy(Config::new("redis://127.0.0.1:1"), None).expect("it is lazy");
             let keys = Keys::new("m", "m".into(), "string", "m".into(), "m".into());
             let held = Leases::new(&core, &keys, &queue(), &"".into());
             Client {

@@ -31,7 +31,7 @@ use super::messages::Messages;
 use super::slot::slot;
 use super::{Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
 use crate::config::ShardedPubSub;
-use crate::outside::{self, Locking};
+use crate::outside::{self, Locking, Runtime};
 use crate::state::ConnectionState;
 use crate::sync::{Followed, Follower, Mutex};
 
@@ -55,6 +55,7 @@ const VISIT: Duration = Duration::from_secs(30);
 
 /// The cluster, as far as is known.
 pub(super) struct Cluster {
+    runtime: Runtime,
     endpoint: Endpoint,
     state: Mutex<State>,
     /// Of the links and the map.
@@ -99,6 +100,7 @@ impl Cluster {
         };
         decision.map(|on| decided.set(on));
         Arc::new(Cluster {
+            runtime: Runtime::current(),
             endpoint,
             shown: watch::Sender::new(down(&why)),
             state: Mutex::new(State {
@@ -308,7 +310,11 @@ impl Cluster {
     }
 
     fn link(&self, state: &mut State, address: &Address) -> Arc<Link> {
-        let make = || Link::lazy(self.endpoint.at(address), Arc::clone(&self.news));
+        let make = || {
+            // A caller may be sent to a new node while it is polled by another runtime.
+            let _runtime = self.runtime.enter();
+            Link::lazy(self.endpoint.at(address), Arc::clone(&self.news))
+        };
         match state.links.get(address) {
             Some(link) => Arc::clone(link),
             None => {
@@ -680,5 +686,38 @@ async fn keep_map(cluster: Weak<Cluster>) {
                 Some(backoff) => backoff.next(),
                 None => jittered(period, 0.75, 1.25),
             };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::config::Config;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_link_outlives_the_runtime_of_the_caller_that_needed_it() {
+        let runtime = || {
+            runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime")
+        };
+        let (own, other) = (runtime(), runtime());
+        let cluster = own.block_on(async {
+            let config = Config::new("redis+cluster://127.0.0.1:1");
+            let endpoint = Endpoint::new(&config).expect("a valid URL");
+            Cluster::new(endpoint, ShardedPubSub::Auto)
+        });
+        let link = other.block_on(async { cluster.visit(&Address::tcp("127.0.0.1", 1)) });
+        drop(other);
+        // The link tries to connect, in vain.
+        own.block_on(async { timeout(LIMIT, link.shown().changed()).await })
+            .expect("the link lives")
+            .expect("and is not closed");
     }
 }
