@@ -340,6 +340,20 @@ pub enum Error {
         /// The object.
         name: String,
     },
+
+    /// The tokio runtime in which the client was made has ended, and the client with it. Nothing took effect.
+    ///
+    /// A client in a `static` that several `#[tokio::test]` share ends with the first of them. Make a client for each runtime, or give
+    /// the client a runtime that stays: [`ClientBuilder::runtime`](crate::ClientBuilder::runtime).
+    #[error(
+        "{name:?}: the runtime in which the client was made has ended; make a client for each runtime, or give the client a runtime that \
+         stays (ClientBuilder::runtime); nothing took effect"
+    )]
+    #[non_exhaustive]
+    RuntimeEnded {
+        /// The object, or the server's address.
+        name: String,
+    },
 }
 
 impl Error {
@@ -415,7 +429,8 @@ impl Error {
             | Error::Server { name, .. }
             | Error::Unavailable { name, .. }
             | Error::OutcomeUnknown { name, .. }
-            | Error::ShutDown { name, .. } => Some(name),
+            | Error::ShutDown { name, .. }
+            | Error::RuntimeEnded { name, .. } => Some(name),
             Error::Configuration { .. } | Error::Unfinished { .. } => None,
         }
     }
@@ -496,6 +511,7 @@ mod tests {
             (configuration, [false, false, true]),
             (Error::server("seats", "ERR"), [false, false, false]),
             (Error::ShutDown { name: name() }, [false, false, false]),
+            (Error::RuntimeEnded { name: name() }, [false, false, false]),
         ] {
             let told = [
                 error.is_retryable(),

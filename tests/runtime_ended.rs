@@ -142,7 +142,9 @@ fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
         assert!(
             matches!(
                 told,
-                Ok(Err(Error::ShutDown { .. } | Error::OutcomeUnknown { .. }))
+                Ok(Err(
+                    Error::RuntimeEnded { .. } | Error::OutcomeUnknown { .. }
+                ))
             ),
             "{kind}: {told:?}"
         );
@@ -273,4 +275,71 @@ fn every_call_may_be_polled_outside_of_a_runtime() {
         client.shutdown().await.unwrap();
     });
     runtime.block_on(until_stored(&server, "outside", 1));
+}
+
+/// Neither a response time-out nor a retry window has passed.
+const SOON: Duration = Duration::from_secs(1);
+
+type Answered<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+
+/// One client in a `static`, and a runtime for each test, is the usual way to get there.
+#[test]
+fn calls_after_the_end_of_the_runtime_name_it_at_once() {
+    let outside = runtime();
+    let server = outside.block_on(support::server::RedisServer::start());
+    let one_thread = || Builder::new_current_thread().enable_all().build().unwrap();
+    for inside in [runtime(), one_thread()] {
+        // Some objects have been used before the end.
+        let (client, used) = inside.block_on(async {
+            let client = Client::connect(server.url()).await.unwrap();
+            let used = client.semaphore("used");
+            used.try_set_permits(1).await.unwrap();
+            (client, used)
+        });
+        drop(inside);
+        let new = client.semaphore("new");
+        let (lock, latch) = (client.lock("lock"), client.count_down_latch("latch"));
+        let (ids, fair) = (
+            client.permit_expirable_semaphore("ids"),
+            client.fair_semaphore("fair", 1),
+        );
+        let calls: [(&str, Answered<'_>); 13] = [
+            (
+                "try_acquire",
+                Box::pin(async { used.try_acquire(1).await.map(drop) }),
+            ),
+            ("release", Box::pin(async { used.release(1).await })),
+            ("again", Box::pin(async { used.acquire(1).await })),
+            (
+                "permit_for",
+                Box::pin(async { new.permit_for(1, LIMIT).await.map(drop) }),
+            ),
+            (
+                "available",
+                Box::pin(async { new.available_permits().await.map(drop) }),
+            ),
+            ("delete", Box::pin(async { new.delete().await.map(drop) })),
+            (
+                "holders",
+                Box::pin(async { used.holders().await.map(drop) }),
+            ),
+            ("lock", Box::pin(async { lock.lock().await })),
+            ("latch", Box::pin(async { latch.wait().await })),
+            ("ids", Box::pin(async { ids.acquire().await.map(drop) })),
+            ("fair", Box::pin(async { fair.acquire().await.map(drop) })),
+            ("ping", Box::pin(async { client.ping().await })),
+            (
+                "ask",
+                Box::pin(async { client.ask(&["PING"]).await.map(drop) }),
+            ),
+        ];
+        for (what, call) in calls {
+            let told = outside.block_on(async { tokio::time::timeout(SOON, call).await });
+            let error = told.expect("told at once").unwrap_err();
+            assert!(
+                matches!(error, Error::RuntimeEnded { .. }),
+                "{what}: {error}"
+            );
+        }
+    }
 }

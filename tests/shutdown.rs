@@ -53,7 +53,7 @@ fn a_runtime_that_ends_takes_its_waiters_along_and_panics_nowhere() {
     assert!(
         matches!(
             told,
-            Err(Error::ShutDown { .. } | Error::OutcomeUnknown { .. })
+            Err(Error::RuntimeEnded { .. } | Error::OutcomeUnknown { .. })
         ),
         "{told:?}"
     );

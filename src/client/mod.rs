@@ -28,7 +28,8 @@ use crate::stats::Stats;
 ///
 /// Cheap to clone; the clones are one client. When the last clone and the last handle are gone, and what
 /// they owe has been carried out, the connections are closed; waiters left asleep elsewhere may keep them open
-/// for about a minute. A client belongs to the tokio runtime that it was made in.
+/// for about a minute. A client belongs to the tokio runtime that it was made in, or to that of [`ClientBuilder::runtime`], and
+/// [ends with it](crate::Error::RuntimeEnded). Calls may be made in any runtime.
 #[derive(Clone)]
 pub struct Client {
     core: Arc<Core>,
@@ -140,7 +141,8 @@ impl Client {
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) at once where there is no connection at the moment, and when no answer comes;
     /// [`Error::RefusedForNow`](crate::Error::RefusedForNow), [`Error::Authentication`](crate::Error::Authentication) or [`Error::Tls`](crate::Error::Tls) where that is why;
-    /// [`Error::ShutDown`](crate::Error::ShutDown) after the shutdown.
+    /// [`Error::ShutDown`](crate::Error::ShutDown) after the shutdown, [`Error::RuntimeEnded`](crate::Error::RuntimeEnded) after the end
+    /// of the client's runtime.
     ///
     /// # Cancel safety
     ///
@@ -159,7 +161,8 @@ impl Client {
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) at once where there is no connection at the moment, and when no answer comes;
     /// [`Error::Server`](crate::Error::Server), [`Error::PermissionDenied`](crate::Error::PermissionDenied) and the others where the server refuses;
-    /// [`Error::ShutDown`](crate::Error::ShutDown) after the shutdown.
+    /// [`Error::ShutDown`](crate::Error::ShutDown) after the shutdown, [`Error::RuntimeEnded`](crate::Error::RuntimeEnded) after the end
+    /// of the client's runtime.
     ///
     /// # Cancel safety
     ///

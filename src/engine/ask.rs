@@ -50,7 +50,7 @@ impl Core {
         let name = server.to_owned();
         Err(match refusal.reason {
             Reason::Permission => refused(server, &refusal),
-            _ if self.is_finished() => Error::ShutDown { name },
+            _ if self.is_finished() || self.runtime.has_ended() => self.gone(server),
             Reason::Unreachable => Error::Unavailable {
                 name,
                 waited: began.elapsed(),

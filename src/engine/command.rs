@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::keys::Keys;
-use super::once::{Ending, MOST_DISOWNED, Patience, RUNTIME_ENDED, Trouble, refused, shut_down};
+use super::once::{Ending, MOST_DISOWNED, Patience, RUNTIME_ENDED, Trouble, refused};
 use super::request::Request;
 use crate::error::{Error, Result};
 use crate::transport::{Refusal, Value};
@@ -182,7 +182,7 @@ impl Core {
             }
             Ending::NotSent => return true,
             Ending::Unknown => return request.is_plain(),
-            Ending::ShutDown => Err(shut_down(name)),
+            Ending::ShutDown => Err(self.gone(name)),
         };
         if let Some(reply) = caller.reply.take() {
             let _ = reply.send(answer);

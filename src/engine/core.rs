@@ -190,6 +190,15 @@ impl Core {
         self.finished.load(Ordering::SeqCst)
     }
 
+    /// The error for a call on the object called `name`, as the client has ended: it was shut down, or else its runtime has ended.
+    pub(crate) fn gone(&self, name: &str) -> Error {
+        let name = name.to_owned();
+        match self.closing.get() {
+            Some(_) => Error::ShutDown { name },
+            None => Error::RuntimeEnded { name },
+        }
+    }
+
     /// For how long it has been shutting down.
     pub(crate) fn closing_for(&self) -> Duration {
         self.closing.get().map_or(Duration::ZERO, Instant::elapsed)

@@ -70,7 +70,7 @@ pub(crate) struct Trouble<'a> {
 }
 
 /// Why a client does not wait for answers any more.
-pub(crate) const RUNTIME_ENDED: &str = "the runtime has ended";
+pub(crate) const RUNTIME_ENDED: &str = "the runtime in which the client was made has ended";
 pub(crate) const CLIENT_CLOSED: &str = "the client has been shut down";
 
 impl<'a> Trouble<'a> {
@@ -390,13 +390,6 @@ pub(crate) fn in_part(
             waited,
             detail: format!("a part was carried out, and then: {error}"),
         },
-    }
-}
-
-/// The error for a call on the object called `name`, as the client has been shut down.
-pub(crate) fn shut_down(name: &str) -> Error {
-    Error::ShutDown {
-        name: name.to_owned(),
     }
 }
 

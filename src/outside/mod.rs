@@ -154,6 +154,14 @@ impl Runtime {
         .await
     }
 
+    /// Whether it has been shut down: a task that is spawned there ends at once.
+    pub(crate) fn has_ended(&self) -> bool {
+        let probe = self.0.spawn(std::future::pending::<()>());
+        let ended = probe.is_finished();
+        probe.abort();
+        ended
+    }
+
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,

@@ -13,7 +13,7 @@ use super::results::Results;
 use super::state::{ANNOUNCEMENTS, Item, Known, State, UNHEARD};
 use super::waiters::{Id, Waiter};
 use crate::clock::Moment;
-use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble, shut_down};
+use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble};
 use crate::error::Error;
 
 /// Grants that have run out are looked for so much later.
@@ -514,7 +514,7 @@ impl<P: Primitive> State<P> {
                     owed.push(queued.call.to_string());
                 }
                 if let Some(reply) = queued.reply {
-                    told.add(reply, Err(shut_down(name)));
+                    told.add(reply, Err(self.core.gone(name)));
                 }
             }
         }
@@ -534,7 +534,7 @@ impl<P: Primitive> State<P> {
             if let Some(waiter) = self.waiters.remove(id) {
                 told.add(
                     waiter.reply,
-                    Err(ended::<P>(name, true, &trouble, waiter.since)),
+                    Err(self.ended(name, true, &trouble, waiter.since)),
                 );
             }
         }
@@ -560,7 +560,7 @@ impl<P: Primitive> State<P> {
         let mut told = Told::default();
         for (id, waiter) in self.waiters.take_all() {
             let in_doubt = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
-            let error = ended::<P>(name, in_doubt, &trouble, waiter.since);
+            let error = self.ended(name, in_doubt, &trouble, waiter.since);
             told.add(waiter.reply, Err(error));
         }
         self.note_surplus(now);
@@ -592,12 +592,12 @@ impl<P: Primitive> State<P> {
             None => Told::default(),
         }
     }
-}
 
-/// The error of a waiter as its client has ended: one that takes nothing, as at a latch, is in no doubt.
-fn ended<P: Primitive>(name: &str, in_doubt: bool, trouble: &Trouble<'_>, since: Instant) -> Error {
-    match in_doubt && P::MOST_QUEUED > 0 {
-        true => trouble.error(name, P::WAIT, since),
-        false => shut_down(name),
+    /// The error of a waiter as its client has ended: one that takes nothing, as at a latch, is in no doubt.
+    fn ended(&self, name: &str, in_doubt: bool, trouble: &Trouble<'_>, since: Instant) -> Error {
+        match in_doubt && P::MOST_QUEUED > 0 {
+            true => trouble.error(name, P::WAIT, since),
+            false => self.core.gone(name),
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::keys::Keys;
 use crate::engine::listening::Listening;
-use crate::engine::once::{CLIENT_CLOSED, refused, shut_down};
+use crate::engine::once::{CLIENT_CLOSED, refused};
 use crate::engine::registry::Shared;
 use crate::engine::request::{Request, Script};
 use crate::engine::timer::{Rings, Timer};
@@ -157,7 +157,7 @@ impl<P: Primitive> Object<P> {
         {
             let mut inner = self.lock();
             if inner.state.closed {
-                return Err(self.shut_down());
+                return Err(self.gone());
             }
             let now = Instant::now();
             if let Some(told) = self.hand_over(&mut inner, &call, now) {
@@ -188,7 +188,7 @@ impl<P: Primitive> Object<P> {
         let waiter = {
             let mut inner = self.lock();
             if inner.state.closed {
-                return Err(self.shut_down());
+                return Err(self.gone());
             }
             let now = Instant::now();
             // A wait that the clock cannot express has no end.
@@ -215,7 +215,7 @@ impl<P: Primitive> Object<P> {
             return self.finish(inner, told);
         }
         if inner.state.closed && self.core.is_finished() {
-            let (error, call) = (self.shut_down(), call.to_string());
+            let (error, call) = (self.gone(), call.to_string());
             drop(inner);
             tracing::error!(%error, call, "not carried out");
             return;
@@ -249,8 +249,9 @@ impl<P: Primitive> Object<P> {
         self.finish(inner, Told::default());
     }
 
-    pub(super) fn shut_down(&self) -> Error {
-        shut_down(self.name())
+    /// The error for a call, as the client has ended.
+    pub(super) fn gone(&self) -> Error {
+        self.core.gone(self.name())
     }
 
     fn drive(self: &Arc<Self>) -> Option<Inline<Self>> {
@@ -398,13 +399,13 @@ impl<P: Primitive> Commands for Object<P> {
         {
             let mut inner = self.lock();
             if inner.state.closed {
-                return Err(self.shut_down());
+                return Err(self.gone());
             }
             inner.state.command(command);
             self.begin(inner);
         }
         let answer = answer_of(&mut self.drive(), &mut answer).await;
-        answer.unwrap_or_else(|| Err(self.shut_down()))
+        answer.unwrap_or_else(|| Err(self.gone()))
     }
 }
 

@@ -30,7 +30,7 @@ impl<P: Primitive> Future for Pending<'_, P> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let outcome = ready!(poll_answer(&mut this.inline, &mut this.outcome, cx));
-        Poll::Ready(outcome.unwrap_or_else(|| Err(this.object.shut_down())))
+        Poll::Ready(outcome.unwrap_or_else(|| Err(this.object.gone())))
     }
 }
 

@@ -48,7 +48,8 @@ use call::{Call, Latch, OPEN};
 /// [`NotANumber`](crate::Error::NotANumber) for a key that holds something else,
 /// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
 /// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
-/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](crate::Error::ShutDown). A wait
+/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed,
+/// [`ShutDown`](crate::Error::ShutDown) and [`RuntimeEnded`](crate::Error::RuntimeEnded). A wait
 /// changes nothing, and is never told that its outcome is unknown. Calls that travel in one script are told the same error. A refused call has
 /// changed nothing; where `DEL` or `DECRBY` alone was refused, its message has been published.
 ///

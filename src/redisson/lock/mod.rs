@@ -91,8 +91,8 @@ use crate::stats::{Holding, What};
 /// [`WrongType`](crate::Error::WrongType) for a key that holds something else,
 /// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
 /// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
-/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed, and
-/// [`ShutDown`](crate::Error::ShutDown). Below stands only what comes in addition.
+/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed,
+/// [`ShutDown`](crate::Error::ShutDown) and [`RuntimeEnded`](crate::Error::RuntimeEnded). Below stands only what comes in addition.
 ///
 /// # Cancel safety
 ///

@@ -135,8 +135,8 @@ const MOST_AT_ONCE: usize = 1024;
 /// [`NotANumber`](Error::NotANumber) for a key that holds something else,
 /// [`PermissionDenied`](Error::PermissionDenied), [`RefusedForNow`](Error::RefusedForNow),
 /// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable) and
-/// [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). Below
-/// stands only what comes in addition.
+/// [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed,
+/// [`ShutDown`](Error::ShutDown) and [`RuntimeEnded`](Error::RuntimeEnded). Below stands only what comes in addition.
 ///
 /// Ids are hex digits, an even number of them, in either case. What is none is
 /// [`InvalidPermitId`](Error::InvalidPermitId), and so is an id that Redisson 3.16.8 or an earlier one has given: those keep ids in another form. Their permits are

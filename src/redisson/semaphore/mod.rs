@@ -84,8 +84,8 @@ use crate::stats::{Counters, What};
 /// [`WrongType`](Error::WrongType) and [`NotANumber`](Error::NotANumber) for a key that holds something
 /// else, [`PermissionDenied`](Error::PermissionDenied),
 /// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable),
-/// [`RefusedForNow`](Error::RefusedForNow) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and
-/// [`ShutDown`](Error::ShutDown). The methods name further ones.
+/// [`RefusedForNow`](Error::RefusedForNow) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed,
+/// [`ShutDown`](Error::ShutDown) and [`RuntimeEnded`](Error::RuntimeEnded). The methods name further ones.
 ///
 /// Where the server refuses a command in the middle of a script, the script undoes what it has changed. The order of the queue may have
 /// changed. Nothing else stays behind.
