@@ -15,6 +15,7 @@ use super::address::{self, Address, Kind, Login, Targets};
 use super::confirm::Replicas;
 use super::handshake::{Entry, check_wait, exchange};
 use super::sentinel::Sentinels;
+use super::socket::{Found, Lookup};
 use super::tls::Tls;
 use crate::config::Config;
 use crate::credentials::{Credentials, CredentialsProvider};
@@ -40,6 +41,8 @@ pub(crate) struct Endpoint {
     /// The same as text.
     printed: String,
     tls: Option<Tls>,
+    /// Of all nodes.
+    found: Found,
     login: Login,
     credentials: Option<Arc<dyn CredentialsProvider>>,
     client_name: Option<String>,
@@ -139,6 +142,7 @@ impl Endpoint {
             alone: !matches!(place, Place::Cluster(_)),
             place,
             tls: secured(tls, None)?,
+            found: Found::default(),
             login,
             credentials: config.credentials.clone(),
             client_name: config.client_name.clone(),
@@ -175,7 +179,7 @@ impl Endpoint {
     /// Asks on a connection that is closed again.
     pub(super) async fn ask(&self, questions: &[Cmd]) -> Result<Vec<RedisResult<Value>>, Refusal> {
         self.limited(async {
-            let (_, mut stream) = self.open().await?;
+            let (_, mut stream) = self.open(Lookup::Anew).await?;
             exchange(&mut stream, questions).await
         })
         .await
@@ -224,7 +228,7 @@ impl Endpoint {
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(MOST_UNDER_WAY);
         self.limited(async {
-            let (address, mut stream) = self.open().await?;
+            let (address, mut stream) = self.open(Lookup::ForCommands(&self.found)).await?;
             if self.replicas.is_some() {
                 check_wait(&mut stream).await?;
             }
@@ -254,18 +258,19 @@ impl Endpoint {
 
     /// Opens a connection for subscriptions; where it leads.
     pub(super) async fn connect_pubsub(&self) -> Result<(Address, Box<dyn Stream>), Refusal> {
-        self.limited(self.open()).await
+        self.limited(self.open(Lookup::ForMessages(&self.found)))
+            .await
     }
 
-    async fn open(&self) -> Result<(Address, Box<dyn Stream>), Refusal> {
+    async fn open(&self, lookup: Lookup<'_>) -> Result<(Address, Box<dyn Stream>), Refusal> {
         let login = self.login().await?;
         let (address, master) = match &self.place {
             Place::Fixed(address) => (address.clone(), false),
             Place::Sentinels(sentinels) => (sentinels.locate().await?, true),
-            Place::Replicated(servers) => return self.open_master(servers, &login).await,
+            Place::Replicated(servers) => return self.open_master(servers, &login, lookup).await,
             Place::Cluster(_) => return Err(Refusal::unreachable("a cluster is no server")),
         };
-        let entry = self.entry(&address, &login, master);
+        let entry = self.entry(&address, &login, (master, lookup));
         let stream = tokio::select! {
             biased;
             stream = entry.enter() => stream?,
@@ -283,11 +288,12 @@ impl Endpoint {
         &self,
         servers: &[Address],
         login: &Login,
+        lookup: Lookup<'_>,
     ) -> Result<(Address, Box<dyn Stream>), Refusal> {
         let silent = AtomicUsize::new(servers.len());
         let silent = &silent;
         let entering = servers.iter().map(|address| async move {
-            let entry = self.entry(address, login, true);
+            let entry = self.entry(address, login, (true, lookup));
             let mut entered = entry.enter().await;
             silent.fetch_sub(1, Ordering::Relaxed);
             while entered.is_err() && silent.load(Ordering::Relaxed) > 0 {
@@ -316,10 +322,16 @@ impl Endpoint {
         Err(refused.unwrap_or_else(|| Refusal::unreachable("there is no server to ask")))
     }
 
-    fn entry<'a>(&'a self, address: &'a Address, login: &'a Login, master: bool) -> Entry<'a> {
+    fn entry<'a>(
+        &'a self,
+        address: &'a Address,
+        login: &'a Login,
+        (master, lookup): (bool, Lookup<'a>),
+    ) -> Entry<'a> {
         Entry {
             address,
             tls: self.tls.as_ref(),
+            lookup,
             login,
             client_name: self.client_name.as_deref(),
             master,

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::address::{Address, Login};
 use super::failure::{Reason, Refusal};
 use super::role::is_master;
-use super::socket;
+use super::socket::{self, Lookup};
 use super::tls::{self, Tls};
 use crate::config::Protocol;
 use crate::outside::Stream;
@@ -33,6 +33,7 @@ enum Need {
 pub(super) struct Entry<'a> {
     pub(super) address: &'a Address,
     pub(super) tls: Option<&'a Tls>,
+    pub(super) lookup: Lookup<'a>,
     pub(super) login: &'a Login,
     pub(super) client_name: Option<&'a str>,
     /// Whether a replica will not do.
@@ -43,7 +44,7 @@ impl Entry<'_> {
     /// Connects, logs in, selects the database, tells the client's name, and sees that the server is ready: one that is
     /// loading its data, or wants a password, accepts a connection all the same.
     pub(super) async fn enter(&self) -> Result<Box<dyn Stream>, Refusal> {
-        let stream = socket::connect(self.address, self.tls).await;
+        let stream = socket::connect(self.address, self.tls, self.lookup).await;
         let mut stream = stream.map_err(|error| tls::refusal(&error))?;
         let (commands, needs): (Vec<_>, Vec<_>) = self.commands().into_iter().unzip();
         let answers = exchange(&mut stream, &commands).await?;

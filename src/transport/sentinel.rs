@@ -22,6 +22,7 @@ use super::failure::{Failure, Reason, Refusal};
 use super::handshake::{Entry, exchange};
 use super::messages::{Heard, Messages};
 use super::pubsub;
+use super::socket::Lookup;
 use super::tls::Tls;
 use super::{BELIEVED, Backoff, jittered};
 use crate::outside::Stream;
@@ -287,6 +288,7 @@ impl Sentinel {
         let entry = Entry {
             address: &self.address,
             tls: self.tls.as_ref(),
+            lookup: Lookup::Anew,
             login,
             client_name: None,
             master: false,
