@@ -15,7 +15,7 @@
 
 local NUMBER, LIFE, SENDING = ARGV[2], ARGV[3], ARGV[4]
 -- A `harmless` one is about the order of callers alone: it may fail, and no replica has to have what it undoes.
-local undo, earlier = {}, nil
+local undo, earlier, written, claimed = {}, nil, false, false
 
 -- Makes a change; the arguments behind it undo it.
 local function change(command, ...)
@@ -35,6 +35,7 @@ local function is_for_replicas()
   for _, back in ipairs(undo) do
     if not back.harmless then return true end
   end
+  return claimed
 end
 
 -- Reads a key that is ours; what stands there and is of another type goes.
@@ -46,15 +47,16 @@ local function read(command, key, ...)
   return redis.call(command, key, ...)
 end
 
--- Writes the record before anything else: a server that may not do that says so before something has changed that can't be undone.
-local claimed
-local function claim()
-  if claimed then return end
-  claimed = true
-  change({ 'SET', KEYS[1], NUMBER .. ' none', 'PX', LIFE }, unpack(earlier and { 'SET', KEYS[1], earlier, 'PX', LIFE } or { 'DEL', KEYS[1] }))
+local function put(answer)
+  redis.call('SET', KEYS[1], NUMBER .. ' ' .. answer, 'PX', LIFE)
+  written = true
 end
 
-local function put(answer) redis.call('SET', KEYS[1], NUMBER .. ' ' .. answer, 'PX', LIFE) end
+-- Writes the record before anything else: a server that may not do that says so before something has changed that can't be undone.
+local function claim()
+  if not claimed then put('none') end
+  claimed = true
+end
 
 -- Carries `work` out, whose answer is on record if something has changed or an earlier sending may arrive still; `tell` is last, as
 -- nothing takes a message back. An error of a first sending may be answered by another sending.
@@ -77,7 +79,7 @@ local function once(work, tell)
     local answer = SENDING == '3' and 'none' or work()
     if SENDING == '4' then
       put('back ' .. answer)
-    elseif #undo > 0 or SENDING == '1' or SENDING == '3' then
+    elseif claimed or #undo > 0 or SENDING == '1' or SENDING == '3' then
       put(answer)
     end
     tell()
@@ -85,6 +87,8 @@ local function once(work, tell)
   end)
   if done then return is_for_replicas() and answer or { answer } end
   local word, stays = 'refused ', false
+  -- The record goes back last.
+  if written then table.insert(undo, 1, earlier and { 'SET', KEYS[1], earlier, 'PX', LIFE } or { 'DEL', KEYS[1] }) end
   for i = #undo, 1, -1 do
     local back = redis.pcall(unpack(undo[i]))
     if type(back) == 'table' and back.err and not undo[i].harmless then

@@ -125,6 +125,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "the server is away when a waiter's entry is to leave the queue",
             leaves_while_the_server_is_away(),
         ),
+        (
+            "a release may not notify the next waiter, and its refusal is lost",
+            refused_and_lost(),
+        ),
     ]
 }
 
@@ -411,6 +415,20 @@ fn slot_moves() -> Plan {
         lingers: Duration::from_secs(2),
         gossip: Duration::from_secs(1),
     })
+}
+
+/// The record is undone with the rest, so the second sending releases.
+fn refused_and_lost() -> Plan {
+    let forbid = ServerFault::Forbid("publish", Duration::from_millis(20));
+    plan(
+        Settings::plain(2, 1),
+        vec![
+            calls(1000, 0, keeps(SEMAPHORE, 1000)),
+            calls(1500, 1, keeps(SEMAPHORE, 10)),
+            at(1990, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
+            at(1990, What::Server(forbid)),
+        ],
+    )
 }
 
 fn master_is_replaced() -> Plan {
