@@ -129,6 +129,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "a release may not notify the next waiter, and its refusal is lost",
             refused_and_lost(),
         ),
+        (
+            "a waiter's client shuts down, and its lock is granted too late for its lease",
+            granted_past_its_lease(),
+        ),
     ]
 }
 
@@ -427,6 +431,28 @@ fn refused_and_lost() -> Plan {
             calls(1500, 1, keeps(SEMAPHORE, 10)),
             at(1990, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
             at(1990, What::Server(forbid)),
+        ],
+    )
+}
+
+/// What is granted then is given back, though its lease counts from the first sending.
+fn granted_past_its_lease() -> Plan {
+    let mut settings = Settings::plain(2, 1);
+    settings.locks = 1;
+    settings.watchdog = Duration::from_secs(1);
+    settings.retry_window = Duration::from_secs(1);
+    let read_only = ServerFault::ReadOnly(Duration::from_secs(3));
+    let ends = Life::ShutDown {
+        drop_callers: false,
+        limit: None,
+    };
+    plan(
+        settings,
+        vec![
+            calls(1000, 1, keeps(LOCK, 14_000)),
+            calls(1500, 0, keeps(LOCK, 10)),
+            at(5000, What::Server(read_only)),
+            at(7000, What::Life(0, ends)),
         ],
     )
 }

@@ -351,9 +351,7 @@ impl Table {
     ) -> Lease {
         let entry = Entry::new(until, renewing, renewed, self.number()).with(beside);
         let lease = entry.lease.clone();
-        if !lease.is_lost() {
-            self.put(key, id, entry);
-        }
+        self.put(key, id, entry);
         lease
     }
 
