@@ -126,6 +126,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             leaves_while_the_server_is_away(),
         ),
         (
+            "a try is polled too late for its lease, and its slot moves",
+            tries_past_its_lease(),
+        ),
+        (
             "a release may not notify the next waiter, and its refusal is lost",
             refused_and_lost(),
         ),
@@ -453,6 +457,38 @@ fn granted_past_its_lease() -> Plan {
             calls(1500, 0, keeps(LOCK, 10)),
             at(5000, What::Server(read_only)),
             at(7000, What::Life(0, ends)),
+        ],
+    )
+}
+
+/// Its lease is over, so the permit is nobody's, though it stands in Redis until a script frees it.
+fn tries_past_its_lease() -> Plan {
+    let mut settings = Settings::plain(1, 1);
+    settings.locks = 1;
+    settings.masters = 3;
+    settings.sharded = true;
+    settings.watched = vec![true];
+    settings.watchdog = Duration::from_secs(1);
+    settings.retry_window = Duration::from_secs(1);
+    let tries = Call {
+        ask: Ask::Try,
+        guard: true,
+        stall: Some((Duration::from_millis(3), Duration::from_secs(3))),
+        ..keeps(SEMAPHORE, 10)
+    };
+    let moves = Shift::Slot {
+        object: SEMAPHORE,
+        by: 1,
+        pause: Duration::from_secs(2),
+        lingers: Duration::from_secs(2),
+        gossip: Duration::ZERO,
+    };
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(LOCK, 10)),
+            calls(2000, 0, tries),
+            at(4000, What::Shift(moves)),
         ],
     )
 }

@@ -17,6 +17,8 @@ const DEBTS_ARE_PAID: Duration = Duration::from_secs(10);
 pub struct Granted {
     pub all: BTreeMap<Host, i64>,
     pub leased: BTreeMap<Host, i64>,
+    /// When each lease ends, and how many permits come back then.
+    pub ends: Vec<(Host, Instant, i64)>,
 }
 
 /// One semaphore.
@@ -30,6 +32,8 @@ pub(super) struct Ledger {
     pub(super) recorded: BTreeMap<Host, i64>,
     /// How much of that guards hold, or are to hold.
     pub(super) leased: BTreeMap<Host, i64>,
+    /// When each of those leases ends.
+    pub(super) ends: Vec<(Host, Instant, i64)>,
     /// What callers of each client have in hand.
     pub(super) held: BTreeMap<Host, i64>,
     /// The clients some of whose calls have gone without an answer: they may yet take something.
@@ -73,6 +77,13 @@ impl Ledger {
     pub(super) fn on_record(&self, host: Host) -> i64 {
         self.recorded.get(&host).copied().unwrap_or_default()
     }
+
+    /// How many permits stand under leases of a client that are over: the next script frees them.
+    pub(super) fn over(&self, host: Host) -> i64 {
+        let now = Instant::now();
+        let over = (self.ends.iter()).filter(|(of, ends, _)| *of == host && *ends <= now);
+        over.map(|(_, _, permits)| permits).sum()
+    }
 }
 
 /// How long a question is on its way to the server, if nothing is wrong.
@@ -86,7 +97,7 @@ impl Judge {
     pub fn counter(&mut self, number: usize, host: Option<Host>, value: i64, granted: Granted) {
         let recorded = granted.all;
         let ledger = &mut self.ledgers[number];
-        ledger.leased = granted.leased;
+        (ledger.leased, ledger.ends) = (granted.leased, granted.ends);
         let delta = value - ledger.counter;
         if delta == 0 && recorded == ledger.recorded {
             return;

@@ -137,9 +137,9 @@ impl Judge {
         let others: i64 = others.map(|(_, waiting)| waiting.wanted.permits).sum();
         let ledger = &mut self.ledgers[object];
         ledger.denied.insert(host);
-        // Grants that are not confirmed come back by themselves.
+        // Grants that are not confirmed come back by themselves, and so do those whose lease is over.
         let returns = match self.watched.is_watched(object) {
-            true => 0,
+            true => ledger.over(host),
             false => ledger.on_record(host),
         };
         let excess = ledger.in_excess(host) - others - returns;

@@ -213,7 +213,10 @@ impl World {
     /// How many permits each client has been granted for a time.
     fn granted(&mut self, key: &str) -> Granted {
         let mut granted = Granted::default();
-        for entry in texts(self.ask(&["ZRANGE", &grants_of(key), "0", "-1"])) {
+        let now = self.nodes.now();
+        let all = texts(self.ask(&["ZRANGE", &grants_of(key), "0", "-1", "WITHSCORES"]));
+        for pair in all.chunks_exact(2) {
+            let (entry, ends) = (&pair[0], pair[1].parse::<f64>().unwrap_or_default());
             let mut words = entry.splitn(4, ':');
             let (Some(id), Some(ticket), Some(permits)) =
                 (words.next(), words.next(), words.next())
@@ -227,6 +230,8 @@ impl World {
             *granted.all.entry(host).or_default() += permits;
             if ticket.starts_with('g') {
                 *granted.leased.entry(host).or_default() += permits;
+                let left = Duration::from_micros((ends as u64).saturating_sub(now));
+                granted.ends.push((host, Instant::now() + left, permits));
             }
         }
         granted
