@@ -114,8 +114,14 @@ impl World {
         let unknown = matches!(&reply, Some(Reply::Error(text))
             if refused.iter().any(|code| text.starts_with(code)));
         let forbidden: [&[u8]; 2] = [b"ERR The user executing the script", b"NOPERM "];
-        let may_not = matches!(&reply, Some(Reply::Error(text))
-            if forbidden.iter().any(|code| text.starts_with(code)));
+        // A batch that may have been carried out before has the refusal as its answer.
+        let refusal = match &reply {
+            Some(Reply::Error(text)) => Some(&text[..]),
+            Some(Reply::Bulk(text)) => text.strip_prefix(b"refused "),
+            _ => None,
+        };
+        let may_not =
+            refusal.is_some_and(|text| forbidden.iter().any(|code| text.starts_with(code)));
         if may_not {
             let about = |lock: &usize| words.contains(&Object::Lock(*lock).key().as_bytes());
             let locks = (0..self.settings.locks).filter(about);
