@@ -93,7 +93,9 @@ impl Judge {
     /// Everybody has been served. `polled`: whoever waits looks again and again.
     pub fn judge_orderly(&mut self, polled: bool) {
         let served = self.crowd.waits.len() as f64;
-        let each = |count: u64| (count as f64 - AT_FIRST) / served;
+        // One client looks after what is held, once a lease.
+        let looks = self.trace.now().as_secs_f64() / self.rules.watchdog.as_secs_f64();
+        let each = |count: u64| (count as f64 - AT_FIRST - looks) / served;
         let (scripts, messages) = (each(self.crowd.scripts), each(self.crowd.messages));
         // Each time that a line is gone all come anew.
         if self.rules.meddled {
