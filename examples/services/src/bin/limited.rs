@@ -10,7 +10,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
     let client = Client::connect(url).await?;
     let seats = client.semaphore("seats"); // Java: redisson.getSemaphore("seats")
-    seats.try_set_permits(8).await?; // for whoever comes first; does nothing for the others
+    seats.set_permits(8).await?; // the limit of this deployment, beside what guards hold
 
     let limit = LimitLayer::new(Arc::new(seats), Duration::from_millis(300), |refused| {
         let status = match refused {
