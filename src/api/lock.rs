@@ -15,8 +15,10 @@ use crate::stats::Holding;
 ///
 /// # Owners
 ///
-/// Async code has no threads to go by, so every handle is an owner; its clones are the same one. Nobody but the
-/// owner that holds the lock can unlock it.
+/// Async code has no threads to go by, so every guard is an owner of its own, whichever handle it comes from: two guards of one lock
+/// exclude each other. A guard is entered once more by [`again`](LockGuard::again). For [`lock`](Lock::lock) and
+/// [`unlock`](Lock::unlock) every handle is an owner, and its clones are the same one. Nobody but the owner that holds the lock can
+/// unlock it.
 ///
 /// # Leases
 ///
@@ -47,9 +49,9 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// Who this handle is.
     fn owner(&self) -> &str;
 
-    /// Another handle to the same lock and of the same owner; costs no I/O.
+    /// Another handle to the same lock, which is an owner of its own; costs no I/O.
     #[doc(hidden)]
-    fn clone_handle(&self) -> Arc<dyn Lock>;
+    fn fresh_handle(&self) -> Arc<dyn Lock>;
 
     /// Takes the lock, waiting for `wait` at the most (without limit for `None`, not at all for zero), for as long
     /// as `lease` (renewed until it is unlocked for `None`). `None` when the time has run out.
@@ -158,7 +160,7 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
         Ok(self.hold(Some(wait), Some(lease)).await?.is_some())
     }
 
-    /// [`lock`](Lock::lock) with a guard that unlocks.
+    /// [`lock`](Lock::lock) for an owner of its own, with a guard that unlocks.
     async fn guard(&self) -> Result<LockGuard> {
         Ok(self.guarded(None, None).await?.expect("waited for"))
     }
@@ -199,8 +201,9 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
         wait: Option<Duration>,
         lease: Option<Duration>,
     ) -> Result<Option<LockGuard>> {
-        let hold = self.hold(wait, lease).await?;
-        Ok(hold.map(|hold| LockGuard::new(self.clone_handle(), hold)))
+        let owner = self.fresh_handle();
+        let hold = owner.hold(wait, lease).await?;
+        Ok(hold.map(|hold| LockGuard::new(owner, hold)))
     }
 }
 
@@ -314,6 +317,29 @@ impl LockGuard {
         self.hold.lease.lost().await;
     }
 
+    /// Takes the lock once more for the same owner, without waiting: for a function that locks what its caller has locked. It is free when
+    /// all guards of the owner have gone.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHeld`](crate::Error::NotHeld) where the lock has been lost, and always for a lock that is not reentrant; those of
+    /// [`Lock::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, what it has taken is given back.
+    pub async fn again(&self) -> Result<LockGuard> {
+        let hold = match self.is_lost() {
+            true => None,
+            false => self.lock.hold(Some(Duration::ZERO), None).await?,
+        };
+        let hold = hold.ok_or_else(|| Error::NotHeld {
+            name: self.lock.name().to_owned(),
+            owner: self.lock.owner().to_owned(),
+        })?;
+        Ok(LockGuard::new(Arc::clone(&self.lock), hold))
+    }
+
     /// Gives the lock back and waits until that is done.
     ///
     /// # Errors
@@ -333,7 +359,8 @@ impl LockGuard {
         unlock.await
     }
 
-    /// Keeps the lock held: it is not unlocked on drop. What was granted with it stays known.
+    /// Keeps the lock held: it is not unlocked on drop. What was granted with it stays known. A clone of [`lock`](Self::lock) unlocks it
+    /// later. Without one nobody can, and it ends with its lease.
     #[must_use = "the lock stays held"]
     pub fn forget(mut self) -> Hold {
         self.held = false;

@@ -15,7 +15,8 @@ use crate::lease::{Change, LastLease, Lease};
 
 /// A reentrant lock inside one process, with the behaviour of [`RLock`](crate::RLock).
 ///
-/// Clones of a handle are one owner; [`with_owner`](Lock::with_owner) makes a handle for another one. A lock that is
+/// Each guard is an owner of its own. For [`lock`](Lock::lock) and [`unlock`](Lock::unlock), clones of a handle are one owner;
+/// [`with_owner`](Lock::with_owner) makes a handle for another one. A lock that is
 /// taken without a lease is held until it is unlocked: there is nothing that could renew it too late. What is told to be
 /// left of it are 30 s all the time, as if it had just been renewed.
 ///
@@ -26,12 +27,11 @@ use crate::lease::{Change, LastLease, Lease};
 /// # async fn main() -> redisson_semaphore::Result<()> {
 /// use redisson_semaphore::memory;
 ///
-/// let mine = memory::Lock::new("door");
-/// let yours = mine.with_owner(2);
-/// let guard = mine.guard().await?;
-/// assert!(!yours.try_lock().await?);
+/// let door = memory::Lock::new("door");
+/// let guard = door.guard().await?;
+/// assert!(door.try_guard().await?.is_none());
 /// guard.unlock().await?;
-/// assert!(yours.try_lock().await?);
+/// assert!(door.try_guard().await?.is_some());
 /// # Ok(())
 /// # }
 /// ```
@@ -52,6 +52,8 @@ struct State {
     last_token: u64,
     /// Of the times that the lock was taken.
     last_number: u64,
+    /// Of the owners that were made for guards.
+    last_owner: u64,
     changed: Vec<Lease>,
 }
 
@@ -224,6 +226,7 @@ impl Lock {
             holding: None,
             last_token: 0,
             last_number: 0,
+            last_owner: u32::MAX.into(),
             changed: Vec::new(),
         };
         Lock {
@@ -233,7 +236,7 @@ impl Lock {
         }
     }
 
-    /// This lock for the owner number `id`. Handles of the same number are the same owner; the first one has 0.
+    /// This lock for the owner number `id`, below 2^32. Handles of the same number are the same owner; the first one has 0.
     #[must_use]
     pub fn with_owner(&self, id: u64) -> Self {
         Lock {
@@ -304,8 +307,12 @@ impl api::Lock for Lock {
         &self.owner
     }
 
-    fn clone_handle(&self) -> Arc<dyn api::Lock> {
-        Arc::new(self.clone())
+    fn fresh_handle(&self) -> Arc<dyn api::Lock> {
+        let owner = self.shared.change(|state| {
+            state.last_owner += 1;
+            state.last_owner
+        });
+        Arc::new(self.with_owner(owner))
     }
 
     async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>> {

@@ -36,7 +36,7 @@ const MOST_REFRESHED: usize = 250;
 /// A handle: cheap to clone; finds what it shares with others at the first call.
 #[derive(Clone)]
 pub(super) struct Handle {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     settings: Arc<Settings>,
     line: OnceLock<Arc<Object<Recipes>>>,
 }

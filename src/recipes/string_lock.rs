@@ -56,9 +56,14 @@ impl Own {
 
 impl StringLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
+        StringLock::of(Handle::new(core, Layout::Lock, name, 1))
+    }
+
+    fn of(handle: Handle) -> Self {
+        let core = &handle.core;
         StringLock {
-            handle: Handle::new(core, Layout::Lock, name, 1),
             owner: format!("{}:{}", core.id(), core.next_sequence()).into(),
+            handle,
             held: Arc::default(),
         }
     }
@@ -158,8 +163,8 @@ impl Lock for StringLock {
         &self.owner
     }
 
-    fn clone_handle(&self) -> Arc<dyn Lock> {
-        Arc::new(self.clone())
+    fn fresh_handle(&self) -> Arc<dyn Lock> {
+        Arc::new(StringLock::of(self.handle.clone()))
     }
 
     async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>> {

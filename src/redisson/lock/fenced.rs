@@ -42,6 +42,10 @@ impl RFencedLock {
         })
     }
 
+    pub(super) fn fresh(&self) -> Self {
+        RFencedLock(self.0.fresh())
+    }
+
     /// This lock for the owner number `id`; see [`RLock::with_owner`].
     #[must_use]
     pub fn with_owner(&self, id: u64) -> Self {

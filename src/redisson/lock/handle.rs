@@ -26,8 +26,8 @@ macro_rules! lock_by_its_inherent_methods {
                 RLock::owner(self)
             }
 
-            fn clone_handle(&self) -> Arc<dyn Lock> {
-                Arc::new(self.clone())
+            fn fresh_handle(&self) -> Arc<dyn Lock> {
+                Arc::new(<$type>::fresh(self))
             }
 
             async fn hold(

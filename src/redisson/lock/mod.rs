@@ -34,9 +34,11 @@ use crate::stats::{Holding, What};
 ///
 /// # Owner
 ///
-/// Async code has no threads to go by, so every handle is an owner of its own, and its clones are the same
-/// owner: what one of them has locked, the other locks again without waiting, and may unlock. To take the lock
-/// from two tasks that exclude each other, make two handles. [`with_owner`](RLock::with_owner) picks an owner.
+/// Async code has no threads to go by. So each guard is an owner of its own: two guards exclude each other, whichever handles and
+/// clones of handles they come from. [`LockGuard::again`] takes the lock once more for the owner of a guard.
+///
+/// [`lock`](Self::lock) and [`unlock`](Self::unlock), Java's way, go by the handle: every handle is an owner, and its clones are the same
+/// one. What one of them has locked, the other locks again without waiting, and may unlock. [`with_owner`](RLock::with_owner) picks an owner.
 ///
 /// # Lease and renewal
 ///
@@ -148,22 +150,32 @@ impl Drop for Own {
 impl RLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_lock(name, &core.config.name_mapper, core.id());
+        let line = queue::Object::of(core, names, Holds::new);
+        RLock::owned_by_itself(Arc::clone(core), line, false)
+    }
+
+    fn owned_by_itself(core: Arc<Core>, line: Arc<queue::Object<Locks>>, fenced: bool) -> Self {
         let number = core.next_owner();
-        let owner = owner(core, number);
+        let owner = owner(&core, number);
         let own = Own {
-            core: Arc::clone(core),
-            lock: Arc::clone(names.0.object()),
+            core: Arc::clone(&core),
+            lock: Arc::clone(line.keys().object()),
             owner: Arc::clone(&owner),
         };
         RLock {
-            core: Arc::clone(core),
+            core,
+            line,
+            number,
             owner,
             _own: Some(Arc::new(own)),
-            number,
-            line: queue::Object::of(core, names, Holds::new),
             last: LastLease::default(),
-            fenced: false,
+            fenced,
         }
+    }
+
+    /// This lock for an owner that nobody else is.
+    fn fresh(&self) -> Self {
+        RLock::owned_by_itself(Arc::clone(&self.core), Arc::clone(&self.line), self.fenced)
     }
 
     /// This lock for the owner number `id` of this client. Handles of the same number are the same owner.
@@ -313,7 +325,7 @@ impl RLock {
             .await
     }
 
-    /// [`lock`](Self::lock) with a guard that unlocks when dropped.
+    /// [`lock`](Self::lock) for an owner of its own, with a guard that unlocks when dropped.
     pub async fn guard(&self) -> Result<LockGuard> {
         Lock::guard(self).await
     }
