@@ -262,8 +262,7 @@ shell! {
 }
 
 shell! {
-    /// A lock; see [`Lock`](crate::Lock). Every handle is an owner of its own, and its clones are the same one: threads that exclude
-    /// each other need handles of their own.
+    /// A lock; see [`Lock`](crate::Lock). Each guard is an owner of its own. Calls without a guard go by handle: its clones are one owner.
     Lock;
     now {
         fn name(&self) -> &str;
@@ -442,6 +441,11 @@ impl LockGuard {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.inner.is_lost()
+    }
+
+    /// See [`LockGuard::again`](crate::LockGuard::again).
+    pub fn again(&self) -> Result<LockGuard> {
+        Ok(guard(self.client.run(self.inner.again())?, &self.client))
     }
 
     /// See [`LockGuard::unlock`](crate::LockGuard::unlock).

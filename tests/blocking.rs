@@ -85,7 +85,12 @@ fn everything(client: &Client) {
     let guard = door.guard().unwrap();
     assert_eq!(guard.token(), Some(1));
     assert!(!client.lock("door").try_lock().unwrap());
+    assert!(door.try_guard().unwrap().is_none());
+    let inner = guard.again().unwrap();
     guard.unlock().unwrap();
+    assert!(door.is_locked().unwrap());
+    inner.unlock().unwrap();
+    assert!(!door.is_locked().unwrap());
     assert!(matches!(door.unlock(), Err(Error::NotHeld { .. })));
 
     let done = client.count_down_latch("done");

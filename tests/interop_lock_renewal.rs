@@ -46,7 +46,7 @@ async fn both_sides_outlive_pauses() {
                 .unwrap();
             until_passed(&world, WATCHDOG).await;
             assert!(!guard.is_lost(), "{version}");
-            assert!(mine.is_held().await.unwrap());
+            assert!(guard.lock().is_held().await.unwrap());
             assert!(javas.is_locked().await.unwrap(), "{version}");
             assert!(!javas.try_lock().await.unwrap());
             let name = json!({"name": "mine", "thread": "a"});

@@ -4,6 +4,7 @@ mod support;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -179,8 +180,9 @@ async fn unlocks_that_are_dropped_are_carried_out() {
             match way {
                 0 => drop(polled(guard.unlock(), polls).await),
                 1 => {
+                    let owner = Arc::clone(guard.lock());
                     let _ = guard.forget();
-                    drop(polled(lock.unlock(), polls.max(1)).await);
+                    drop(polled(owner.unlock(), polls.max(1)).await);
                 }
                 _ => {
                     let _ = guard.forget();

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{join_all, try_join_all};
@@ -114,7 +115,7 @@ async fn retaken(
     let began = Instant::now();
     let late = tokio::spawn({
         let lock = lock.clone();
-        async move { lock.guard_with_lease(LEASE).await }
+        async move { lock.hold(None, Some(LEASE)).await }
     });
     proxy.until_struck(1).await;
     until("the lease is nearly over", LIMIT, async || {
@@ -122,23 +123,19 @@ async fn retaken(
     })
     .await;
     proxy.deliver(1).await;
-    let old = late.await.unwrap().unwrap();
+    let old = late.await.unwrap().unwrap().expect("waited for");
     lost(old.lease()).await;
 
     if let Some(fate) = fate {
         proxy.at_script(1, fate);
     }
-    let guard = lock
-        .guarded(None, lease)
-        .await
-        .unwrap()
-        .expect("waited for");
-    assert!(guard.token() > old.token(), "{name}: the same token");
+    let hold = lock.hold(None, lease).await.unwrap().expect("waited for");
+    assert!(hold.token() > old.token(), "{name}: the same token");
     assert_eq!(lock.hold_count().await.unwrap(), 1, "{name}");
-    assert!(!guard.is_lost());
-    assert_not_held(old.unlock().await);
+    assert!(!hold.lease().is_lost());
+    assert_not_held(lock.unlock_hold(&old).await);
     assert_eq!(lock.hold_count().await.unwrap(), 1, "{name}");
-    guard.unlock().await.unwrap();
+    lock.unlock_hold(&hold).await.unwrap();
     assert!(!lock.is_locked().await.unwrap(), "{name} stays locked");
 }
 
@@ -209,8 +206,9 @@ async fn a_hold_whose_write_was_lost_does_not_cost_the_one_below() {
     let other = stranger.lock("reentrant");
     for count in [1, 7] {
         let outer = lock.guard().await.unwrap();
-        let inner = lock.guard().await.unwrap();
-        let _: () = redis.hset("reentrant", lock.owner(), count).await.unwrap();
+        let inner = outer.again().await.unwrap();
+        let owner = outer.lock().owner();
+        let _: () = redis.hset("reentrant", owner, count).await.unwrap();
         inner.unlock().await.unwrap();
         assert!(!other.try_lock().await.unwrap(), "the outer guard holds it");
         assert!(!outer.is_lost());
@@ -220,7 +218,7 @@ async fn a_hold_whose_write_was_lost_does_not_cost_the_one_below() {
     }
     // Where nothing of it is left, all of them are lost.
     let outer = lock.guard().await.unwrap();
-    let inner = lock.guard().await.unwrap();
+    let inner = outer.again().await.unwrap();
     let _: () = redis.del("reentrant").await.unwrap();
     other.lock().await.unwrap();
     assert_not_held(inner.unlock().await);
@@ -255,9 +253,9 @@ async fn unlocked_once_by_an_owner_that_is_found_again() {
     }
 }
 
-/// Each hold keeps its own term, whichever guard goes first.
+/// Each hold keeps its own term, whichever goes first.
 #[tokio::test]
-async fn guards_that_go_in_any_order() {
+async fn holds_that_go_in_any_order() {
     let server = start().await;
     let mut redis = server.connection().await;
     let client = connect(server.url(), WATCHDOG).await;
@@ -265,17 +263,19 @@ async fn guards_that_go_in_any_order() {
 
     // The one that stays is renewed.
     let limited = lock.guard_with_lease(WATCHDOG).await.unwrap();
-    let watched = lock.guard().await.unwrap();
+    let watched = limited.again().await.unwrap();
     limited.unlock().await.unwrap();
     until_passed(&mut redis, 2 * WATCHDOG).await;
     assert!(!watched.is_lost(), "it is renewed");
-    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    assert_eq!(watched.lock().hold_count().await.unwrap(), 1);
     watched.unlock().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
 
     // The one that stays is not.
     let watched = lock.guard().await.unwrap();
-    let limited = lock.guard_with_lease(2 * WATCHDOG).await.unwrap();
+    let owner = Arc::clone(watched.lock());
+    let limited = owner.hold(None, Some(2 * WATCHDOG)).await.unwrap();
+    let limited = limited.expect("waited for");
     watched.unlock().await.unwrap();
     assert!(ttl(&mut redis, "order").await > WATCHDOG);
     lost(limited.lease()).await;
@@ -285,12 +285,16 @@ async fn guards_that_go_in_any_order() {
     .await;
 
     // Of several with leases, the last of those that stay counts.
-    let guards = [HOUR, 3 * HOUR, 2 * HOUR].map(|lease| lock.guard_with_lease(lease));
-    let mut guards = try_join_all(guards).await.unwrap();
-    guards.remove(1).unlock().await.unwrap();
+    let holds = [HOUR, 3 * HOUR, 2 * HOUR].map(|lease| lock.hold(None, Some(lease)));
+    let holds = try_join_all(holds).await.unwrap();
+    let give_back = async |number: usize| {
+        let hold = holds[number].as_ref().expect("waited for");
+        lock.unlock_hold(hold).await.unwrap();
+    };
+    give_back(1).await;
     let left = ttl(&mut redis, "order").await;
     assert!(left > HOUR && left <= 2 * HOUR, "{left:?}");
-    guards.remove(1).unlock().await.unwrap();
+    give_back(2).await;
     assert!(ttl(&mut redis, "order").await <= HOUR);
 }
 
@@ -377,15 +381,15 @@ async fn a_lease_that_may_have_been_shortened_is_lost_in_time() {
     let guard = lock.guard_with_lease(HOUR).await.unwrap();
     proxy.at_script(1, Fate::HoldReply);
     let on_top = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.guard_with_lease(SHORT).await }
+        let owner = Arc::clone(guard.lock());
+        async move { owner.hold(None, Some(SHORT)).await }
     });
     proxy.until_struck(1).await;
     lost(guard.lease()).await;
     assert!(!on_top.is_finished(), "it has not been answered");
     proxy.deliver(1).await;
-    let on_top = on_top.await.unwrap().unwrap();
-    assert!(!on_top.is_lost(), "it is taken again");
+    let on_top = on_top.await.unwrap().unwrap().expect("waited for");
+    assert!(!on_top.lease().is_lost(), "it is taken again");
     assert_not_held(guard.unlock().await);
 }
 
@@ -427,11 +431,12 @@ async fn an_unlock_that_is_refused() {
     .await;
 
     acl("+publish").await;
-    let guard = lock.guard().await.unwrap();
+    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
     acl("-publish").await;
-    denied(guard.unlock().await);
+    denied(lock.unlock_hold(&hold).await);
     acl("+publish").await;
-    lock.guard().await.unwrap().unlock().await.unwrap();
+    lock.lock().await.unwrap();
+    lock.unlock().await.unwrap();
     assert!(!lock.is_locked().await.unwrap(), "it does not count");
 
     // Of two holds, the other one's time does not begin.
@@ -491,9 +496,9 @@ async fn an_unlock_behind_one_that_was_refused_to_nobody() {
     let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
     let lock = client.lock("both");
     lock.lock().await.unwrap();
-    let guard = lock.guard().await.unwrap();
+    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
     acl(&redis, "-evalsha").await;
-    drop(guard);
+    lock.unlock_hold_detached(&hold);
     assert!(lock.try_lock().await.is_err(), "behind that");
     acl(&redis, "+evalsha").await;
     lock.unlock().await.unwrap();
@@ -553,7 +558,8 @@ async fn releases_at_the_same_time_give_back_different_holds() {
 
         lock.lock().await.unwrap();
         lock.lock().await.unwrap();
-        drop(lock.guard().await.unwrap());
+        let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+        lock.unlock_hold_detached(&hold);
         lock.unlock().await.unwrap();
         lock.unlock().await.unwrap();
         assert!(!lock.is_locked().await.unwrap());

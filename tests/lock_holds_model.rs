@@ -9,7 +9,7 @@ use fastrand::Rng;
 use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Lock, LockGuard, RFencedLock};
+use redisson_semaphore::{Client, Error, Hold, Lease, Lock, RFencedLock};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 
@@ -25,7 +25,8 @@ const TOLERANCE: Duration = Duration::from_secs(200);
 
 /// One time that the owner has taken the lock; without a term it is renewed.
 struct Taken {
-    guard: Option<LockGuard>,
+    /// Given back by what it is; without it, by the owner's next unlock.
+    hold: Option<Hold>,
     term: Option<Duration>,
 }
 
@@ -98,8 +99,8 @@ impl Owner {
 
     fn all_lost(&mut self) {
         for taken in self.holds.drain(..) {
-            if let Some(guard) = taken.guard {
-                assert!(guard.is_lost(), "{}: it is not told", self.name);
+            if let Some(hold) = taken.hold {
+                assert!(hold.lease().is_lost(), "{}: it is not told", self.name);
             }
         }
     }
@@ -107,17 +108,17 @@ impl Owner {
     /// One step; the time to live that it leaves, where that is known.
     async fn step(&mut self) -> Option<Duration> {
         let kind = self.rng.u32(..100);
-        let last_is_plain = self.holds.last().is_some_and(|taken| taken.guard.is_none());
+        let last_is_plain = self.holds.last().is_some_and(|taken| taken.hold.is_none());
         let term = self.rng.bool().then(|| HOUR * self.rng.u32(1..9));
         match kind {
             0..40 if self.holds.len() < MOST_HOLDS => {
-                let guard = self.lock().guarded(None, term).await.unwrap();
-                let guard = guard.expect("waited for");
-                let token = guard.token().unwrap();
+                let hold = self.lock().hold(None, term).await.unwrap();
+                let hold = hold.expect("waited for");
+                let token = hold.token().unwrap();
                 assert!(token > self.last_token, "{token} is no new token");
                 self.last_token = token;
-                let guard = Some(guard);
-                self.holds.push(Taken { guard, term });
+                let hold = Some(hold);
+                self.holds.push(Taken { hold, term });
                 self.expected_ttl()
             }
             40..55 if self.holds.len() < MOST_HOLDS => {
@@ -126,21 +127,22 @@ impl Owner {
                     Some(term) => self.lock().lock_with_lease(term).await.unwrap(),
                 }
                 self.last_token = self.lock().token().await.unwrap().unwrap_or(0);
-                self.holds.push(Taken { guard: None, term });
+                self.holds.push(Taken { hold: None, term });
                 self.expected_ttl()
             }
             55..75 if !self.holds.is_empty() => {
                 let place = self.rng.usize(..self.holds.len());
-                self.holds[place].guard.as_ref()?;
-                let guard = self.holds.remove(place).guard.unwrap();
-                assert!(!guard.is_lost());
-                if self.rng.bool() {
-                    guard.unlock().await.unwrap();
+                self.holds[place].hold.as_ref()?;
+                let hold = self.holds.remove(place).hold.unwrap();
+                assert!(!hold.lease().is_lost());
+                match self.rng.bool() {
+                    true => self.lock().unlock_hold(&hold).await.unwrap(),
+                    false => self.lock().unlock_hold_detached(&hold),
                 }
                 self.expected_ttl_after_release()
             }
             75..88 => {
-                let plain = |taken: &Taken| taken.guard.is_none();
+                let plain = |taken: &Taken| taken.hold.is_none();
                 if self.holds.is_empty() {
                     let unlocked = self.lock().unlock().await;
                     assert!(matches!(unlocked, Err(Error::NotHeld { .. })));
@@ -184,7 +186,8 @@ impl Owner {
         let count = self.lock().hold_count().await.unwrap();
         assert_eq!(count as usize, self.holds.len(), "{place}");
         for taken in &self.holds {
-            assert!(!taken.guard.as_ref().is_some_and(LockGuard::is_lost));
+            let lease = taken.hold.as_ref().map(Hold::lease);
+            assert!(!lease.is_some_and(Lease::is_lost));
         }
         let Some(ttl) = ttl else { return };
         let left: u64 = self.redis.pttl(&self.name).await.unwrap();

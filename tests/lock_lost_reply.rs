@@ -317,7 +317,7 @@ async fn given_back_before_the_rest_was_lost() {
         .unwrap();
     let lock = client.lock("rest");
     let outer = lock.guard().await.unwrap();
-    let inner = lock.guard().await.unwrap();
+    let inner = outer.again().await.unwrap();
     let mut control = server.connection().await;
     let scripts = proxy.scripts();
     proxy.at_script(1, Fate::LoseReply);

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -10,7 +11,7 @@ use futures::future::{join_all, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Lease, RemainingTtl};
+use redisson_semaphore::{Client, Error, Lease, Lock, RemainingTtl};
 use support::acl::set_user;
 use support::clients::scripts;
 use support::log;
@@ -225,8 +226,9 @@ async fn a_server_that_stays_away_ends_the_lease_in_time() {
     // It was not given back in place of somebody else's.
     let other = connect(server.url(), WATCHDOG).await.lock("away");
     assert!(other.try_lock_for(LIMIT).await.unwrap());
+    let owner = Arc::clone(guard.lock());
     drop(guard);
-    assert!(matches!(lock.unlock().await, Err(Error::NotHeld { .. })));
+    assert!(matches!(owner.unlock().await, Err(Error::NotHeld { .. })));
     assert!(other.is_held().await.unwrap());
     other.unlock().await.unwrap();
 }
@@ -255,7 +257,7 @@ async fn a_restart_without_the_data_is_a_loss_and_with_them_is_none() {
         // Renewal has recovered.
         let guard = lock.guard().await.unwrap();
         until_passed(&mut redis, 5 * WATCHDOG).await;
-        assert!(!guard.is_lost() && lock.is_held().await.unwrap());
+        assert!(!guard.is_lost() && guard.lock().is_held().await.unwrap());
     }
 }
 
@@ -290,13 +292,14 @@ async fn a_loss_is_told_at_the_next_renewal() {
     assert!(thief.is_held().await.unwrap());
 }
 
-/// A loop that takes a lost lock again, and only then drops the guard that lost it.
+/// A loop that takes a lost lock again, and only then gives back the hold that was lost.
 #[tokio::test]
-async fn a_guard_that_lost_its_lock_leaves_the_next_one_alone() {
+async fn a_hold_that_was_lost_leaves_the_next_one_alone() {
     let server = RedisServer::start().await;
     let client = connect(server.url(), WATCHDOG).await;
     let lock = client.lock("again");
-    let mut guard = lock.guard().await.unwrap();
+    let take = async || lock.hold(None, None).await.unwrap().expect("waited for");
+    let mut hold = take().await;
     for told in [true, false, true, false] {
         assert!(
             client
@@ -307,20 +310,20 @@ async fn a_guard_that_lost_its_lock_leaves_the_next_one_alone() {
                 .unwrap()
         );
         if told {
-            lost(guard.lease()).await;
+            lost(hold.lease()).await;
         }
-        let old = std::mem::replace(&mut guard, lock.guard().await.unwrap());
-        assert!(old.is_lost() && !guard.is_lost());
+        let old = std::mem::replace(&mut hold, take().await);
+        assert!(old.lease().is_lost() && !hold.lease().is_lost());
         if told {
-            drop(old);
+            lock.unlock_hold_detached(&old);
         } else {
-            let error = old.unlock().await.unwrap_err();
+            let error = lock.unlock_hold(&old).await.unwrap_err();
             assert!(matches!(error, Error::NotHeld { .. }), "{error}");
         }
         assert_eq!(lock.hold_count().await.unwrap(), 1);
-        assert!(!guard.is_lost());
+        assert!(!hold.lease().is_lost());
     }
-    guard.unlock().await.unwrap();
+    lock.unlock_hold(&hold).await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
 }
 
@@ -352,18 +355,20 @@ async fn a_lease_on_top_does_not_end_a_hold_without_one() {
     let client = connect(server.url(), WATCHDOG).await;
     let lock = client.lock("top");
     let guard = lock.guard().await.unwrap();
+    let owner = guard.lock();
     let lease = Duration::from_millis(1);
-    let short = lock.guard_with_lease(lease).await.unwrap();
+    let short = owner.hold(None, Some(lease)).await.unwrap();
     until_passed(&mut redis, 2 * WATCHDOG).await;
-    assert!(!guard.is_lost() && lock.is_held().await.unwrap());
-    short.unlock().await.unwrap();
+    assert!(!guard.is_lost() && owner.is_held().await.unwrap());
+    let short = short.expect("waited for");
+    owner.unlock_hold(&short).await.unwrap();
     until_passed(&mut redis, 2 * WATCHDOG).await;
-    assert!(!guard.is_lost() && lock.is_held().await.unwrap());
+    assert!(!guard.is_lost() && owner.is_held().await.unwrap());
     // A longer one is kept.
-    lock.lock_with_lease(100 * WATCHDOG).await.unwrap();
+    owner.lock_with_lease(100 * WATCHDOG).await.unwrap();
     let left = lock.remaining_ttl().await.unwrap();
     assert!(matches!(left, RemainingTtl::Expires(left) if left > 50 * WATCHDOG));
-    lock.unlock().await.unwrap();
+    owner.unlock().await.unwrap();
     guard.unlock().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
 }
@@ -442,13 +447,14 @@ async fn it_ends_with_the_last_handle_of_its_owner() {
     let mut redis = server.connection().await;
     let client = connect(server.url(), WATCHDOG).await;
     client.lock("x").lock().await.unwrap();
-    let twice = client.lock("y");
-    twice.lock().await.unwrap();
-    let guard = twice.guard().await.unwrap();
-    drop(twice);
-    // A guard is a handle.
+    let handle = client.lock("forgotten");
+    let _ = handle.guard().await.unwrap().forget();
+    // A guard is a handle of its owner.
+    let guard = client.lock("y").guard().await.unwrap();
+    guard.lock().lock().await.unwrap();
     until_passed(&mut redis, 2 * WATCHDOG).await;
     assert!(!redis.exists::<_, bool>("x").await.unwrap());
+    assert!(!handle.is_locked().await.unwrap());
     assert!(redis.exists::<_, bool>("y").await.unwrap() && !guard.is_lost());
     // Its unlock is answered behind it.
     drop(guard);

@@ -4,9 +4,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LockGuard, RLock, Result};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Hold, Lock, RLock, Result};
 
 use support::proxy::{Fate, Proxy};
 use support::server::{NOWHERE, RedisServer, replica_of};
@@ -302,35 +304,44 @@ async fn a_guard_whose_caller_was_told_before_its_unlock_was_sent_is_not_renewed
     .await;
 }
 
-/// What a guard could not give back for now is given back behind that, whatever its owner does meanwhile.
+/// What could not be given back for now is given back behind that, whatever its owner does meanwhile.
 #[tokio::test]
-async fn what_a_guard_could_not_give_back_at_once_is_given_back() {
+async fn what_could_not_be_given_back_at_once_is_given_back() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
     // Whoever comes behind what is refused waits for its next sending, which is half a second away at the most.
     let client = connect(server.url(), Duration::from_millis(1500)).await;
     let lock = client.lock("door");
-    let guard = async || lock.guard_with_lease(HOUR).await.unwrap();
+    let hold = async || {
+        let hold = lock.hold(None, Some(HOUR)).await.unwrap();
+        hold.expect("waited for")
+    };
+    let give_back = async |hold: Hold| lock.unlock_hold(&hold).await.unwrap();
     let mut control = redis.clone();
-    let mut refused = async |guard: LockGuard, refusing: Refusing| {
+    let mut refused = async |unlock: BoxFuture<'_, Result<()>>, refusing: Refusing| {
         refusing.set(&mut control, true).await;
-        let error = guard.unlock().await.unwrap_err();
+        let error = unlock.await.unwrap_err();
         assert_eq!(error.effect(), Effect::Unknown, "{error}");
         refusing.set(&mut control, false).await;
     };
     let mut count = async || -> Option<u32> { redis.hget("door", lock.owner()).await.unwrap() };
     for refusing in [Refusing::Replica, Refusing::Replicas] {
-        refused(guard().await, refusing).await;
+        let guard = lock.guard_with_lease(HOUR).await.unwrap();
+        refused(guard.unlock().boxed(), refusing).await;
+        let free = async || !lock.is_locked().await.unwrap();
+        until("it is given back", LIMIT, free).await;
+
+        refused(lock.unlock_hold(&hold().await), refusing).await;
         until("it is given back", LIMIT, async || count().await.is_none()).await;
 
-        refused(guard().await, refusing).await;
-        guard().await.unlock().await.unwrap();
+        refused(lock.unlock_hold(&hold().await), refusing).await;
+        give_back(hold().await).await;
         assert_eq!(count().await, None);
 
-        let outer = guard().await;
-        refused(guard().await, refusing).await;
+        let outer = hold().await;
+        refused(lock.unlock_hold(&hold().await), refusing).await;
         until("the inner one is", LIMIT, async || count().await == Some(1)).await;
-        outer.unlock().await.unwrap();
+        give_back(outer).await;
         assert_eq!(count().await, None);
     }
 }

@@ -218,8 +218,8 @@ fn what_is_told_of_a_lease_is_told_while_nothing_is_locked() {
                 let mut context = Context::from_waker(&waker);
                 assert!(lost.as_mut().poll(&mut context).is_pending());
                 // The end is put off.
-                door.lock().await.unwrap();
-                door.unlock().await.unwrap();
+                guard.lock().lock().await.unwrap();
+                guard.lock().unlock().await.unwrap();
                 assert!(lost.as_mut().poll(&mut context).is_pending());
                 if forced {
                     other.lock("door").force_unlock().await.unwrap();

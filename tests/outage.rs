@@ -82,6 +82,7 @@ async fn given_back_meanwhile(
     semaphore.try_set_permits(9).await.unwrap();
     watched.try_set_permits(9).await.unwrap();
     leased.try_set_permits(9).await.unwrap();
+    let kept = lock.guard().await.unwrap();
     let guards = async || {
         let (one, two) = tokio::join!(semaphore.permit(1), watched.permit(2));
         let (three, four) = tokio::join!(leased.permit(), LeasedSemaphore::permit(&recipe));
@@ -90,11 +91,10 @@ async fn given_back_meanwhile(
             two.unwrap(),
             three.unwrap(),
             four.unwrap(),
-            lock.guard().await.unwrap(),
+            kept.again().await.unwrap(),
         )
     };
     let (read, unread) = (guards().await, guards().await);
-    let kept = lock.guard().await.unwrap();
     semaphore.acquire(1).await.unwrap();
     away(server).await;
     let mut unread: Pin<Box<dyn Future<Output = _>>> = Box::pin(async {
@@ -139,7 +139,7 @@ async fn given_back_meanwhile(
         LIMIT,
         async || {
             let slots: bool = redis.exists("slots").await.unwrap();
-            let count: Option<u32> = redis.hget("door", lock.owner()).await.unwrap();
+            let count: Option<u32> = redis.hget("door", kept.lock().owner()).await.unwrap();
             !slots && count == Some(1)
         },
     )

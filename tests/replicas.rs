@@ -705,7 +705,8 @@ async fn who_renews_waits_for_no_replica() {
     let string_lock = client.string_lock("key").timeout(LASTS);
     let key = string_lock.guard().await.unwrap();
     let door = client.lock("door");
-    let (outer, inner) = (door.guard().await.unwrap(), door.guard().await.unwrap());
+    let outer = door.guard().await.unwrap();
+    let inner = outer.again().await.unwrap();
     pair.part().await;
     let began = Instant::now();
     let leaving = tokio::spawn(inner.unlock());

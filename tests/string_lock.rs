@@ -76,10 +76,10 @@ async fn it_excludes_others_and_its_own_owner() {
         ),
         (1, 0)
     );
-    assert!(one.is_held().await.unwrap() && one.clone_handle().is_held().await.unwrap());
+    assert!(one.is_held().await.unwrap() && Arc::clone(&one).is_held().await.unwrap());
     assert_ne!(one.owner(), two.owner());
     assert!(is_not_held(two.unlock().await, &two));
-    one.clone_handle().unlock().await.unwrap();
+    Arc::clone(&one).unlock().await.unwrap();
     assert!(is_not_held(one.unlock().await, &one));
     assert!(!two.is_locked().await.unwrap());
     assert_eq!(one.remaining_ttl().await.unwrap(), RemainingTtl::Missing);
@@ -157,7 +157,8 @@ async fn a_lock_that_is_forced_open_is_lost() {
     assert!(two.force_unlock().await.unwrap());
     in_time(waiting).await.unwrap();
     in_time(guard.lost()).await;
-    assert!(is_not_held(guard.unlock().await, &one));
+    let owner = Arc::clone(guard.lock());
+    assert!(is_not_held(guard.unlock().await, &owner));
     assert!(
         two.is_held().await.unwrap(),
         "somebody else's was given back"
@@ -217,14 +218,61 @@ async fn a_guard_of_a_hold_that_was_given_back_releases_nothing() {
     let world = World::new().await;
     let [lock, other] = world.locks("given-back");
     let dropped = lock.guard().await.unwrap();
-    lock.unlock().await.unwrap();
-    let told = lock.guard().await.unwrap();
+    let owner = Arc::clone(dropped.lock());
+    owner.unlock().await.unwrap();
+    owner.lock().await.unwrap();
     drop(dropped);
     // Answered behind what the guard asks for, if anything.
-    assert!(lock.is_held().await.unwrap());
-    lock.unlock().await.unwrap();
-    lock.lock().await.unwrap();
-    assert!(is_not_held(told.unlock().await, &lock));
-    assert!(lock.is_held().await.unwrap());
+    assert!(owner.is_held().await.unwrap());
+    owner.unlock().await.unwrap();
+    let told = lock.guard().await.unwrap();
+    let owner = Arc::clone(told.lock());
+    owner.unlock().await.unwrap();
+    owner.lock().await.unwrap();
+    assert!(is_not_held(told.unlock().await, &owner));
+    assert!(owner.is_held().await.unwrap());
     assert!(!other.try_lock().await.unwrap());
+}
+
+#[tokio::test]
+async fn guards_exclude_each_other_and_are_not_entered_again() {
+    let world = World::new().await;
+    let [lock, other] = world.locks("guards");
+    let guard = lock.guard().await.unwrap();
+    assert_ne!(guard.lock().owner(), lock.owner());
+    for handle in [&lock, &other] {
+        assert!(handle.try_guard().await.unwrap().is_none());
+        assert!(!handle.try_lock().await.unwrap());
+    }
+    let owner = guard.lock();
+    assert!(is_not_held(guard.again().await.map(drop), owner));
+    assert!(!guard.is_lost() && owner.is_held().await.unwrap());
+    // Lost unnoticed, and free: it is not taken anew.
+    assert!(other.force_unlock().await.unwrap());
+    assert!(is_not_held(guard.again().await.map(drop), owner));
+    assert!(other.try_lock_for(LIMIT).await.unwrap());
+    other.unlock().await.unwrap();
+    let guards = [&lock, &other, &lock].map(|handle| {
+        let handle = Arc::clone(handle);
+        tokio::spawn(async move { handle.guard().await.unwrap().unlock().await.unwrap() })
+    });
+    for guard in guards {
+        in_time(guard).await.unwrap();
+    }
+}
+
+/// Nobody could unlock it any more.
+#[tokio::test]
+async fn a_forgotten_guard_ends_with_its_time() {
+    let world = World::new().await;
+    let short = world.first.string_lock("forgotten").timeout(SHORT);
+    let [_, other] = world.locks("forgotten");
+    let guard = short.guard().await.unwrap();
+    let owner = Arc::clone(guard.lock());
+    let _ = guard.forget();
+    assert!(!other.try_lock_for(SHORT * 3).await.unwrap(), "refreshed");
+    owner.unlock().await.unwrap();
+    let _ = short.guard().await.unwrap().forget();
+    assert!(!other.try_lock().await.unwrap());
+    in_time(other.lock()).await.unwrap();
 }

@@ -109,9 +109,9 @@ macro_rules! wait {
     ($history:ident, $waiting:ident, $twins:expr, |$it:ident| $call:expr) => {{
         let what = format!("waiting call {}: {}", $history.len(), stringify!($call));
         $history.push(what.clone());
-        let $it = $twins.memory.clone_handle();
+        let $it = Arc::clone(&$twins.memory);
         let memory = start(async move { $call }).await;
-        let $it = $twins.redis.clone_handle();
+        let $it = Arc::clone(&$twins.redis);
         let redis = start(async move { $call }).await;
         $waiting.push(Waiting {
             what,
@@ -322,6 +322,14 @@ async fn locks(client: &Client, seed: u64) {
                 assert_eq!(one.is_some(), two.is_some(), "{history:#?}");
                 guards.extend(one.zip(two));
             }
+            9 if !guards.is_empty() && random.bool() => {
+                let place = random.usize(..guards.len());
+                let (one, two) = &guards[place];
+                let (one, two) = (one.again().await, two.again().await);
+                history.push(format!("again: {}", one.is_ok()));
+                assert_eq!(one.is_ok(), two.is_ok(), "{history:#?}");
+                guards.extend(one.ok().zip(two.ok()));
+            }
             9 => {
                 if let Some((one, two)) = take_any(&mut random, &mut guards) {
                     history.push("drop of a guard".to_owned());
@@ -347,6 +355,14 @@ async fn locks(client: &Client, seed: u64) {
             )
             .await;
         }
+        // What a guard gives back arrives in its own time.
+        let locked = owners[0].memory.is_locked().await;
+        until(
+            &format!("locked {locked:?} in Redis: {history:#?}"),
+            LIMIT,
+            async || owners[0].redis.is_locked().await == locked,
+        )
+        .await;
         nobody_else_is_served(&waiting, &history);
         for twins in &owners {
             let (one, two) = (twins.memory.lease(), twins.redis.lease());

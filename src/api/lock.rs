@@ -329,15 +329,17 @@ impl LockGuard {
     ///
     /// If the future is dropped, what it has taken is given back.
     pub async fn again(&self) -> Result<LockGuard> {
-        let hold = match self.is_lost() {
+        let taken = match self.is_lost() {
             true => None,
             false => self.lock.hold(Some(Duration::ZERO), None).await?,
         };
-        let hold = hold.ok_or_else(|| Error::NotHeld {
+        let guard = taken.map(|hold| LockGuard::new(Arc::clone(&self.lock), hold));
+        // A loss that was not known until now: the lock has been taken anew.
+        let guard = guard.filter(|guard| is_current(&self.hold, guard.lease()));
+        guard.ok_or_else(|| Error::NotHeld {
             name: self.lock.name().to_owned(),
             owner: self.lock.owner().to_owned(),
-        })?;
-        Ok(LockGuard::new(Arc::clone(&self.lock), hold))
+        })
     }
 
     /// Gives the lock back and waits until that is done.

@@ -61,7 +61,7 @@ impl Handle {
         &self.settings
     }
 
-    fn line(&self) -> Result<&Arc<Object<Recipes>>> {
+    pub(super) fn line(&self) -> Result<&Arc<Object<Recipes>>> {
         if let Some(line) = self.line.get() {
             return Ok(line);
         }

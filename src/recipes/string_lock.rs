@@ -164,6 +164,8 @@ impl Lock for StringLock {
     }
 
     fn fresh_handle(&self) -> Arc<dyn Lock> {
+        // As long as this handle is there, it keeps what the client knows of the lock.
+        let _ = self.handle.line();
         Arc::new(StringLock::of(self.handle.clone()))
     }
 

@@ -3,18 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_semaphore::RemainingTtl;
+use redisson_semaphore::{Hold, RemainingTtl};
 
 use super::Fixture;
-use super::support::{Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock};
+use super::support::{
+    Call, Handle, LIMIT, SHORT, Unguarded, assert_free, assert_held, assert_not_held, lock,
+    poll_times,
+};
 
 pub(crate) async fn a_guard_unlocks_on_drop(fixture: &impl Fixture) {
     let lock = fixture.fresh("drop");
     let guard = lock.guard().await.unwrap();
     assert_eq!(guard.lock().name(), lock.name());
-    assert_eq!(guard.lock().owner(), lock.owner());
+    assert_ne!(guard.lock().owner(), lock.owner());
     assert!(!guard.is_lost());
-    assert_held(&lock, 1).await;
+    assert_held(guard.lock(), 1).await;
+    assert_held(&lock, 0).await;
     drop(guard);
     assert_free(&fixture.stranger(&lock)).await;
 }
@@ -44,7 +48,8 @@ pub(crate) async fn a_guard_that_lost_its_lock_tells(fixture: &impl Fixture) {
     assert!(guard.is_lost());
     let other = fixture.stranger(&lock);
     other.lock().await.unwrap();
-    assert_not_held(guard.unlock().await, &lock);
+    let owner = Arc::clone(guard.lock());
+    assert_not_held(guard.unlock().await, &owner);
     // Dropping one that is lost takes nothing from the one who holds it now.
     let late = lock.guard_for(SHORT).await.unwrap();
     assert!(late.is_none());
@@ -54,10 +59,13 @@ pub(crate) async fn a_guard_that_lost_its_lock_tells(fixture: &impl Fixture) {
 
 pub(crate) async fn a_forgotten_guard_keeps_the_lock(fixture: &impl Fixture) {
     let lock = fixture.fresh("forgotten");
-    let hold = lock.guard().await.unwrap().forget();
+    let guard = lock.guard().await.unwrap();
+    let owner = Arc::clone(guard.lock());
+    let hold = guard.forget();
     assert!(!hold.lease().is_lost());
-    assert_held(&lock, 1).await;
-    lock.unlock().await.unwrap();
+    assert_held(&owner, 1).await;
+    assert!(!lock.try_lock().await.unwrap());
+    owner.unlock().await.unwrap();
     assert_free(&fixture.stranger(&lock)).await;
 }
 
@@ -144,16 +152,20 @@ pub(crate) async fn a_guard_that_is_dropped_wakes_a_waiter(fixture: &impl Fixtur
 pub(crate) async fn a_guard_of_a_hold_that_was_given_back_releases_nothing(fixture: &impl Fixture) {
     let lock = fixture.fresh("given-back");
     let dropped = lock.guard().await.unwrap();
-    lock.unlock().await.unwrap();
-    let told = lock.guard().await.unwrap();
+    let owner = Arc::clone(dropped.lock());
+    owner.unlock().await.unwrap();
+    owner.lock().await.unwrap();
     drop(dropped);
     // Answered behind what the guard asks for, if anything.
-    assert_held(&lock, 1).await;
-    lock.unlock().await.unwrap();
-    lock.lock().await.unwrap();
-    assert_not_held(told.unlock().await, &lock);
-    assert_held(&lock, 1).await;
-    lock.unlock().await.unwrap();
+    assert_held(&owner, 1).await;
+    owner.unlock().await.unwrap();
+    let told = lock.guard().await.unwrap();
+    let owner = Arc::clone(told.lock());
+    owner.unlock().await.unwrap();
+    owner.lock().await.unwrap();
+    assert_not_held(told.unlock().await, &owner);
+    assert_held(&owner, 1).await;
+    owner.unlock().await.unwrap();
     assert_free(&lock).await;
 }
 
@@ -166,16 +178,23 @@ async fn left(lock: &Handle) -> Duration {
     }
 }
 
-pub(crate) async fn guards_that_go_in_any_order_keep_their_terms(fixture: &impl Fixture) {
+/// Takes the lock once more for the owner of this handle.
+async fn once_more(owner: &Handle, lease: Option<Duration>) -> Hold {
+    let hold = owner.hold(Some(Duration::ZERO), lease).await.unwrap();
+    hold.expect("its owner has it")
+}
+
+pub(crate) async fn holds_that_go_in_any_order_keep_their_terms(fixture: &impl Fixture) {
     let lock = fixture.fresh("order");
     let first = lock.guard_with_lease(2 * HOUR).await.unwrap();
-    let second = lock.guard_with_lease(4 * HOUR).await.unwrap();
-    let third = lock.guard_with_lease(3 * HOUR).await.unwrap();
-    second.unlock().await.unwrap();
+    let owner = Arc::clone(first.lock());
+    let second = once_more(&owner, Some(4 * HOUR)).await;
+    let third = once_more(&owner, Some(3 * HOUR)).await;
+    owner.unlock_hold(&second).await.unwrap();
     let third_alone = left(&lock).await;
     assert!(third_alone > 2 * HOUR && third_alone <= 3 * HOUR);
-    drop(third);
-    assert_held(&lock, 1).await;
+    owner.unlock_hold_detached(&third);
+    assert_held(&owner, 1).await;
     let first_alone = left(&lock).await;
     assert!(first_alone > HOUR && first_alone <= 2 * HOUR);
     assert!(!first.is_lost());
@@ -184,7 +203,7 @@ pub(crate) async fn guards_that_go_in_any_order_keep_their_terms(fixture: &impl 
 
     // A hold without a lease stays without one.
     let limited = lock.guard_with_lease(HOUR).await.unwrap();
-    let kept = lock.guard().await.unwrap();
+    let kept = limited.again().await.unwrap();
     limited.unlock().await.unwrap();
     let left = kept.lease().remaining();
     assert!(left.is_none_or(|left| left < HOUR), "the term of another");
@@ -197,37 +216,41 @@ pub(crate) async fn guards_that_go_in_any_order_keep_their_terms(fixture: &impl 
 pub(crate) async fn a_guard_of_a_hold_before_the_loss_gives_nothing_back(fixture: &impl Fixture) {
     let lock = fixture.fresh("before");
     let old = lock.guard().await.unwrap();
+    let owner = Arc::clone(old.lock());
     fixture.stranger(&lock).force_unlock().await.unwrap();
-    let new = lock.guard().await.unwrap();
-    assert!(old.is_lost() && !new.is_lost());
-    let again = lock.guard().await.unwrap();
-    assert_not_held(old.unlock().await, &lock);
-    assert_held(&lock, 2).await;
-    new.unlock().await.unwrap();
-    assert_held(&lock, 1).await;
-    again.unlock().await.unwrap();
+    let new = once_more(&owner, None).await;
+    assert!(old.is_lost() && !new.lease().is_lost());
+    let again = once_more(&owner, None).await;
+    assert_not_held(old.unlock().await, &owner);
+    assert_held(&owner, 2).await;
+    owner.unlock_hold(&new).await.unwrap();
+    assert_held(&owner, 1).await;
+    owner.unlock_hold(&again).await.unwrap();
     assert_free(&fixture.stranger(&lock)).await;
 }
 
 pub(crate) async fn an_unlock_leaves_the_holds_of_guards_alone(fixture: &impl Fixture) {
     let lock = fixture.fresh("plain");
-    lock.lock_with_lease(HOUR).await.unwrap();
     let guard = lock.guard_with_lease(3 * HOUR).await.unwrap();
-    lock.unlock().await.unwrap();
-    assert_held(&lock, 1).await;
-    assert!(!guard.is_lost() && left(&lock).await > 2 * HOUR);
-    lock.lock_with_lease(HOUR).await.unwrap();
-    guard.unlock().await.unwrap();
-    assert_held(&lock, 1).await;
-    assert!(left(&lock).await <= HOUR);
-    lock.unlock().await.unwrap();
+    let owner = Arc::clone(guard.lock());
     assert_not_held(lock.unlock().await, &lock);
+    owner.lock_with_lease(HOUR).await.unwrap();
+    owner.unlock().await.unwrap();
+    assert_held(&owner, 1).await;
+    assert!(!guard.is_lost() && left(&lock).await > 2 * HOUR);
+    owner.lock_with_lease(HOUR).await.unwrap();
+    guard.unlock().await.unwrap();
+    assert_held(&owner, 1).await;
+    assert!(left(&lock).await <= HOUR);
+    owner.unlock().await.unwrap();
+    assert_not_held(owner.unlock().await, &owner);
     // Where there are only guards, one of them has nothing left to give back.
     let outer = lock.guard().await.unwrap();
-    let inner = lock.guard().await.unwrap();
-    lock.unlock().await.unwrap();
-    assert_not_held(inner.unlock().await, &lock);
-    assert_held(&lock, 1).await;
+    let inner = outer.again().await.unwrap();
+    let owner = Arc::clone(outer.lock());
+    owner.unlock().await.unwrap();
+    assert_not_held(inner.unlock().await, &owner);
+    assert_held(&owner, 1).await;
     assert!(!outer.is_lost());
     outer.unlock().await.unwrap();
     assert_free(&fixture.stranger(&lock)).await;
@@ -236,12 +259,119 @@ pub(crate) async fn an_unlock_leaves_the_holds_of_guards_alone(fixture: &impl Fi
 pub(crate) async fn a_hold_is_given_back_once(fixture: &impl Fixture) {
     let lock = fixture.fresh("once");
     let outer = lock.guard().await.unwrap();
-    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
-    lock.unlock_hold(&hold).await.unwrap();
-    assert_not_held(lock.unlock_hold(&hold).await, &lock);
-    lock.unlock_hold_detached(&hold);
-    assert_held(&lock, 1).await;
+    let owner = Arc::clone(outer.lock());
+    let hold = once_more(&owner, None).await;
+    owner.unlock_hold(&hold).await.unwrap();
+    assert_not_held(owner.unlock_hold(&hold).await, &owner);
+    owner.unlock_hold_detached(&hold);
+    assert_held(&owner, 1).await;
     assert!(!outer.is_lost());
     drop(outer);
+    drop(owner);
     assert_free(&fixture.stranger(&lock)).await;
+}
+
+pub(crate) async fn guards_exclude_each_other(fixture: &impl Fixture) {
+    let handle = fixture.fresh("exclude");
+    let handles = [
+        Arc::clone(&handle),
+        fixture.neighbour(&handle),
+        fixture.stranger(&handle),
+    ];
+    for held in &handles {
+        let guard = held.guard().await.unwrap();
+        for other in &handles {
+            assert!(other.try_guard().await.unwrap().is_none());
+            assert!(other.guard_for(SHORT).await.unwrap().is_none());
+            assert!(!other.try_lock().await.unwrap());
+        }
+        let waits = Arc::clone(held);
+        let mut waits = Call::start(async move { waits.guard().await }).await;
+        waits.assert_waits(&handle).await;
+        guard.unlock().await.unwrap();
+        waits.answer().await.unwrap().unlock().await.unwrap();
+        // And those who hold it without a guard.
+        held.lock().await.unwrap();
+        assert!(held.try_guard().await.unwrap().is_none());
+        held.unlock().await.unwrap();
+    }
+    assert_free(&handle).await;
+}
+
+pub(crate) async fn guards_of_one_handle_serve_jobs_one_by_one(fixture: &impl Fixture) {
+    let lock = fixture.fresh("tasks");
+    let number = Arc::new(Unguarded::default());
+    let tasks = (0..8).map(|_| {
+        let (lock, number) = (Arc::clone(&lock), Arc::clone(&number));
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                let _guard = lock.guard().await.unwrap();
+                number.add_one().await;
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    assert_eq!(number.get(), 80);
+    assert_free(&lock).await;
+}
+
+pub(crate) async fn a_guard_is_entered_again_at_once(fixture: &impl Fixture) {
+    let lock = fixture.fresh("again");
+    for outer_goes_first in [false, true] {
+        let outer = lock.guard().await.unwrap();
+        let waits = Arc::clone(&lock);
+        let mut waits = Call::start(async move { waits.guard().await }).await;
+        waits.assert_waits(&lock).await;
+        // Past a caller that waits.
+        let inner = outer.again().await.unwrap();
+        assert_eq!(inner.lock().owner(), outer.lock().owner());
+        assert_held(inner.lock(), 2).await;
+        let (first, last) = match outer_goes_first {
+            true => (outer, inner),
+            false => (inner, outer),
+        };
+        first.unlock().await.unwrap();
+        waits.assert_waits(&lock).await;
+        assert!(!last.is_lost());
+        assert_held(last.lock(), 1).await;
+        last.unlock().await.unwrap();
+        waits.answer().await.unwrap().unlock().await.unwrap();
+        assert_free(&lock).await;
+    }
+}
+
+pub(crate) async fn a_guard_that_lost_its_lock_is_not_entered_again(fixture: &impl Fixture) {
+    let lock = fixture.fresh("not again");
+    let other = fixture.stranger(&lock);
+    let known = lock.guard_with_lease(SHORT).await.unwrap();
+    known.lost().await;
+    assert_not_held(known.again().await.map(drop), known.lock());
+    // A loss that nobody has told: the lock is somebody's, or nobody's.
+    for is_free in [false, true] {
+        let unknown = lock.guard_for(LIMIT).await.unwrap().expect("it ends");
+        other.force_unlock().await.unwrap();
+        if !is_free {
+            other.lock().await.unwrap();
+        }
+        assert_not_held(unknown.again().await.map(drop), unknown.lock());
+        assert!(unknown.is_lost());
+        if !is_free {
+            assert_held(&other, 1).await;
+            other.unlock().await.unwrap();
+        }
+    }
+    assert_free(&lock).await;
+}
+
+pub(crate) async fn dropped_entries_are_given_back(fixture: &impl Fixture) {
+    let lock = fixture.fresh("dropped again");
+    for polls in 0..12 {
+        let outer = lock.guard().await.unwrap();
+        drop(poll_times(outer.again(), polls).await);
+        assert!(!outer.is_lost());
+        outer.unlock().await.unwrap();
+        assert_free(&fixture.stranger(&lock)).await;
+    }
 }

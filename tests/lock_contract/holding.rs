@@ -62,7 +62,7 @@ pub(crate) async fn unlock_twice(fixture: &impl Fixture) {
 
 pub(crate) async fn clones_are_one_owner(fixture: &impl Fixture) {
     let lock = fixture.fresh("clones");
-    let clone = lock.clone_handle();
+    let clone = Arc::clone(&lock);
     assert_eq!(lock.owner(), clone.owner());
     lock.lock().await.unwrap();
     assert!(clone.try_lock().await.unwrap());

@@ -1,5 +1,6 @@
 //! For how long a lock is held.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -217,7 +218,7 @@ pub(crate) async fn a_handle_tells_that_what_it_took_last_is_lost(fixture: &impl
     within_limit(async { lock.lease().lost().await }).await;
     // Who has it by now, and that it is known, make no difference.
     within_limit(async { other.lock().await.unwrap() }).await;
-    let clone = lock.clone_handle();
+    let clone = Arc::clone(&lock);
     for handle in [&lock, &clone] {
         assert!(handle.lease().is_lost());
         within_limit(async { handle.lease().lost().await }).await;

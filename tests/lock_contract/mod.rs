@@ -120,10 +120,15 @@ macro_rules! lock_suite {
                 a_guard_of_an_aborted_task,
                 a_guard_of_a_panicking_task,
                 a_guard_that_is_dropped_wakes_a_waiter,
-                guards_that_go_in_any_order_keep_their_terms,
+                holds_that_go_in_any_order_keep_their_terms,
                 a_guard_of_a_hold_before_the_loss_gives_nothing_back,
                 an_unlock_leaves_the_holds_of_guards_alone,
                 a_hold_is_given_back_once,
+                guards_exclude_each_other,
+                guards_of_one_handle_serve_jobs_one_by_one,
+                a_guard_is_entered_again_at_once,
+                a_guard_that_lost_its_lock_is_not_entered_again,
+                dropped_entries_are_given_back,
             ]
         }
     };

@@ -297,6 +297,7 @@ async fn what_is_refused_for_good_is_not_given_back() {
             twins.leased.permit().await.unwrap(),
         );
         twins.fail_with(&error);
+        let owner = Arc::clone(guards.1.lock());
         for told in given_back(&twins, guards).await {
             assert_eq!(told, Err(error.clone()));
         }
@@ -304,7 +305,7 @@ async fn what_is_refused_for_good_is_not_given_back() {
         twins.recover();
         assert_eq!(twins.taken().await, ALL, "{error}");
         // Its owner still has it.
-        twins.lock.unlock().await.unwrap();
+        owner.unlock().await.unwrap();
     }
 }
 
