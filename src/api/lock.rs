@@ -16,7 +16,7 @@ use crate::stats::Holding;
 /// # Owners
 ///
 /// Async code has no threads to go by, so every guard is an owner of its own, whichever handle it comes from: two guards of one lock
-/// exclude each other. A guard is entered once more by [`again`](LockGuard::again). For [`lock`](Lock::lock) and
+/// exclude each other. [`LockGuard::again`] takes the lock once more for the owner of a guard. For [`lock`](Lock::lock) and
 /// [`unlock`](Lock::unlock) every handle is an owner, and its clones are the same one. Nobody but the owner that holds the lock can
 /// unlock it.
 ///
@@ -72,7 +72,7 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// Whether anybody holds it.
     async fn is_locked(&self) -> Result<bool>;
 
-    /// How often this owner holds it; 0 if it does not.
+    /// How often this owner holds it; 0 if it does not. A guard has another owner, the one of [`LockGuard::lock`].
     async fn hold_count(&self) -> Result<u32>;
 
     /// How long it stays locked if nothing happens.
@@ -294,8 +294,7 @@ impl LockGuard {
         self.hold.token
     }
 
-    /// What is known of the lease. Outlives the guard. An owner that has taken the lock several times has one lease for
-    /// all of them, which ends with the last that is given back.
+    /// What is known of the lease. Outlives the guard. The guards of one owner share their lease, which ends with the last that is given back.
     #[must_use]
     pub fn lease(&self) -> &Lease {
         &self.hold.lease
@@ -317,12 +316,12 @@ impl LockGuard {
         self.hold.lease.lost().await;
     }
 
-    /// Takes the lock once more for the same owner, without waiting: for a function that locks what its caller has locked. It is free when
-    /// all guards of the owner have gone.
+    /// Takes the lock once more for the same owner, without waiting: for a function that locks what its caller has locked. The lock is free
+    /// when all guards of the owner have gone.
     ///
     /// # Errors
     ///
-    /// [`NotHeld`](crate::Error::NotHeld) where the lock has been lost, and always for a lock that is not reentrant; those of
+    /// [`NotHeld`](crate::Error::NotHeld) where the lock has been lost, and always for a lock that is not reentrant. Otherwise the errors of
     /// [`Lock::lock`].
     ///
     /// # Cancel safety
@@ -362,7 +361,7 @@ impl LockGuard {
     }
 
     /// Keeps the lock held: it is not unlocked on drop. What was granted with it stays known. A clone of [`lock`](Self::lock) unlocks it
-    /// later. Without one nobody can, and it ends with its lease.
+    /// later. Without such a clone the lock is renewed no more and ends with its lease.
     #[must_use = "the lock stays held"]
     pub fn forget(mut self) -> Hold {
         self.held = false;

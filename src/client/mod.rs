@@ -64,7 +64,8 @@ impl Client {
         RSemaphore::new(&self.core, name)
     }
 
-    /// The lock called `name`: a handle, made without I/O, that is an owner of its own. Redisson: `getLock(String)`.
+    /// The lock called `name`: a handle, made without I/O. Its guards exclude each other; for calls without a guard it is an owner of its own.
+    /// Redisson: `getLock(String)`.
     ///
     /// A name that cannot be used is told by the first operation.
     #[must_use]
@@ -122,7 +123,7 @@ impl Client {
         SlotSemaphore::new(&self.core, name, limit)
     }
 
-    /// The string lock `lock:name`, of the classic recipes: a handle, made without I/O, that is an owner of its own.
+    /// The string lock `lock:name`, of the classic recipes: a handle, made without I/O.
     #[must_use]
     pub fn string_lock(&self, name: &str) -> StringLock {
         StringLock::new(&self.core, name)

@@ -22,7 +22,8 @@ use crate::sync::{Mutex, MutexGuard};
 /// recipe, a lock of a peer that has no expiry is given one when a caller asks for the lock, see [`missing_expiry`](StringLock::missing_expiry);
 /// it is not taken away, so a peer between its two steps loses nothing. Questions, as [`is_locked`](Lock::is_locked), change nothing.
 ///
-/// It is **not reentrant**: an owner that holds it and asks again waits like everybody else, and `try_lock` is `false`.
+/// It is **not reentrant**: an owner that holds it and asks again waits like everybody else, `try_lock` is `false`, and
+/// [`LockGuard::again`](crate::LockGuard::again) is an error.
 /// Without a lease it lasts for the [`timeout`](StringLock::timeout) and is refreshed every third of it, as long as the handle that took
 /// it, a clone of it or a guard is there: when nobody is who could unlock it, it ends with its time.
 #[derive(Clone)]

@@ -34,11 +34,12 @@ use crate::stats::{Holding, What};
 ///
 /// # Owner
 ///
-/// Async code has no threads to go by. So each guard is an owner of its own: two guards exclude each other, whichever handles and
+/// Async code has no threads to go by, so each guard is an owner of its own: two guards exclude each other, whichever handles and
 /// clones of handles they come from. [`LockGuard::again`] takes the lock once more for the owner of a guard.
 ///
 /// [`lock`](Self::lock) and [`unlock`](Self::unlock), Java's way, go by the handle: every handle is an owner, and its clones are the same
-/// one. What one of them has locked, the other locks again without waiting, and may unlock. [`with_owner`](RLock::with_owner) picks an owner.
+/// one. A lock that one of them has taken, another one takes again without waiting, and may unlock. [`with_owner`](RLock::with_owner) picks an
+/// owner.
 ///
 /// # Lease and renewal
 ///
@@ -106,6 +107,8 @@ use crate::stats::{Holding, What};
 ///
 /// # DIFFERENCE from Redisson
 ///
+/// - An owner is a guard or a handle, where Redisson's is a thread. Two guards in one task exclude each other; [`LockGuard::again`] is
+///   the reentrant call.
 /// - A call whose answer was lost is repeated and takes effect once. There is no `redisson_unlock_latch` key.
 /// - A lock that is lost is told; Redisson stops renewing it without a word.
 /// - What is renewed is every lock that is held without a lease, however often its owner has taken it besides with
@@ -325,7 +328,8 @@ impl RLock {
             .await
     }
 
-    /// [`lock`](Self::lock) for an owner of its own, with a guard that unlocks when dropped.
+    /// [`lock`](Self::lock) for an owner of its own, with a guard that unlocks when dropped. It waits for every other guard, also for those of
+    /// this handle.
     pub async fn guard(&self) -> Result<LockGuard> {
         Lock::guard(self).await
     }
@@ -363,7 +367,7 @@ impl RLock {
         Lock::guard_for_with_lease(self, wait, lease).await
     }
 
-    /// Gives one hold of this owner back: the latest, or where there are guards, the latest without one. The last one
+    /// Gives one hold of this owner back: the latest, or where guards have holds of this owner, the latest without one. The last one
     /// frees the lock.
     ///
     /// Redis: the owner's count falls by one and the time to live becomes that of the holds which are left; or `name`
@@ -373,8 +377,8 @@ impl RLock {
     /// # Errors
     ///
     /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. With any other error that says that nothing
-    /// took effect, it is held on. The hold of a guard, which is spent, is neither renewed nor counted any more then; a call of
-    /// this gives it back.
+    /// took effect, it is held on. The hold of a guard is spent: it is neither renewed nor counted any more. A call of this on a clone
+    /// of [`LockGuard::lock`] gives it back.
     pub async fn unlock(&self) -> Result<()> {
         self.give_back(None).await
     }

@@ -8,7 +8,7 @@ use redisson_semaphore::{Client, Effect, Error, Lock, RSemaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Actor;
-use super::held::{Held, HeldLock};
+use super::held::{Held, HeldLock, Taken};
 use super::recipes;
 use super::stalling::Stalling;
 use crate::judge::{Object, Wanted};
@@ -40,7 +40,7 @@ impl Actor {
                         lock = Some(self.lock(&client, object));
                     }
                     let lock = lock.as_ref().expect("made just now");
-                    self.hold_lock(&**lock, object, &call).await;
+                    self.hold_lock(lock, object, &call).await;
                 }
                 Object::Recipe(number) => {
                     let client = self.client().await;
@@ -205,18 +205,28 @@ impl Actor {
         }
     }
 
-    pub(super) async fn hold_lock(&self, lock: &dyn Lock, object: usize, call: &Call) {
-        self.judge().asks_for_lock(object, lock.owner());
-        let asking = lock.guarded(call.ask.limit(), call.lease);
-        let Some((number, guard)) = self.wait(call, asking).await else {
+    pub(super) async fn hold_lock(&self, lock: &Arc<dyn Lock>, object: usize, call: &Call) {
+        let asking = async {
+            let (wait, lease) = (call.ask.limit(), call.lease);
+            // Each guard would be another owner.
+            if call.guard && !call.one_owner {
+                let guard = lock.guarded(wait, lease).await?;
+                return Ok(guard.map(Taken::Guard));
+            }
+            self.judge().asks_for_lock(object, lock.owner());
+            let hold = lock.hold(wait, lease).await?;
+            Ok(hold.map(|hold| Taken::Hold(Arc::clone(lock), hold)))
+        };
+        let Some((number, taken)) = self.wait(call, asking).await else {
             return;
         };
         if call.stall.is_none() {
             let lasts = call.lease.unwrap_or(self.settings.watchdog);
-            let lost = guard.lease().is_lost();
+            let lost = taken.lease().is_lost();
             self.judge().is_handed(call.object, self.host, lasts, lost);
         }
-        let outer = HeldLock::new(self, number, object, lock, guard);
+        let outer = HeldLock::new(self, number, object, taken);
+        let lock = &Arc::clone(outer.owner());
         let mut inner = Vec::new();
         if let Some((lease, _)) = call.nested {
             let wait = Duration::from_secs(1);
@@ -254,10 +264,10 @@ impl Actor {
         }
         for held in all {
             match call.give {
-                Give::Call => held.unlock(lock).await,
+                Give::Call => held.unlock().await,
                 // Without a guard it is not said which of several holds goes.
                 _ if call.guard || call.one_owner || call.nested.is_some() => drop(held),
-                _ => held.unlock_and_go(lock, call.pause).await,
+                _ => held.unlock_and_go(call.pause).await,
             }
             if call.nested.is_some() {
                 // What is left has to outlast what is renewed no more.
@@ -271,14 +281,17 @@ impl Actor {
     /// The owner takes the lock once more.
     async fn take_again<'a>(
         &'a self,
-        lock: &dyn Lock,
+        lock: &Arc<dyn Lock>,
         object: usize,
         call: u64,
         wait: Duration,
         lease: Option<Duration>,
     ) -> Option<HeldLock<'a>> {
-        match lock.guarded(Some(wait), lease).await {
-            Ok(guard) => Some(HeldLock::new(self, call, object, lock, guard?)),
+        match lock.hold(Some(wait), lease).await {
+            Ok(hold) => {
+                let taken = Taken::Hold(Arc::clone(lock), hold?);
+                Some(HeldLock::new(self, call, object, taken))
+            }
             Err(error) => {
                 if error.effect() != Effect::None {
                     self.judge().doubts(Object::Lock(object), self.host);

@@ -1,10 +1,11 @@
 //! What callers have in hand: given back in one way or another, and the judges know.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use redisson_semaphore::{Effect, Error, Lease, Lock, LockGuard, Permit, RSemaphore};
+use redisson_semaphore::{Effect, Error, Hold, Lease, Lock, LockGuard, Permit, RSemaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Actor;
@@ -193,40 +194,81 @@ impl Drop for Held<'_> {
     }
 }
 
+/// How a lock was taken.
+pub(super) enum Taken {
+    /// By a guard, which is an owner of its own.
+    Guard(LockGuard),
+    /// By the owner of a handle.
+    Hold(Arc<dyn Lock>, Hold),
+}
+
+impl Taken {
+    pub(super) fn owner(&self) -> &Arc<dyn Lock> {
+        match self {
+            Taken::Guard(guard) => guard.lock(),
+            Taken::Hold(owner, _) => owner,
+        }
+    }
+
+    pub(super) fn lease(&self) -> &Lease {
+        match self {
+            Taken::Guard(guard) => guard.lease(),
+            Taken::Hold(_, hold) => hold.lease(),
+        }
+    }
+
+    fn token(&self) -> Option<u64> {
+        match self {
+            Taken::Guard(guard) => guard.token(),
+            Taken::Hold(_, hold) => hold.token(),
+        }
+    }
+
+    async fn unlock(self) -> Result<(), Error> {
+        match self {
+            Taken::Guard(guard) => guard.unlock().await,
+            Taken::Hold(owner, hold) => owner.unlock_hold(&hold).await,
+        }
+    }
+}
+
 /// A lock in hand.
 pub(super) struct HeldLock<'a> {
     actor: &'a Actor,
     object: usize,
     number: u64,
-    guard: Option<LockGuard>,
+    taken: Option<Taken>,
 }
 
 impl<'a> HeldLock<'a> {
-    pub(super) fn new(
-        actor: &'a Actor,
-        call: u64,
-        object: usize,
-        lock: &dyn Lock,
-        guard: LockGuard,
-    ) -> Self {
-        let (lease, token) = (guard.lease().clone(), guard.token());
+    pub(super) fn new(actor: &'a Actor, call: u64, object: usize, taken: Taken) -> Self {
+        let (lease, token) = (taken.lease().clone(), taken.token());
+        let owner = taken.owner().owner();
         let number = actor
             .judge()
-            .locks(call, object, actor.host, lock.owner(), lease, token);
+            .locks(call, object, actor.host, owner, lease, token);
         HeldLock {
             actor,
             object,
             number,
-            guard: Some(guard),
+            taken: Some(taken),
         }
     }
 
+    fn taken(&self) -> &Taken {
+        self.taken.as_ref().expect("held")
+    }
+
+    pub(super) fn owner(&self) -> &Arc<dyn Lock> {
+        self.taken().owner()
+    }
+
     pub(super) fn lease(&self) -> Lease {
-        self.guard.as_ref().expect("held").lease().clone()
+        self.taken().lease().clone()
     }
 
     pub(super) async fn lost(&self) {
-        self.guard.as_ref().expect("held").lost().await;
+        self.taken().lease().lost().await;
     }
 
     /// For the judges.
@@ -235,10 +277,13 @@ impl<'a> HeldLock<'a> {
     }
 
     /// The same without a guard, and without waiting for the answer.
-    pub(super) async fn unlock_and_go(mut self, lock: &dyn Lock, after: Duration) {
+    pub(super) async fn unlock_and_go(mut self, after: Duration) {
         self.actor.judge().unlocks(self.number);
-        if let Some(guard) = self.guard.take() {
-            let _ = guard.forget();
+        if let Some(taken) = self.taken.take() {
+            let lock = Arc::clone(taken.owner());
+            if let Taken::Guard(guard) = taken {
+                let _ = guard.forget();
+            }
             // Not begun: its client has been shut down.
             if let Some(Err(_)) = left_alone(lock.unlock(), after).await {
                 self.actor.judge().outlasts(self.object, lock.owner());
@@ -246,17 +291,15 @@ impl<'a> HeldLock<'a> {
         }
     }
 
-    pub(super) async fn unlock(mut self, lock: &dyn Lock) {
-        let mut guard = self.guard.take();
-        let lease = guard.as_ref().map(|guard| guard.lease().clone());
-        let left = lease
-            .and_then(|lease| lease.remaining())
-            .unwrap_or_default();
+    pub(super) async fn unlock(mut self) {
+        let lock = Arc::clone(self.owner());
+        let left = self.lease().remaining().unwrap_or_default();
+        let mut taken = self.taken.take();
         let held_until = Instant::now() + left;
         let robbed = self.actor.judge().unlocks(self.number);
         loop {
-            let unlocked = match guard.take() {
-                Some(guard) => guard.unlock().await,
+            let unlocked = match taken.take() {
+                Some(taken) => taken.unlock().await,
                 None => lock.unlock().await,
             };
             let error = match unlocked {
@@ -298,8 +341,11 @@ impl<'a> HeldLock<'a> {
 
 impl Drop for HeldLock<'_> {
     fn drop(&mut self) {
-        if self.guard.is_some() {
+        if let Some(taken) = &self.taken {
             self.actor.judge().unlocks(self.number);
+            if let Taken::Hold(owner, hold) = taken {
+                owner.unlock_hold_detached(hold);
+            }
         }
     }
 }
