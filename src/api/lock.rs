@@ -294,7 +294,8 @@ impl LockGuard {
         self.hold.token
     }
 
-    /// What is known of the lease. Outlives the guard. The guards of one owner share their lease, which ends with the last that is given back.
+    /// The lease, as far as it is known here; it outlives the guard. The guards of one owner share a lease. It ends when the last of them
+    /// gives the lock back.
     #[must_use]
     pub fn lease(&self) -> &Lease {
         &self.hold.lease
@@ -317,7 +318,7 @@ impl LockGuard {
     }
 
     /// Takes the lock once more for the same owner, without waiting: for a function that locks what its caller has locked. The lock is free
-    /// when all guards of the owner have gone.
+    /// when all guards of the owner have gone. The new guard has no lease: the lock is renewed until it has gone.
     ///
     /// # Errors
     ///
@@ -360,7 +361,7 @@ impl LockGuard {
         unlock.await
     }
 
-    /// Keeps the lock held: it is not unlocked on drop. What was granted with it stays known. A clone of [`lock`](Self::lock) unlocks it
+    /// Keeps the lock held: it is not unlocked on drop. Returns what was granted. A clone of [`lock`](Self::lock) unlocks it
     /// later. Without such a clone the lock is renewed no more and ends with its lease.
     #[must_use = "the lock stays held"]
     pub fn forget(mut self) -> Hold {

@@ -17,8 +17,8 @@ use crate::lease::{Change, LastLease, Lease};
 ///
 /// Each guard is an owner of its own. For [`lock`](Lock::lock) and [`unlock`](Lock::unlock), clones of a handle are one owner;
 /// [`with_owner`](Lock::with_owner) makes a handle for another one. A lock that is
-/// taken without a lease is held until it is unlocked: there is nothing that could renew it too late. What is told to be
-/// left of it are 30 s all the time, as if it had just been renewed. A guard that is forgotten, or whose unlock fails, leaves it held for a clone of
+/// taken without a lease is held until it is unlocked: there is nothing that could renew it too late. Its lease shows 30 s
+/// all the time, as if it had just been renewed. A guard that is forgotten, or whose unlock fails, leaves it held for a clone of
 /// [`LockGuard::lock`](crate::LockGuard::lock), for [`force_unlock`](Lock::force_unlock), or for [`lose`](Lock::lose).
 ///
 /// Every operation returns [`Error::InvalidName`] if the name is empty.
