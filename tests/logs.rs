@@ -35,9 +35,8 @@ async fn permits_whose_fate_stays_unknown_are_named() {
     taken.try_set_permits(9).await.unwrap();
     given.try_set_permits(9).await.unwrap();
     let permit = given.permit(5).await.unwrap();
-    let door = client.lock("fate-lock");
-    let lock = door.guard().await.unwrap();
-    let number = door.owner().rsplit(':').next().unwrap();
+    let lock = client.lock("fate-lock").guard().await.unwrap();
+    let number = lock.lock().owner().rsplit(':').next().unwrap();
     let owner = number.to_owned();
     let slot = client
         .slot_semaphore("fate-slots", 3)
