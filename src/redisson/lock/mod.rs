@@ -176,7 +176,7 @@ impl RLock {
         }
     }
 
-    /// This lock for an owner that nobody else is.
+    /// This lock for an owner of its own.
     fn fresh(&self) -> Self {
         RLock::owned_by_itself(Arc::clone(&self.core), Arc::clone(&self.line), self.fenced)
     }
