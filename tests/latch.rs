@@ -503,9 +503,9 @@ fn who_waits_on_another_runtime_is_told_that_the_clients_own_has_ended() {
     own.shutdown_background();
     elsewhere.block_on(async {
         let told = timeout(LIMIT, timed).await.expect("it is told").unwrap();
-        assert!(matches!(told, Err(Error::ShutDown { .. })), "{told:?}");
+        assert!(matches!(told, Err(Error::RuntimeEnded { .. })), "{told:?}");
         let told = timeout(LIMIT, waits).await.expect("it is told").unwrap();
-        assert!(matches!(told, Err(Error::ShutDown { .. })), "{told:?}");
+        assert!(matches!(told, Err(Error::RuntimeEnded { .. })), "{told:?}");
     });
 }
 
