@@ -304,7 +304,7 @@ async fn a_guard_whose_caller_was_told_before_its_unlock_was_sent_is_not_renewed
     .await;
 }
 
-/// What could not be given back for now is given back behind that, whatever its owner does meanwhile.
+/// A hold that could not be given back for now is given back behind that, whatever its owner does meanwhile.
 #[tokio::test]
 async fn what_could_not_be_given_back_at_once_is_given_back() {
     let server = RedisServer::start().await;

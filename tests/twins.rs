@@ -226,7 +226,7 @@ async fn semaphores(client: &Client, seed: u64, first: Option<u32>) {
         for (one, two) in answered(&mut waiting, &history).await {
             assert_eq!(one, two, "{history:#?}");
         }
-        // What a guard gives back arrives in its own time.
+        // The release of a guard arrives in its own time.
         let available = twins.memory.available_permits().await;
         until(
             &format!("{available:?} permits in Redis: {history:#?}"),
@@ -355,7 +355,7 @@ async fn locks(client: &Client, seed: u64) {
             )
             .await;
         }
-        // What a guard gives back arrives in its own time.
+        // The release of a guard arrives in its own time.
         let locked = owners[0].memory.is_locked().await;
         until(
             &format!("locked {locked:?} in Redis: {history:#?}"),

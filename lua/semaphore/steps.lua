@@ -21,10 +21,10 @@ local OF_ENTRIES = { confirm = true, extend = true }
 
 -- Guards of a semaphore that is gone give nothing back into the one that is made now.
 local function make()
-  local old = not exists and first_end and redis.call('ZRANGE', GRANTS, 0, -1, 'WITHSCORES') or {}
+  if exists then return end
+  local old = first_end and redis.call('ZRANGE', GRANTS, 0, -1, 'WITHSCORES') or {}
   for i = 1, #old, 2 do end_grant(old[i], old[i + 1]) end
-  if not exists then first_end = nil end
-  exists = true
+  exists, first_end = true, nil
 end
 
 local function release(permits, count)

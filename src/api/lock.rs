@@ -101,23 +101,11 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     ///
     /// As there; [`NotHeld`](crate::Error::NotHeld) also where it is not this hold that is held.
     #[doc(hidden)]
-    async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        if !is_current(hold, &self.lease()) {
-            return Err(Error::NotHeld {
-                name: self.name().to_owned(),
-                owner: self.owner().to_owned(),
-            });
-        }
-        self.unlock().await
-    }
+    async fn unlock_hold(&self, hold: &Hold) -> Result<()>;
 
     /// [`unlock_detached`](Lock::unlock_detached) of this one hold: what a guard does when it is dropped.
     #[doc(hidden)]
-    fn unlock_hold_detached(&self, hold: &Hold) {
-        if is_current(hold, &self.lease()) {
-            self.unlock_detached();
-        }
-    }
+    fn unlock_hold_detached(&self, hold: &Hold);
 
     /// Whether this owner holds it.
     async fn is_held(&self) -> Result<bool> {
@@ -205,11 +193,6 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
         let hold = owner.hold(wait, lease).await?;
         Ok(hold.map(|hold| LockGuard::new(owner, hold)))
     }
-}
-
-/// Whether `hold` is that of the `lease` that its owner has now.
-fn is_current(hold: &Hold, lease: &Lease) -> bool {
-    hold.lease.is_same(lease) && !lease.is_lost()
 }
 
 /// A lock taken: what was granted with it.
@@ -335,7 +318,8 @@ impl LockGuard {
         };
         let guard = taken.map(|hold| LockGuard::new(Arc::clone(&self.lock), hold));
         // A loss that was not known until now: the lock has been taken anew.
-        let guard = guard.filter(|guard| is_current(&self.hold, guard.lease()));
+        let guard =
+            guard.filter(|guard| guard.lease().is_same(&self.hold.lease) && !guard.is_lost());
         guard.ok_or_else(|| Error::NotHeld {
             name: self.lock.name().to_owned(),
             owner: self.lock.owner().to_owned(),

@@ -74,12 +74,7 @@ impl Core {
 
     /// The same with its timers being those of the client, where it is polled outside of a runtime.
     pub(crate) async fn within<F: Future>(&self, future: F) -> F::Output {
-        let mut future = std::pin::pin!(future);
-        std::future::poll_fn(|cx| {
-            let _runtime = self.outside();
-            future.as_mut().poll(cx)
-        })
-        .await
+        outside::entering(|| self.outside(), future).await
     }
 
     /// Connects, in the current runtime where none is given.

@@ -146,12 +146,7 @@ impl Runtime {
 
     /// `future` with its timers, connections and tasks being those of this runtime, whichever one polls it.
     pub(crate) async fn within<F: Future>(&self, future: F) -> F::Output {
-        let mut future = std::pin::pin!(future);
-        std::future::poll_fn(|cx| {
-            let _runtime = self.enter();
-            future.as_mut().poll(cx)
-        })
-        .await
+        entering(|| self.enter(), future).await
     }
 
     /// Whether it has been shut down: a task that is spawned there ends at once.
@@ -171,6 +166,16 @@ impl Runtime {
             Some(process) => self.0.spawn(within(process, task)),
         }
     }
+}
+
+/// `future`, polled within what `enter` gives.
+pub(crate) async fn entering<F: Future, G>(enter: impl Fn() -> G, future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|cx| {
+        let _entered = enter();
+        future.as_mut().poll(cx)
+    })
+    .await
 }
 
 impl Deref for Runtime {

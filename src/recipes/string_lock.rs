@@ -73,11 +73,10 @@ impl StringLock {
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         let handle = self.handle.with(|settings| {
-            let follows = settings.lock_timeout == Some(settings.timeout);
+            if settings.lock_timeout == Some(settings.timeout) {
+                settings.lock_timeout = Some(timeout);
+            }
             settings.timeout = timeout;
-            settings.lock_timeout = settings
-                .lock_timeout
-                .map(|other| if follows { timeout } else { other });
         });
         StringLock { handle, ..self }
     }

@@ -270,7 +270,7 @@ impl Endpoint {
             Place::Replicated(servers) => return self.open_master(servers, &login, lookup).await,
             Place::Cluster(_) => return Err(Refusal::unreachable("a cluster is no server")),
         };
-        let entry = self.entry(&address, &login, (master, lookup));
+        let entry = self.entry(&address, &login, master, lookup);
         let stream = tokio::select! {
             biased;
             stream = entry.enter() => stream?,
@@ -293,7 +293,7 @@ impl Endpoint {
         let silent = AtomicUsize::new(servers.len());
         let silent = &silent;
         let entering = servers.iter().map(|address| async move {
-            let entry = self.entry(address, login, (true, lookup));
+            let entry = self.entry(address, login, true, lookup);
             let mut entered = entry.enter().await;
             silent.fetch_sub(1, Ordering::Relaxed);
             while entered.is_err() && silent.load(Ordering::Relaxed) > 0 {
@@ -326,7 +326,8 @@ impl Endpoint {
         &'a self,
         address: &'a Address,
         login: &'a Login,
-        (master, lookup): (bool, Lookup<'a>),
+        master: bool,
+        lookup: Lookup<'a>,
     ) -> Entry<'a> {
         Entry {
             address,

@@ -179,6 +179,12 @@ const ENDS: Life = Life::ShutDown {
     limit: None,
 };
 
+/// The same beside its callers.
+const ENDS_BESIDE_CALLERS: Life = Life::ShutDown {
+    drop_callers: false,
+    limit: None,
+};
+
 fn plan(settings: Settings, events: Vec<Event>) -> Plan {
     Plan {
         seed: 1,
@@ -439,24 +445,20 @@ fn refused_and_lost() -> Plan {
     )
 }
 
-/// What is granted then is given back, though its lease counts from the first sending.
+/// A lock that is granted then is given back, though its lease counts from the first sending.
 fn granted_past_its_lease() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.locks = 1;
     settings.watchdog = Duration::from_secs(1);
     settings.retry_window = Duration::from_secs(1);
     let read_only = ServerFault::ReadOnly(Duration::from_secs(3));
-    let ends = Life::ShutDown {
-        drop_callers: false,
-        limit: None,
-    };
     plan(
         settings,
         vec![
             calls(1000, 1, keeps(LOCK, 14_000)),
             calls(1500, 0, keeps(LOCK, 10)),
             at(5000, What::Server(read_only)),
-            at(7000, What::Life(0, ends)),
+            at(7000, What::Life(0, ENDS_BESIDE_CALLERS)),
         ],
     )
 }
@@ -707,10 +709,6 @@ fn gives_back_forbidden() -> Plan {
     settings.locks = 1;
     let forbid =
         |command, millis| What::Server(ServerFault::Forbid(command, Duration::from_millis(millis)));
-    let ends = Life::ShutDown {
-        drop_callers: false,
-        limit: None,
-    };
     plan(
         settings,
         vec![
@@ -718,7 +716,7 @@ fn gives_back_forbidden() -> Plan {
             calls(4200, 0, keeps(LOCK, 0)),
             at(10_600, forbid("pexpire", 3500)),
             at(12_200, forbid("publish", 4700)),
-            at(14_100, What::Life(1, ends)),
+            at(14_100, What::Life(1, ENDS_BESIDE_CALLERS)),
         ],
     )
 }

@@ -214,7 +214,7 @@ pub(crate) async fn two_calls_of_one_owner_wait_for_others_only(fixture: &impl F
         holder.lock().await.unwrap();
         let mut one = lock(&waiter).await;
         let two = lock_for(&waiter, LIMIT).await;
-        let three = lock(&Arc::clone(&waiter)).await;
+        let three = lock(&waiter).await;
         one.assert_waits(&holder).await;
         holder.unlock().await.unwrap();
         one.answer().await.unwrap();
