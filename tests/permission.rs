@@ -643,7 +643,7 @@ async fn refusals(control: &mut MultiplexedConnection) -> i64 {
 /// not be heard any more; it is still held for somebody who has gone.
 async fn asking_when_refused<O, T: Send + 'static>(
     server: &RedisServer,
-    channel: &str,
+    [channel, queue]: [&str; 2],
     object: impl Fn(&Client) -> O,
     waits: impl Fn(&O) -> JoinHandle<T>,
     give: impl Future<Output = ()>,
@@ -669,7 +669,7 @@ async fn asking_when_refused<O, T: Send + 'static>(
     // The next caller would have its place in the queue.
     until("its entry has left the queue", LIMIT, async || {
         redis::cmd("EXISTS")
-            .arg("redisson_sc_queue:{asked}")
+            .arg(queue)
             .query_async(&mut control.clone())
             .await
             == Ok(0)
@@ -710,8 +710,8 @@ async fn who_has_no_answer_yet_is_not_told_that_the_channel_may_not_be_heard() {
                 giver.release(1).await.unwrap();
             }
         };
-        let channel = "redisson_sc:{asked}";
-        let answer = asking_when_refused(&server, channel, object, waits, give).await;
+        let keys = ["redisson_sc:{asked}", "redisson_sc_queue:{asked}"];
+        let answer = asking_when_refused(&server, keys, object, waits, give).await;
         taken_or_denied(given, answer);
 
         set_user(&mut server.connection().await, &["app", "+subscribe"]).await;
@@ -732,8 +732,11 @@ async fn who_has_no_answer_yet_is_not_told_that_the_channel_may_not_be_heard() {
                 holder.unlock().await.unwrap();
             }
         };
-        let channel = "redisson_lock__channel:{asked lock}";
-        let answer = asking_when_refused(&server, channel, object, waits, give).await;
+        let keys = [
+            "redisson_lock__channel:{asked lock}",
+            "redisson_lock_waiters:{asked lock}",
+        ];
+        let answer = asking_when_refused(&server, keys, object, waits, give).await;
         taken_or_denied(given, answer);
     }
 }
