@@ -9,6 +9,7 @@ mod alone;
 mod away;
 mod dropped;
 mod hostile;
+mod hostile_values;
 #[path = "../layouts/mod.rs"]
 mod layouts;
 mod lost;

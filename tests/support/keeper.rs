@@ -83,3 +83,11 @@ impl Drop for Keeper {
         let _ = self.shell.wait();
     }
 }
+
+/// The name by which the harness knows the test `name` of a module: `test_name(module_path!(), "peer")`.
+pub fn test_name(module: &str, name: &str) -> String {
+    match module.split_once("::") {
+        Some((_, module)) => format!("{module}::{name}"),
+        None => name.to_owned(),
+    }
+}

@@ -29,6 +29,23 @@ const JVM_FLAGS: [&str; 4] = [
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The newest version of Redisson.
+pub const NEWEST: &str = "4.7.0";
+
+/// All versions that are tested.
+pub const SUPPORTED: [&str; 4] = [NEWEST, "3.52.0", "3.27.2", "3.16.8"];
+
+/// Those of these versions that tests take: the newest one, or all of them with `REDISSONS=all`.
+pub fn versions<'a>(of: &[&'a str]) -> Vec<&'a str> {
+    let all = match std::env::var("REDISSONS").as_deref() {
+        Ok("all") => true,
+        Ok("newest" | "") | Err(_) => false,
+        Ok(other) => panic!("REDISSONS is `all` or `newest`, not {other:?}"),
+    };
+    let wanted = |version: &&str| all || *version == NEWEST;
+    of.iter().copied().filter(wanted).collect()
+}
+
 /// What a call returned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
@@ -110,7 +127,7 @@ impl JavaPeer {
         let class = "compat.recipes.RecipePeer";
         command
             .args(JVM_FLAGS)
-            .args(["-cp", &classpath("4.7.0"), class, "--redis", url]);
+            .args(["-cp", &classpath(NEWEST), class, "--redis", url]);
         JavaPeer::launch(command).await
     }
 

@@ -4,7 +4,7 @@
 //! else follows from the calls. So the same calls always have the same answers, and a history of thousands of calls
 //! takes milliseconds. The crate's scripts run unchanged, in Lua 5.1.
 //!
-//! It is believed because `tests/sim_server.rs` sends the same commands to it and to a real server, and compares
+//! It is believed because `tests/models/sim_server.rs` sends the same commands to it and to a real server, and compares
 //! each answer, each message and at the end all keys. Only the commands of `command.rs` are there; others are unknown
 //! to it as they would be to an old server. On purpose it differs in this:
 //! - time stands still during a call, so `TIME` tells a script twice the same;

@@ -1,0 +1,149 @@
+//! The contract of `LeasedSemaphore`: every case written once, run for every implementation.
+//!
+//! [`leased_suite!`] turns each case into a test of its own; [`expiring_suite!`] those about permits that do not last
+//! for ever. A case that stands in no list is dead code, which does not compile here.
+
+#![deny(dead_code)]
+
+pub(crate) mod cancel;
+pub(crate) mod expiry;
+pub(crate) mod guards;
+pub(crate) mod permits;
+pub(crate) mod support;
+pub(crate) mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redisson_semaphore::{LeasedPermit, LeasedSemaphore};
+
+/// Where an implementation comes from. It lives until the test ends, with all that the semaphores need.
+pub(crate) trait Fixture {
+    /// A handle to a semaphore of a name used nowhere else.
+    fn fresh(&self, limit: u32) -> Arc<dyn LeasedSemaphore>;
+
+    /// A handle to the same semaphore that shares as little as possible with `of`: that of another client, where there
+    /// are clients.
+    fn second(&self, of: &Arc<dyn LeasedSemaphore>) -> Arc<dyn LeasedSemaphore>;
+
+    /// Whether permits are told apart by slots.
+    fn has_slots(&self) -> bool;
+
+    /// Whether callers of several clients are served in the order of their arrival, and whoever tries behind those who
+    /// wait.
+    fn keeps_order_between_clients(&self) -> bool {
+        true
+    }
+}
+
+/// An implementation whose permits expire.
+pub(crate) trait Expiring: Fixture {
+    /// As [`fresh`](Fixture::fresh), with permits that last for `lease`.
+    fn lasting(&self, limit: u32, lease: Duration) -> Arc<dyn LeasedSemaphore>;
+}
+
+/// The trait is object-safe; handles and guards go anywhere.
+const _: () = {
+    const fn anywhere<T: Send + Sync + 'static + ?Sized>() {}
+    anywhere::<dyn LeasedSemaphore>();
+    anywhere::<Arc<dyn LeasedSemaphore>>();
+    anywhere::<LeasedPermit>();
+};
+
+/// `leased_suite!(name, setup)`: a module `name` with one test a case. `setup` is an expression that gives a
+/// [`Fixture`]; it is evaluated for each test anew and may `.await`.
+macro_rules! leased_suite {
+    ($suite:ident, $setup:expr) => {
+        leased_cases! { $suite, $setup;
+            permits: [
+                as_many_as_the_limit,
+                each_has_an_id_of_its_own,
+                holders_are_listed,
+                a_release_frees_one,
+                a_second_release_is_told,
+                unknown_ids_are_told,
+                a_refresh_of_what_is_held,
+                release_all_frees_all,
+                handles_share_the_permits,
+                a_limit_of_zero_is_refused,
+                a_limit_above_the_highest_is_refused,
+                permits_are_told_apart_where_that_is_said,
+            ]
+            waiting: [
+                a_release_wakes_a_waiter,
+                another_client_wakes_a_waiter,
+                release_all_wakes_as_many_as_there_are_permits,
+                arrival_order,
+                arrival_order_of_two_clients,
+                a_try_does_not_overtake_those_who_wait,
+                a_wait_of_zero_is_a_try,
+                a_wait_that_runs_out,
+                a_wait_that_runs_out_takes_nothing_later,
+                a_wait_without_end,
+                never_more_holders_than_permits,
+            ]
+            cancel: [
+                calls_that_were_never_polled,
+                a_dropped_waiter_takes_nothing,
+                dropped_between_two_that_wait,
+                the_first_of_another_client_is_dropped,
+                dropped_after_every_number_of_polls,
+                a_release_that_is_dropped_is_carried_out,
+                aborted_at_any_time,
+            ]
+            guards: [
+                a_guard_gives_back_on_drop,
+                a_guard_released_with_an_answer,
+                a_release_that_is_never_polled_is_a_drop,
+                a_forgotten_guard_keeps_the_permit,
+                no_guard_now_or_in_time,
+                a_guard_wakes_a_waiter,
+                a_guard_outlives_its_handle,
+                a_guard_shows_what_is_left,
+                a_release_of_all_serves_guards_that_stay,
+            ]
+        }
+    };
+}
+
+/// As [`leased_suite!`], for an [`Expiring`] one.
+macro_rules! expiring_suite {
+    ($suite:ident, $setup:expr) => {
+        leased_cases! { $suite, $setup;
+            expiry: [
+                a_permit_expires_and_a_waiter_gets_it,
+                permits_that_end_one_by_one_serve_all_who_wait,
+                what_has_expired_can_be_neither_released_nor_refreshed,
+                a_refreshed_permit_lasts_longer,
+                a_guard_is_kept_beyond_its_lease,
+                a_guard_whose_permit_is_taken_away_is_lost,
+                a_guard_that_is_lost_releases_nothing,
+                a_guard_whose_permit_somebody_releases_is_lost,
+                a_forgotten_permit_expires,
+                a_permit_kept_after_a_refresh_by_hand,
+                a_permit_kept_late,
+                a_permit_kept_twice,
+                a_lease_below_a_millisecond_is_refused,
+                a_lease_that_cannot_be_counted_is_refused,
+            ]
+        }
+    };
+}
+
+macro_rules! leased_cases {
+    ($suite:ident, $setup:expr; $($module:ident: [$($case:ident,)*])*) => {
+        mod $suite {
+            $(mod $module {
+                #[allow(unused_imports)]
+                use super::super::*;
+
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let fixture = $setup;
+                    let case = $crate::leased::$module::$case(&fixture);
+                    $crate::leased::support::within_limit(case).await;
+                })*
+            })*
+        }
+    };
+}

@@ -1,0 +1,148 @@
+//! The contract of `Lock`: every case written once, run for every implementation.
+//!
+//! [`lock_suite!`] turns each case into a test of its own. A case that stands in no list below is dead code, which
+//! does not compile here: so no implementation can miss one.
+
+#![deny(dead_code)]
+
+pub(crate) mod cancel;
+pub(crate) mod guards;
+pub(crate) mod holding;
+pub(crate) mod leases;
+pub(crate) mod support;
+pub(crate) mod waiting;
+
+use std::sync::Arc;
+
+use redisson_semaphore::{Lock, LockGuard};
+
+/// Where an implementation comes from. It lives until the test ends, with all that the locks need.
+pub(crate) trait Fixture {
+    /// A handle to a lock that nobody holds, of a name used nowhere else.
+    fn fresh(&self, hint: &str) -> Arc<dyn Lock>;
+
+    /// A handle to the same lock for another owner of the same client.
+    fn neighbour(&self, of: &Arc<dyn Lock>) -> Arc<dyn Lock>;
+
+    /// A handle to the same lock for an owner that shares as little as possible: of another client, where there are
+    /// clients.
+    fn stranger(&self, to: &Arc<dyn Lock>) -> Arc<dyn Lock>;
+}
+
+/// The trait is object-safe; handles and guards go anywhere.
+const _: () = {
+    const fn anywhere<T: Send + Sync + 'static + ?Sized>() {}
+    anywhere::<dyn Lock>();
+    anywhere::<Arc<dyn Lock>>();
+    anywhere::<LockGuard>();
+};
+
+/// `lock_suite!(name, setup)`: a module `name` with one test a case.
+///
+/// `setup` is an expression that gives a [`Fixture`]; it is evaluated for each test anew, in an async function, and may
+/// `.await`.
+macro_rules! lock_suite {
+    ($suite:ident, $setup:expr) => {
+        lock_suite! { @cases $suite, $setup;
+            holding: [
+                lock_and_unlock,
+                a_held_lock_is_refused_to_others,
+                only_the_owner_unlocks,
+                unlock_of_a_free_lock,
+                unlock_twice,
+                clones_are_one_owner,
+                handles_tell_name_and_owner,
+                holds_are_counted,
+                half_unlocked_is_still_locked,
+                force_unlock_frees_it_from_anybody,
+                force_unlock_of_a_free_lock,
+                after_force_unlock_the_owner_holds_nothing,
+                jobs_of_many_owners,
+                jobs_of_two_clients,
+            ]
+            leases: [
+                a_lease_ends,
+                a_handle_tells_that_what_it_took_last_is_lost,
+                who_is_not_polled_behind_its_time_gets_nothing,
+                a_lease_that_is_over_cannot_be_unlocked,
+                a_lease_shows_what_is_left,
+                without_a_lease_it_stays,
+                without_a_lease_it_lasts_for_half_a_minute_at_a_time,
+                each_time_it_is_taken_the_lease_is_set_anew,
+                a_hold_below_keeps_its_own_lease,
+                the_lease_tells_that_it_is_lost,
+                the_lease_of_an_unlocked_lock_is_not_lost,
+                the_lease_of_a_forced_lock_is_lost_when_its_owner_learns_of_it,
+                no_lease_without_a_hold,
+                less_than_a_millisecond_is_refused,
+                more_than_can_be_counted_is_refused,
+            ]
+            waiting: [
+                an_unlock_wakes_a_neighbour,
+                an_unlock_wakes_a_stranger,
+                force_unlock_wakes_a_waiter,
+                the_end_of_a_lease_wakes_a_waiter,
+                the_end_of_the_lease_of_one_who_waited_wakes_the_next,
+                arrival_order,
+                arrival_order_of_timed_and_untimed,
+                try_lock_does_not_queue,
+                the_holder_passes_those_who_wait,
+                two_calls_of_one_owner_wait_for_others_only,
+                two_calls_of_one_owner_come_before_others,
+                a_wait_that_runs_out,
+                a_wait_that_runs_out_takes_nothing_later,
+                a_wait_of_zero_is_one_attempt,
+                a_wait_without_end,
+                a_lock_that_is_free_at_the_deadline,
+            ]
+            cancel: [
+                calls_that_were_never_polled,
+                a_dropped_waiter_takes_nothing,
+                a_dropped_waiter_does_not_hold_up_the_next,
+                dropped_after_every_number_of_polls,
+                aborted_while_being_granted,
+                an_unlock_that_is_dropped_is_carried_out,
+                churn,
+            ]
+            guards: [
+                a_guard_unlocks_on_drop,
+                a_guard_unlocked_with_an_answer,
+                an_unlock_that_is_never_polled_is_a_drop,
+                a_guard_that_lost_its_lock_tells,
+                a_guard_of_a_hold_that_was_given_back_releases_nothing,
+                a_forgotten_guard_keeps_the_lock,
+                no_guard_now,
+                no_guard_in_time,
+                a_guard_with_a_lease,
+                a_guard_outlives_the_handle,
+                a_guard_of_an_aborted_task,
+                a_guard_of_a_panicking_task,
+                a_guard_that_is_dropped_wakes_a_waiter,
+                holds_that_go_in_any_order_keep_their_terms,
+                a_guard_of_a_hold_before_the_loss_gives_nothing_back,
+                an_unlock_leaves_the_holds_of_guards_alone,
+                a_hold_is_given_back_once,
+                guards_exclude_each_other,
+                guards_of_one_handle_serve_jobs_one_by_one,
+                a_guard_is_entered_again_at_once,
+                a_guard_that_lost_its_lock_is_not_entered_again,
+                dropped_entries_are_given_back,
+            ]
+        }
+    };
+    (@cases $suite:ident, $setup:expr; $($module:ident: [$($case:ident,)*])*) => {
+        mod $suite {
+            $(mod $module {
+                #[allow(unused_imports)]
+                use super::super::*;
+
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let fixture = $setup;
+                    let case = $crate::lock_contract::$module::$case(&fixture);
+                    $crate::lock_contract::support::within_limit(case).await;
+                })*
+            })*
+        }
+    };
+}

@@ -1,0 +1,980 @@
+//! A cluster: each name is served by its master, and what moves, or is replaced, is followed.
+
+use std::time::{Duration, Instant};
+
+use crate::support::channel::Channel;
+use crate::support::clients::{LIMIT, NEVER, builder, commands, served};
+use crate::support::cluster::{Cluster, allow, ask, until_heard, until_listeners, waiter};
+use crate::support::peer::{JavaPeer, NEWEST};
+use crate::support::proxy::Fate;
+use crate::support::server::RedisServer;
+use crate::support::waiters::{channel, until};
+use futures::future::join_all;
+use redisson_semaphore::{
+    Client, ClientBuilder, ConnectionState, Effect, Error, NameMapper, ShardedPubSub,
+};
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+/// One for the tests that leave it as it is. It ends with the process.
+static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+
+async fn shared() -> &'static Cluster {
+    CLUSTER.get_or_init(Cluster::start).await
+}
+
+fn of(cluster: &Cluster) -> ClientBuilder {
+    builder(cluster.url()).retry_window(Duration::from_secs(60))
+}
+
+async fn connect(cluster: &Cluster) -> Client {
+    of(cluster).connect().await.expect("the cluster runs")
+}
+
+/// One permit more, with a message, as a single command of another client would do it.
+async fn release_elsewhere(server: &RedisServer, name: &str) {
+    let script = "redis.call('SPUBLISH', KEYS[2], redis.call('INCR', KEYS[1]))";
+    ask::<()>(server, &["EVAL", script, "2", name, &channel(name)]).await;
+}
+
+/// A user who looks at it now must not be told of the time before.
+#[tokio::test]
+async fn a_client_that_is_connected_says_so() {
+    for _ in 0..10 {
+        let client = connect(shared().await).await;
+        let state = client.connection_state().borrow().clone();
+        assert_eq!(state, ConnectionState::Connected);
+    }
+}
+
+#[tokio::test]
+async fn each_name_is_served_by_its_master_on_two_connections() {
+    let cluster = shared().await;
+    let client = of(cluster).client_name("counted").connect().await.unwrap();
+    let mut names = vec![];
+    for master in 0..3 {
+        for _ in 0..20 {
+            let hint = format!("served-{}", names.len());
+            names.push((master, cluster.name_at(master, &hint).await));
+        }
+    }
+    // Each caller is alone at its semaphore.
+    let calls = names.iter().map(|(_, name)| async {
+        let semaphore = client.semaphore(name);
+        assert!(semaphore.try_set_permits(2).await.unwrap());
+        assert!(semaphore.try_acquire(2).await.unwrap());
+    });
+    join_all(calls).await;
+    for (master, name) in &names {
+        let stored: Option<String> = ask(&cluster.servers[*master], &["GET", name]).await;
+        assert_eq!(stored.as_deref(), Some("0"), "{name}");
+    }
+    let mut waiters = vec![];
+    for (master, name) in &names {
+        waiters.push(waiter(&cluster.servers[*master], &client, name, 1).await);
+    }
+    for (master, name) in &names {
+        release_elsewhere(&cluster.servers[*master], name).await;
+    }
+    for waiter in waiters {
+        served(waiter).await;
+    }
+    for server in &cluster.servers[..3] {
+        let list: String = ask(server, &["CLIENT", "LIST"]).await;
+        assert_eq!(list.matches("name=counted ").count(), 2);
+    }
+}
+
+#[tokio::test]
+async fn records_are_given_back_and_locks_are_renewed_in_all_slots() {
+    let cluster = shared().await;
+    let client = of(cluster)
+        .lock_watchdog_timeout(Duration::from_millis(1500))
+        .connect()
+        .await
+        .unwrap();
+    let locks: Vec<_> = (0..12)
+        .map(|n| client.lock(&format!("renewed-{n}")))
+        .collect();
+    let guards = join_all(locks.iter().map(|lock| lock.guard())).await;
+    let mut names = vec![];
+    for number in 0..100 {
+        let name = format!("used-once-{number}");
+        client.semaphore(&name).try_set_permits(1).await.unwrap();
+        names.push(name);
+    }
+    let records = async || {
+        let mut keys = vec![];
+        for server in &cluster.servers[..3] {
+            let pattern = format!("redisson_sc_once:*:{}", client.id());
+            keys.extend(ask::<Vec<String>>(server, &["KEYS", &pattern]).await);
+        }
+        keys.len()
+    };
+    until("records are given back", LIMIT, async || {
+        records().await < 64
+    })
+    .await;
+    for (guard, lock) in guards.into_iter().zip(&locks) {
+        let guard = guard.unwrap();
+        assert!(!guard.is_lost() && lock.is_locked().await.unwrap());
+        guard.unlock().await.unwrap();
+    }
+    client.shutdown().await.unwrap();
+    assert_eq!(records().await, 0);
+}
+
+/// A listener that comes after the message is called, whichever master it has to ask.
+#[tokio::test]
+async fn who_listens_later_is_called_at_each_master() {
+    let cluster = shared().await;
+    let client = of(cluster)
+        .sharded_pubsub(ShardedPubSub::Off)
+        .connect()
+        .await
+        .unwrap();
+    let (mut names, mut handles) = (vec![], vec![]);
+    for master in 0..3 {
+        let name = cluster.name_at(master, "unheard").await;
+        let semaphore = client.semaphore(&name);
+        semaphore.try_set_permits(1).await.unwrap();
+        names.push(name);
+        // Announcements to JVMs that come later are a handle's.
+        handles.push(semaphore);
+    }
+    let listening = cluster
+        .servers
+        .iter()
+        .zip(&names)
+        .map(|(server, name)| async {
+            let mut listener = Channel::subscribe(server, &channel(name)).await;
+            listener.next().await
+        });
+    let messages = tokio::time::timeout(LIMIT, join_all(listening)).await;
+    assert!(
+        messages
+            .unwrap()
+            .iter()
+            .all(|message| message.payload == "16")
+    );
+}
+
+#[tokio::test]
+async fn a_url_of_the_other_kind_is_told() {
+    let cluster = shared().await;
+    let single = RedisServer::start().await;
+    let url = format!("redis+cluster://127.0.0.1:{}", single.port());
+    let error = Client::connect(url).await.unwrap_err();
+    assert!(matches!(error, Error::Server { .. }), "{error:?}");
+    assert!(error.to_string().contains("its URL is redis://"), "{error}");
+
+    let client = Client::connect(cluster.java_url()).await.unwrap();
+    let elsewhere = client.semaphore(&cluster.name_at(1, "elsewhere").await);
+    let error = elsewhere.try_acquire(1).await.unwrap_err();
+    assert!(
+        error.to_string().contains("its URL is redis+cluster://"),
+        "{error}"
+    );
+    assert_eq!(error.effect(), Effect::None);
+
+    for (url, words) in [
+        ("redis+cluster://", "redis+cluster://"),
+        ("redis+cluster://h,", "redis+cluster://"),
+        ("redis+cluster://h:port", "redis+cluster://"),
+        ("http+cluster://h", "redis+cluster://"),
+        ("redis+cluster://:secret@h:x", "redis+cluster://"),
+    ] {
+        let error = Client::connect(url).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Configuration { .. }),
+            "{url}: {error:?}"
+        );
+        assert!(error.to_string().contains(words), "{url}: {error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+    // Some clusters have several; here it is the server that says no.
+    let third = Client::builder(cluster.url()).database(3).connect().await;
+    let error = third.unwrap_err();
+    assert!(error.to_string().contains("SELECT"), "{error}");
+    assert_eq!(error.effect(), Effect::None);
+    let both = Client::builder(cluster.url()).sentinels(["redis://127.0.0.1"]);
+    let error = both.connect().await.unwrap_err();
+    assert!(error.to_string().contains("have no sentinels"), "{error}");
+}
+
+#[tokio::test]
+async fn nodes_that_are_away_are_not_needed_to_find_the_others() {
+    let cluster = shared().await;
+    let dead = RedisServer::start().await;
+    let ports = [dead.port(), cluster.servers[4].port()];
+    drop(dead);
+    let url = format!(
+        "redis+cluster://127.0.0.1:{},127.0.0.1:{}",
+        ports[0], ports[1]
+    );
+    let client = Client::builder(url).connect_lazy().unwrap();
+    let semaphore = client.semaphore("by-a-replica");
+    semaphore.try_set_permits(1).await.unwrap();
+    semaphore.acquire(1).await.unwrap();
+    client.ping().await.unwrap();
+    let mut state = client.connection_state();
+    let connected = state.wait_for(|state| *state == ConnectionState::Connected);
+    connected.await.unwrap();
+}
+
+#[tokio::test]
+async fn who_may_not_ask_whether_messages_are_sharded_is_told() {
+    let cluster = shared().await;
+    let rules = "on >pw ~* &* +@all -pubsub";
+    allow(&cluster.servers, "deaf", rules).await;
+    let port = cluster.servers[0].port();
+    let url = format!("redis+cluster://deaf:pw@127.0.0.1:{port}");
+    let error = builder(url.clone())
+        .connect()
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("SHARDNUMSUB"), "{error}");
+    assert!(error.contains("sharded_pubsub"), "{error}");
+    let told = builder(url).sharded_pubsub(ShardedPubSub::On);
+    told.connect().await.unwrap();
+}
+
+/// Of a user who may do what the README lists, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn few_permissions_will_do() {
+    let cluster = shared().await;
+    let rules = "on >pw resetkeys resetchannels -@all ~allowed* ~{allowed}* ~redisson_* &redisson_* +ping \
+                 +client|setname +eval +evalsha +get +set +incr +incrby +exists +del +hset +hget +hmget +hgetall +hdel +hlen +hexists \
+                 +pexpire +pttl +time +zadd +zrange +zrangebyscore +zrem +zcard +zscore +zmscore +pubsub +spublish +ssubscribe +sunsubscribe \
+                 +cluster|slots +cluster|info +asking";
+    allow(&cluster.servers, "app", rules).await;
+    let url = format!(
+        "redis+cluster://app:pw@127.0.0.1:{}",
+        cluster.servers[0].port()
+    );
+    let [first, second] = [(); 2].map(|()| builder(url.clone()).connect());
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    let semaphore = first.semaphore("allowed");
+    semaphore.try_set_permits(1).await.unwrap();
+    let guard = semaphore.permit(1).await.unwrap();
+    let other = second.semaphore("allowed");
+    let waiting = tokio::spawn(async move { other.acquire(1).await });
+    until("it waits", LIMIT, async || {
+        let mut heard = 0;
+        for server in &cluster.servers[..3] {
+            let words = ["PUBSUB", "SHARDNUMSUB", &channel("allowed")];
+            heard += ask::<(String, u64)>(server, &words).await.1;
+        }
+        heard == 1
+    })
+    .await;
+    guard.release().await.unwrap();
+    served(waiting).await;
+    let lock = first.lock("allowed-lock");
+    lock.guard().await.unwrap().unlock().await.unwrap();
+    // A fair semaphore of the recipes, too, where its name has braces.
+    let client = connect(cluster).await;
+    let other = connect(cluster).await;
+    let permit = client.fair_semaphore("{fair}", 1).acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { other.fair_semaphore("{fair}", 1).acquire().await });
+    client
+        .fair_semaphore("{fair}", 1)
+        .release(permit.id())
+        .await
+        .unwrap();
+    let _ = tokio::time::timeout(LIMIT, waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let error = client
+        .fair_semaphore("apart", 1)
+        .acquire()
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+}
+
+/// What has no contract suite is handed over between clients that came by different nodes.
+#[tokio::test]
+async fn latches_and_string_locks_are_handed_over_at_each_master() {
+    let cluster = shared().await;
+    for mode in [ShardedPubSub::On, ShardedPubSub::Off] {
+        let [one, two] = [0, 4].map(|node| {
+            let port = cluster.servers[node].port();
+            let url = format!("redis+cluster://127.0.0.1:{port}");
+            builder(url).sharded_pubsub(mode).connect()
+        });
+        let (one, two) = (one.await.unwrap(), two.await.unwrap());
+        let until_listening = async |name: &str| {
+            let listing = match mode {
+                ShardedPubSub::On => "SHARDCHANNELS",
+                _ => "CHANNELS",
+            };
+            let pattern = format!("*{{{name}}}*");
+            until(&format!("{mode:?}: {name}"), LIMIT, async || {
+                let mut channels = 0;
+                for server in &cluster.servers {
+                    let found: Vec<String> = ask(server, &["PUBSUB", listing, &pattern]).await;
+                    channels += found.len();
+                }
+                channels == 1
+            })
+            .await;
+        };
+        for master in 0..3 {
+            let name = &cluster.name_at(master, &format!("latch-{mode:?}")).await;
+            let latch = one.count_down_latch(name);
+            assert_eq!(latch.try_set_count(2).await, Ok(true));
+            let other = two.count_down_latch(name);
+            let waiting = tokio::spawn(async move { other.wait().await });
+            until_listening(name).await;
+            latch.count_down().await.unwrap();
+            assert!(!waiting.is_finished());
+            latch.count_down().await.unwrap();
+            served(waiting).await;
+            assert_eq!(latch.exists().await, Ok(false));
+
+            let name = &cluster.name_at(master, &format!("door-{mode:?}")).await;
+            let braced = format!("{{{name}}}");
+            let [lock, other] = [&one, &two].map(|client| client.string_lock(&braced));
+            let other = other.check_interval(NEVER);
+            let guard = lock.guard().await.unwrap();
+            let waiting = tokio::spawn(async move { other.guard().await?.unlock().await });
+            until_listening(name).await;
+            assert!(!waiting.is_finished());
+            guard.unlock().await.unwrap();
+            served(waiting).await;
+            assert!(!lock.is_locked().await.unwrap());
+        }
+    }
+}
+
+/// A name mapper may put the keys of an object into several slots; nothing is done there.
+#[tokio::test]
+async fn a_name_mapper_that_takes_keys_apart_is_refused() {
+    let cluster = shared().await;
+    let mapped = async |map: fn(&str) -> String| {
+        let client = of(cluster).name_mapper(NameMapper::custom(map));
+        client.connect().await.unwrap()
+    };
+    // No braces are left, which keep the keys of a recipe together ...
+    let client = mapped(|name| name.replace(['{', '}'], "")).await;
+    let fair = client.fair_semaphore("{apart}", 1);
+    let slots = client.slot_semaphore("{apart}", 2);
+    let told = [
+        fair.try_acquire().await.map(drop),
+        fair.release("id").await.map(drop),
+        slots.try_acquire().await.map(drop),
+        client
+            .fair_semaphore("{apart}", 1)
+            .acquire()
+            .await
+            .map(drop),
+    ];
+    // ... or they are no pair, or there are two.
+    let client = mapped(|name| format!("a{{{name}")).await;
+    let latch = mapped(|name| format!("{{apart}}:{name}")).await;
+    let more = [
+        client.semaphore("apart").release(1).await,
+        client.lock("apart").try_lock().await.map(drop),
+        client
+            .permit_expirable_semaphore("apart")
+            .try_set_permits(1)
+            .await
+            .map(drop),
+        latch
+            .count_down_latch("latch")
+            .try_set_count(1)
+            .await
+            .map(drop),
+    ];
+    for (number, told) in told.into_iter().chain(more).enumerate() {
+        let refused = matches!(told, Err(Error::InvalidName { .. }));
+        assert!(refused, "call {number}: {told:?}");
+        assert_eq!(told.unwrap_err().effect(), Effect::None);
+    }
+    for server in &cluster.servers {
+        assert_eq!(
+            ask::<Vec<String>>(server, &["KEYS", "*apart*"]).await,
+            [""; 0]
+        );
+    }
+    // One that keeps them together serves.
+    let client = mapped(|name| format!("{{together}}:{name}")).await;
+    let held = client.fair_semaphore("fair", 1).acquire().await.unwrap();
+    client
+        .fair_semaphore("fair", 1)
+        .release(held.id())
+        .await
+        .unwrap();
+    client.semaphore("plain").release(1).await.unwrap();
+    let stored = cluster.stored("{together}:plain", 3).await;
+    assert_eq!(stored.as_deref(), Some("1"));
+}
+
+/// All that happens while a slot is on its way: keys are here and there.
+#[tokio::test]
+async fn calls_wait_for_a_slot_that_is_on_its_way() {
+    let cluster = shared().await;
+    let name = &cluster.name_at(0, "on-its-way").await;
+    let slot = cluster.slot(name).await;
+    let client = connect(cluster).await;
+    let other = connect(cluster).await;
+    let semaphore = client.semaphore(name);
+    semaphore.try_set_permits(5).await.unwrap();
+    let guard = semaphore.permit(2).await.unwrap();
+    let waiting = waiter(&cluster.servers[0], &other, name, 4).await;
+    cluster.begin_to_move(slot, 0, 1).await;
+    cluster.move_keys(slot, 0, 1).await;
+    // Asked for where it is going to be.
+    assert_eq!(semaphore.exists().await, Ok(true));
+    // Who has little time is told why it is not enough, and that nothing has happened.
+    let hasty = of(cluster).call_timeout(Duration::from_millis(300));
+    let hasty = hasty.connect().await.unwrap();
+    let told = hasty.semaphore(name).try_acquire(1).await.unwrap_err();
+    assert!(matches!(told, Error::RefusedForNow { .. }), "{told:?}");
+    assert!(told.to_string().contains("TRYAGAIN"), "{told}");
+    assert_eq!(told.effect(), Effect::None);
+    let call = tokio::spawn(async move { guard.release().await });
+    // Its record may be on either side until the slot has arrived.
+    until("it is told to come again", LIMIT, async || {
+        let stats: String = ask(&cluster.servers[1], &["INFO", "errorstats"]).await;
+        stats.contains("errorstat_TRYAGAIN")
+    })
+    .await;
+    cluster.end_move(slot, 0, 1).await;
+    served(call).await;
+    served(waiting).await;
+    until_listeners(&cluster.servers[0], name, 0).await;
+    assert_eq!(semaphore.available_permits().await, Ok(1));
+    // Messages are heard at the new place.
+    let waiting = waiter(&cluster.servers[1], &other, name, 2).await;
+    release_elsewhere(&cluster.servers[1], name).await;
+    served(waiting).await;
+    cluster.move_slot(slot, 1, 0).await;
+    semaphore.release(2).await.unwrap();
+    assert_eq!(cluster.stored(name, 1).await.as_deref(), Some("2"));
+}
+
+/// What is held is renewed key by key while some keys of the slot are here and some are there.
+#[tokio::test]
+async fn locks_are_renewed_while_their_slot_is_on_its_way() {
+    let cluster = shared().await;
+    let tag = &cluster.name_at(0, "renewed").await;
+    let slot = cluster.slot(tag).await;
+    let lease = Duration::from_secs(6);
+    let client = of(cluster).lock_watchdog_timeout(lease);
+    let client = client.connect().await.unwrap();
+    let names = ["moved", "left"].map(|name| format!("{{{tag}}}:{name}"));
+    let mut guards = vec![];
+    for name in &names {
+        guards.push(client.lock(name).guard().await.unwrap());
+    }
+    cluster.begin_to_move(slot, 0, 1).await;
+    cluster.move_key(&names[0], 0, 1).await;
+    for (server, name) in [(1, &names[0]), (0, &names[1])] {
+        let left = async || {
+            let mut both = redis::pipe();
+            both.cmd("ASKING").ignore().cmd("PTTL").arg(name);
+            let connection = &mut cluster.servers[server].connection().await;
+            let (left,): (i64,) = both.query_async(connection).await.unwrap();
+            left
+        };
+        let mut lowest = left().await;
+        until("it is put off", LIMIT, async || {
+            let now = left().await;
+            let risen = now > lowest;
+            lowest = now;
+            risen
+        })
+        .await;
+    }
+    cluster.move_keys(slot, 0, 1).await;
+    cluster.end_move(slot, 0, 1).await;
+    for guard in guards {
+        assert!(!guard.is_lost());
+        guard.unlock().await.unwrap();
+    }
+    cluster.move_slot(slot, 1, 0).await;
+}
+
+/// Waiters and holders of three clients, and one slot goes round the masters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_are_kept_while_their_slot_moves_under_load() {
+    const PERMITS: u32 = 7;
+    let cluster = shared().await;
+    let name = &cluster.name_at(0, "moving").await;
+    let slot = cluster.slot(name).await;
+    for mode in [ShardedPubSub::On, ShardedPubSub::Off] {
+        let mut callers = vec![];
+        for _ in 0..3 {
+            let client = of(cluster).sharded_pubsub(mode);
+            // By plain messages a client does not learn that its slot was away meanwhile.
+            let client = match mode {
+                ShardedPubSub::Off => client.safety_interval(Duration::from_secs(2)),
+                _ => client,
+            };
+            let client = client.connect().await.unwrap();
+            let semaphore = client.semaphore(name);
+            semaphore.try_set_permits(PERMITS).await.unwrap();
+            for number in 0..20 {
+                let semaphore = semaphore.clone();
+                callers.push(tokio::spawn(async move {
+                    for round in 0..40 {
+                        let guard = semaphore.permit(1 + (number + round) % 3).await?;
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        guard.release().await?;
+                    }
+                    Ok(())
+                }));
+            }
+        }
+        for (from, to) in [(0, 1), (1, 2), (2, 1), (1, 0)] {
+            cluster.move_slot(slot, from, to).await;
+        }
+        for caller in callers {
+            served(caller).await;
+        }
+        let left = cluster.stored(name, 3).await;
+        assert_eq!(left.as_deref(), Some("7"), "{mode:?}");
+    }
+}
+
+/// Each slot needs a call of its own: one after the other they would take longer than a lock lasts.
+#[tokio::test]
+async fn renewal_does_not_wait_for_one_slot_after_the_other() {
+    const OBJECTS: u64 = 30;
+    let (cluster, proxy) = Cluster::start_behind_a_proxy().await;
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.servers[1].port());
+    let mut names = vec![];
+    for number in 0..OBJECTS {
+        names.push(cluster.name_at(0, &format!("kept-{number}")).await);
+    }
+    for watched in [false, true] {
+        let client = builder(url.clone())
+            .lock_watchdog_timeout(Duration::from_secs(9))
+            .response_timeout(LIMIT);
+        let client = client.connect().await.unwrap();
+        let (mut locks, mut permits) = (vec![], vec![]);
+        for name in &names {
+            if watched {
+                let semaphore = client.semaphore(&format!("{{{name}}}-watched")).watched();
+                semaphore.release(1).await.unwrap();
+                permits.push(semaphore.permit(1).await.unwrap());
+            } else {
+                locks.push(client.lock(name).guard().await.unwrap());
+            }
+        }
+        let (asked, struck) = (proxy.scripts(), proxy.struck());
+        proxy.at_script(1, Fate::HoldReply);
+        proxy.until_scripts(asked + OBJECTS).await;
+        proxy.until_struck(struck + 1).await;
+        proxy.deliver(1).await;
+        for guard in locks {
+            guard.unlock().await.unwrap();
+        }
+        for permit in permits {
+            permit.release().await.unwrap();
+        }
+        client.shutdown().await.unwrap();
+    }
+}
+
+/// A master that answers nothing for a long time costs what is held there, and nothing else.
+#[tokio::test]
+async fn renewal_goes_on_beside_a_master_that_hangs() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let (cluster, proxy) = Cluster::start_behind_a_proxy().await;
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.servers[1].port());
+    let client = builder(url)
+        .lock_watchdog_timeout(LEASE)
+        .response_timeout(LIMIT);
+    let client = client.connect().await.unwrap();
+    let (mut hung, mut well) = (vec![], vec![]);
+    for number in 0..30 {
+        let name = cluster.name_at(0, &format!("hung-{number}")).await;
+        hung.push(client.lock(&name).guard().await.unwrap());
+    }
+    for master in [1, 2] {
+        let name = cluster.name_at(master, "well").await;
+        well.push(client.lock(&name).guard().await.unwrap());
+    }
+    proxy.mute();
+    for guard in &hung {
+        guard.lost().await;
+    }
+    tokio::time::sleep(2 * LEASE).await;
+    for guard in well {
+        assert!(!guard.is_lost());
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// The answer is lost, and the slot is somewhere else when it is asked about.
+#[tokio::test]
+async fn an_answer_that_was_lost_is_asked_for_where_the_slot_is_now() {
+    let (cluster, proxy) = Cluster::start_behind_a_proxy().await;
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.servers[1].port());
+    let fates = [
+        Fate::LoseReply,
+        Fate::LoseReplyAndClose,
+        Fate::LoseRequest,
+        Fate::HoldRequest,
+    ];
+    for (round, fate) in fates.into_iter().enumerate() {
+        let client = builder(url.clone())
+            .response_timeout(Duration::from_secs(2))
+            .retry_window(Duration::from_secs(60))
+            .connect()
+            .await
+            .unwrap();
+        let name = &cluster.name_at(0, &format!("lost-{round}")).await;
+        let slot = cluster.slot(name).await;
+        let semaphore = client.semaphore(name);
+        semaphore.try_set_permits(5).await.unwrap();
+        let struck = proxy.struck();
+        proxy.at_script(1, fate);
+        let call = semaphore.clone();
+        let call = tokio::spawn(async move { call.acquire(2).await });
+        proxy.until_struck(struck + 1).await;
+        cluster.begin_to_move(slot, 0, 1).await;
+        // Moved by the node itself, which goes by the true ports.
+        cluster.move_keys(slot, 0, 1).await;
+        cluster.end_move(slot, 0, 1).await;
+        served(call).await;
+        if fate == Fate::HoldRequest {
+            // The first copy comes late, to where the slot is not any more.
+            proxy.deliver(1).await;
+        }
+        assert_eq!(semaphore.available_permits().await, Ok(3), "{fate:?}");
+        let stored: String = ask(&cluster.servers[1], &["GET", name]).await;
+        assert_eq!(stored, "3", "{fate:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_master_that_is_replaced_is_left() {
+    let mut cluster = Cluster::start_with(Duration::from_secs(2)).await;
+    let name = &cluster.name_at(0, "replaced").await;
+    let client = connect(&cluster).await;
+    // One that would wait for an answer for ever.
+    let patient = of(&cluster)
+        .response_timeout(NEVER)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore(name);
+    semaphore.try_set_permits(20).await.unwrap();
+
+    // On order.
+    let guard = semaphore.permit(18).await.unwrap();
+    let waiting = waiter(&cluster.servers[0], &patient, name, 3).await;
+    cluster.fail_over(0).await;
+    guard.release().await.unwrap();
+    served(waiting).await;
+    until_listeners(&cluster.servers[3], name, 0).await;
+    let waiting = waiter(&cluster.servers[3], &patient, name, 18).await;
+    release_elsewhere(&cluster.servers[3], name).await;
+    served(waiting).await;
+    client.semaphore(name).release(20).await.unwrap();
+    let linked = async || {
+        let info: String = ask(&cluster.servers[0], &["INFO", "replication"]).await;
+        info.contains("master_link_status:up")
+    };
+    until("the old master follows the new one", LIMIT, linked).await;
+
+    // By `kill -9`, with a crowd.
+    let guard = semaphore.permit(20).await.unwrap();
+    let crowd: Vec<_> = (0..150)
+        .flat_map(|_| [client.semaphore(name), patient.semaphore(name)])
+        .map(|semaphore| {
+            tokio::spawn(async move {
+                semaphore.acquire(1).await?;
+                semaphore.release(1).await
+            })
+        })
+        .collect();
+    cluster.until_copied(0, name, "0").await;
+    cluster.servers[3].kill().await;
+    drop(guard);
+    let slot = cluster.slot(name).await;
+    until("it is replaced", LIMIT, async || {
+        cluster.master_of(slot, 3).await == 0
+    })
+    .await;
+    let told = Instant::now();
+    for task in crowd {
+        served(task).await;
+    }
+    eprintln!(
+        "a crowd of 300 served {:?} after the failover",
+        told.elapsed()
+    );
+    assert_eq!(cluster.stored(name, 3).await.as_deref(), Some("20"));
+}
+
+/// A node comes, takes over a slot with those who wait for its permits, gives it back, and goes.
+#[tokio::test]
+async fn a_node_that_comes_and_goes_is_followed() {
+    let mut cluster = Cluster::start().await;
+    let name = &cluster.name_at(0, "travelling").await;
+    let slot = cluster.slot(name).await;
+    let (client, other) = (connect(&cluster).await, connect(&cluster).await);
+    let semaphore = client.semaphore(name);
+    semaphore.try_set_permits(3).await.unwrap();
+    let guard = semaphore.permit(3).await.unwrap();
+    let waiting = waiter(&cluster.servers[0], &other, name, 1).await;
+
+    let added = cluster.add().await;
+    cluster.move_slot(slot, 0, added).await;
+    until_listeners(&cluster.servers[added], name, 1).await;
+    release_elsewhere(&cluster.servers[added], name).await;
+    served(waiting).await;
+    let waiting = waiter(&cluster.servers[added], &other, name, 3).await;
+
+    cluster.move_slot(slot, added, 0).await;
+    cluster.remove().await;
+    until_listeners(&cluster.servers[0], name, 1).await;
+    guard.release().await.unwrap();
+    served(waiting).await;
+    other.semaphore(name).release(4).await.unwrap();
+    assert_eq!(cluster.stored(name, 3).await.as_deref(), Some("4"));
+    // Nobody misses it.
+    for client in [client, other] {
+        let mut state = client.connection_state();
+        let connected = state.wait_for(|state| *state == ConnectionState::Connected);
+        tokio::time::timeout(LIMIT, connected)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+}
+
+/// A master is away with its replica: what is asked of it is not sent, and so it is told, whatever the others are sent meanwhile.
+#[tokio::test]
+async fn what_was_not_sent_has_not_happened_though_others_are_served() {
+    let mut cluster = Cluster::start().await;
+    let (away, there) = (
+        cluster.name_at(0, "away").await,
+        cluster.name_at(1, "there").await,
+    );
+    let client = of(&cluster)
+        .call_timeout(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    let (semaphore, other) = (client.semaphore(&away), client.semaphore(&there));
+    semaphore.try_set_permits(5).await.unwrap();
+    other.try_set_permits(5).await.unwrap();
+    let lock = client.lock(&format!("{{{away}}}:lock"));
+    let leased = client.permit_expirable_semaphore(&format!("{{{away}}}:leased"));
+    let latch = client.count_down_latch(&format!("{{{away}}}:latch"));
+
+    for server in [3, 0] {
+        cluster.servers[server].kill().await;
+    }
+    let mut state = client.connection_state();
+    let disconnected = |state: &ConnectionState| *state != ConnectionState::Connected;
+    state.wait_for(disconnected).await.unwrap();
+
+    let mut served = 0;
+    let busy = async {
+        loop {
+            other.permit(1).await.unwrap().release().await.unwrap();
+            served += 1;
+        }
+    };
+    let wait = Duration::from_millis(10);
+    let calls = async {
+        let told = tokio::join!(
+            semaphore.permit_for(1, wait),
+            semaphore.add_permits(1),
+            semaphore.touch(),
+            lock.try_lock(),
+            leased.permit_for(wait),
+            latch.try_set_count(1),
+        );
+        [
+            told.0.map(drop).unwrap_err(),
+            told.1.unwrap_err(),
+            told.2.map(drop).unwrap_err(),
+            told.3.map(drop).unwrap_err(),
+            told.4.map(drop).unwrap_err(),
+            told.5.map(drop).unwrap_err(),
+        ]
+    };
+    let told = tokio::select! {
+        told = calls => told,
+        () = busy => unreachable!("it goes on"),
+    };
+    assert!(served > 0);
+    for error in told {
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert!(error.is_retryable(), "{error}");
+    }
+}
+
+/// A host that is gone: nothing says so but the others.
+#[tokio::test]
+async fn a_master_that_falls_silent_is_left_by_idle_clients_too() {
+    let mut cluster = Cluster::start_with(Duration::from_secs(2)).await;
+    let name = &cluster.name_at(1, "silent").await;
+    let patient = of(&cluster)
+        .response_timeout(NEVER)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = patient.semaphore(name);
+    semaphore.try_set_permits(3).await.unwrap();
+    let guard = semaphore.permit(1).await.unwrap();
+    let waiting = waiter(&cluster.servers[1], &patient, name, 3).await;
+    cluster.until_copied(4, name, "2").await;
+    cluster.servers[1].freeze();
+    // Sent to a server that does not answer.
+    let release = tokio::spawn(async move { guard.release().await });
+    served(release).await;
+    served(waiting).await;
+    semaphore.release(3).await.unwrap();
+    assert_eq!(cluster.stored(name, 1).await.as_deref(), Some("3"));
+    assert_eq!(cluster.master_of(cluster.slot(name).await, 1).await, 4);
+    cluster.servers[1].thaw();
+}
+
+/// The old master goes on taking itself for one, and the client could go on talking to it.
+#[tokio::test]
+async fn a_master_that_is_cut_off_is_left_and_not_believed() {
+    let cluster = Cluster::start().await;
+    let name = &cluster.name_at(0, "cut-off").await;
+    let client = connect(&cluster).await;
+    let semaphore = client.semaphore(name);
+    semaphore.try_set_permits(5).await.unwrap();
+    let waiting = waiter(&cluster.servers[0], &client, name, 6).await;
+    cluster.until_copied(3, name, "5").await;
+    cluster.cut_off(0).await;
+    // It is heard of by asking, once a second.
+    until_listeners(&cluster.servers[3], name, 1).await;
+    semaphore.release(1).await.unwrap();
+    served(waiting).await;
+    // The first one goes on answering, and is asked again by those who come anew.
+    let seeds = [0, 1].map(|number| format!("127.0.0.1:{}", cluster.servers[number].port()));
+    let fresh = Client::builder(format!("redis+cluster://{}", seeds.join(",")));
+    let fresh = fresh.connect().await.unwrap().semaphore(name);
+    for _ in 0..30 {
+        fresh.release(1).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        semaphore.acquire(1).await.unwrap();
+    }
+    assert_eq!(cluster.stored(name, 0).await.as_deref(), Some("0"));
+    assert_eq!(
+        ask::<String>(&cluster.servers[0], &["GET", name]).await,
+        "5"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redisson_of_each_kind_is_woken_and_wakes() {
+    let cluster = shared().await;
+    let kinds = [
+        ("AUTO", ShardedPubSub::Auto, "SHARDNUMSUB"),
+        ("ON", ShardedPubSub::On, "SHARDNUMSUB"),
+        ("OFF", ShardedPubSub::Off, "NUMSUB"),
+    ];
+    let beside = kinds.map(|(word, mode, counting)| async move {
+        let arguments = ["--cluster", "--sharded", word];
+        let peer = JavaPeer::start_with(NEWEST, &cluster.java_url(), &arguments).await;
+        let client = of(cluster).sharded_pubsub(mode).connect().await.unwrap();
+        for master in 0..3 {
+            let name = &cluster.name_at(master, &format!("beside-{word}")).await;
+            let heard = async |channel: String, count| {
+                until_heard(&cluster.servers[master], counting, &channel, count).await;
+            };
+            beside_java(&client, &peer, name, heard).await;
+            assert_eq!(
+                cluster.stored(name, 3).await.as_deref(),
+                Some("3"),
+                "{name}"
+            );
+        }
+        peer.shutdown().await;
+    });
+    join_all(beside).await;
+}
+
+/// `heard` waits until so many listen to a channel.
+async fn beside_java(
+    client: &Client,
+    peer: &JavaPeer,
+    name: &str,
+    heard: impl AsyncFn(String, u64),
+) {
+    let semaphore = client.semaphore(name);
+    let permits = |permits: u32| json!({ "name": name, "permits": permits });
+    semaphore.try_set_permits(3).await.unwrap();
+    // It waits for us ...
+    let guard = semaphore.permit(3).await.unwrap();
+    let call = peer.begin("acquire", permits(2));
+    heard(channel(name), 1).await;
+    guard.release().await.unwrap();
+    call.await.unwrap();
+    heard(channel(name), 0).await;
+    // ... and we for it.
+    let waiting = semaphore.clone();
+    let waiting = tokio::spawn(async move { waiting.acquire(3).await });
+    heard(channel(name), 1).await;
+    peer.call("release", permits(2)).await.unwrap();
+    served(waiting).await;
+    semaphore.release(3).await.unwrap();
+    // A lock, too.
+    let lock = client.lock(&format!("{{{name}}}-lock"));
+    let guard = lock.guard().await.unwrap();
+    let call = peer.begin("lock", json!({ "name": lock.name(), "thread": "t" }));
+    heard(format!("redisson_lock__channel:{}", lock.name()), 1).await;
+    guard.unlock().await.unwrap();
+    call.await.unwrap();
+    peer.call("unlock", json!({ "name": lock.name(), "thread": "t" }))
+        .await
+        .unwrap();
+}
+
+/// A client at rest asks for the map at the pace that is set.
+#[tokio::test]
+async fn the_map_is_asked_for_at_the_pace_that_is_set() {
+    let cluster = Cluster::start().await;
+    let asked = async || {
+        let mut sum = 0;
+        for server in &cluster.servers[..3] {
+            sum += commands(&mut server.connection().await, "cluster|slots:").await;
+        }
+        sum
+    };
+    let builder = || builder(cluster.url());
+    let client = builder().scan_interval(NEVER).connect().await.unwrap();
+    let seats = client.semaphore(&cluster.name_at(0, "seats").await);
+    assert_eq!(seats.try_set_permits(1).await, Ok(true));
+    let clock = cluster.name_at(0, "clock").await;
+    let passes = async || {
+        let () = ask(&cluster.servers[0], &["SET", &clock, "1", "PX", "1500"]).await;
+        until("time passes", LIMIT, async || {
+            ask::<i64>(&cluster.servers[0], &["EXISTS", &clock]).await == 0
+        })
+        .await;
+    };
+    // It is asked for once more behind the connect.
+    passes().await;
+    let before = asked().await;
+    passes().await;
+    assert_eq!(asked().await, before);
+    let quick = builder()
+        .scan_interval(Duration::from_millis(100))
+        .connect()
+        .await
+        .unwrap();
+    let before = asked().await;
+    until("it asks again and again", LIMIT, async || {
+        asked().await >= before + 10
+    })
+    .await;
+    drop(quick);
+}

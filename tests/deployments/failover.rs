@@ -1,0 +1,546 @@
+//! A replica takes over, with the data that got across, and the same address leads to it: what was begun
+//! at the old primary takes effect once, and who waits goes on waiting.
+
+use std::time::Duration;
+
+use crate::support::clients::{
+    LIMIT, NEVER, builder, connect, release_as_redisson, served, stored,
+};
+use crate::support::log;
+use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
+use crate::support::refusals::{all_operations, assert_told, gives_back};
+use crate::support::sequence::warm_up;
+use crate::support::server::{NOWHERE, RedisServer, replica_of};
+use crate::support::waiters::{channel, until, until_linked, until_subscribers, waiter};
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore};
+use tokio::time::timeout;
+
+/// Two servers, and an address that leads to the primary.
+struct Pair {
+    primary: RedisServer,
+    replica: RedisServer,
+    address: Proxy,
+}
+
+impl Pair {
+    async fn start() -> Pair {
+        let primary = RedisServer::start().await;
+        let replica = RedisServer::options().replica_of(&primary).start().await;
+        until_linked(&mut replica.connection().await).await;
+        let address = Proxy::start(&primary).await;
+        Pair {
+            primary,
+            replica,
+            address,
+        }
+    }
+
+    async fn connect(&self) -> Client {
+        connect(self.address.url()).await
+    }
+
+    /// The two change places. The address still leads to the old primary, which is a replica now.
+    async fn change_places(&mut self) {
+        replica_of(&mut self.replica.connection().await, None).await;
+        let old = &mut self.primary.connection().await;
+        replica_of(old, Some(self.replica.port())).await;
+        until_linked(old).await;
+        std::mem::swap(&mut self.primary, &mut self.replica);
+    }
+
+    /// The address leads to the new primary.
+    fn follow(&self) {
+        self.address.lead_to(&self.primary);
+    }
+
+    /// Waits until the replica has what the primary has.
+    async fn until_across(&self, name: &str) {
+        until("the change gets across", LIMIT, async || {
+            stored(&self.replica, name).await == stored(&self.primary, name).await
+        })
+        .await;
+    }
+
+    async fn until_stored(&self, name: &str, permits: i64) {
+        until(&format!("{permits} permits"), LIMIT, async || {
+            stored(&self.primary, name).await == [permits.to_string()]
+        })
+        .await;
+    }
+}
+
+fn of_both(pair: &Pair) -> String {
+    let ports = [pair.primary.port(), pair.replica.port()];
+    let [first, second] = ports.map(|port| format!("127.0.0.1:{port}"));
+    format!("redis+replicated://{first},{second}")
+}
+
+/// Of the one of the two that is the master: nobody changes the place where an address leads to.
+async fn of_the_master(pair: &Pair) -> Client {
+    // Nothing is found by looking once in a while.
+    let connecting = builder(of_both(pair)).safety_interval(NEVER);
+    connecting.connect().await.unwrap()
+}
+
+/// Goes on with what it has, and hears of nothing any more.
+async fn is_left_alone(old: &RedisServer) {
+    replica_of(&mut old.connection().await, Some(NOWHERE)).await;
+}
+
+/// What changes nothing is carried out by a replica, and is all that a waiter sends.
+#[tokio::test]
+async fn who_only_waits_leaves_a_master_that_has_become_a_replica() {
+    let pair = Pair::start().await;
+    let client = of_the_master(&pair).await;
+    let (semaphore, latch) = (client.semaphore("left"), client.count_down_latch("shut"));
+    semaphore.try_set_permits(0).await.unwrap();
+    latch.try_set_count(1).await.unwrap();
+    pair.until_across("shut").await;
+    let task = waiter(&mut pair.primary.connection().await, &semaphore, 1).await;
+    let open = tokio::spawn(async move { latch.wait().await });
+    replica_of(&mut pair.replica.connection().await, None).await;
+    is_left_alone(&pair.primary).await;
+    let other = connect(pair.replica.url()).await;
+    other.semaphore("left").release(1).await.unwrap();
+    other.count_down_latch("shut").count_down().await.unwrap();
+    served(task).await;
+    served(open).await;
+}
+
+/// What a client holds is renewed where the master is now, sooner than it asks for the role of a server by itself.
+#[tokio::test]
+async fn who_only_holds_leaves_a_master_that_has_become_a_replica() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let pair = Pair::start().await;
+    let connecting = builder(of_both(&pair)).lock_watchdog_timeout(LEASE);
+    let client = connecting.connect().await.unwrap();
+    let seats = client.semaphore("held").watched();
+    seats.try_set_permits(2).await.unwrap();
+    let permit = seats.permit(1).await.unwrap();
+    pair.until_across("held").await;
+    replica_of(&mut pair.replica.connection().await, None).await;
+    is_left_alone(&pair.primary).await;
+    // Looks after the dead, too.
+    let connecting = builder(pair.replica.url()).lock_watchdog_timeout(LEASE);
+    let other = connecting.connect().await.unwrap();
+    let others = other.semaphore("held").watched();
+    let theirs = others.permit(1).await.unwrap();
+    let freed = others.try_acquire_for(1, LEASE * 3).await;
+    assert_eq!(freed, Ok(false), "what is held is free for nobody");
+    assert!(!permit.is_lost());
+    permit.release().await.unwrap();
+    theirs.release().await.unwrap();
+    assert_eq!(others.available_permits().await, Ok(2));
+}
+
+/// Messages come from where commands go to, though both connections find the master by themselves.
+#[tokio::test]
+async fn messages_are_heard_where_commands_go_to() {
+    let pair = Pair::start().await;
+    let client = of_the_master(&pair).await;
+    let semaphore = client.semaphore("heard");
+    semaphore.try_set_permits(0).await.unwrap();
+    pair.until_across("heard").await;
+    let task = waiter(&mut pair.primary.connection().await, &semaphore, 1).await;
+    replica_of(&mut pair.replica.connection().await, None).await;
+    is_left_alone(&pair.primary).await;
+    let kill = redis::cmd("CLIENT")
+        .arg(&["KILL", "TYPE", "normal"])
+        .clone();
+    let _: u64 = (kill.query_async(&mut pair.primary.connection().await).await).unwrap();
+    let replica = &mut pair.replica.connection().await;
+    until_subscribers(replica, &channel("heard"), 1).await;
+    release_as_redisson(replica, "heard", 1).await;
+    served(task).await;
+}
+
+#[tokio::test]
+async fn a_guard_dropped_in_the_middle_of_a_failover_gives_back() {
+    let mut pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("guarded");
+    semaphore.try_set_permits(3).await.unwrap();
+    for _ in 0..3 {
+        let guard = semaphore.permit(2).await.unwrap();
+        pair.until_across("guarded").await;
+        pair.change_places().await;
+        let scripts = pair.address.scripts();
+        drop(guard);
+        // Refused for the first time, and again on a new connection.
+        pair.address.until_scripts(scripts + 2).await;
+        assert_eq!(stored(&pair.primary, "guarded").await, ["1"]);
+        pair.follow();
+        pair.until_stored("guarded", 3).await;
+    }
+}
+
+#[tokio::test]
+async fn calls_in_the_middle_of_a_failover_wait_for_its_end() {
+    let mut pair = Pair::start().await;
+    let client = pair.connect().await;
+    let (semaphore, other) = (client.semaphore("called"), client.semaphore("other"));
+    semaphore.try_set_permits(5).await.unwrap();
+    pair.until_across("called").await;
+    pair.change_places().await;
+    let scripts = pair.address.scripts();
+    let calls = async {
+        tokio::join!(
+            semaphore.acquire(1),
+            semaphore.try_acquire(1),
+            semaphore.release(3),
+            semaphore.expire(LIMIT, None),
+            other.add_permits(4),
+        )
+    };
+    let follow = async {
+        pair.address.until_scripts(scripts + 3).await;
+        pair.follow();
+    };
+    let (answers, ()) = tokio::join!(timeout(LIMIT, calls), follow);
+    let expected = (Ok(()), Ok(true), Ok(()), Ok(true), Ok(()));
+    assert_eq!(answers.expect("they are answered"), expected);
+    assert_eq!(stored(&pair.primary, "called").await, ["6"]);
+    assert_eq!(stored(&pair.primary, "other").await, ["4"]);
+}
+
+/// The old primary has carried the call out, and the new one knows it.
+#[tokio::test]
+async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
+    let mut pair = Pair::start().await;
+    // Both know the scripts: else a reply that is lost may say no more than that the server does not.
+    for _ in 0..2 {
+        warm_up(&pair.primary).await;
+        pair.change_places().await;
+    }
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("across");
+    let other = client.semaphore("moved");
+    semaphore.try_set_permits(9).await.unwrap();
+    for fate in LOST_REPLIES {
+        for (call, left) in [("acquire", 7), ("release", 8), ("add", 3), ("drain", 0)] {
+            let struck = pair.address.struck();
+            pair.address.at_script(1, fate);
+            let semaphore = semaphore.clone();
+            let task = tokio::spawn(async move {
+                match call {
+                    "acquire" => semaphore.acquire(2).await.map(|()| 0),
+                    "release" => semaphore.release(1).await.map(|()| 0),
+                    "add" => semaphore.add_permits(-5).await.map(|()| 0),
+                    _ => semaphore.drain_permits().await,
+                }
+            });
+            pair.address.until_struck(struck + 1).await;
+            pair.until_across("across").await;
+            pair.change_places().await;
+            pair.follow();
+            let answer = timeout(LIMIT, task).await.expect("it ends").unwrap();
+            assert_eq!(answer, Ok(if call == "drain" { 3 } else { 0 }), "{call}");
+            assert_eq!(stored(&pair.primary, "across").await, [left.to_string()]);
+            // The next one must not begin at the new replica.
+            pair.address.cut();
+            assert_eq!(
+                client.semaphore("across").available_permits().await,
+                Ok(left)
+            );
+        }
+        semaphore.add_permits(9).await.unwrap();
+    }
+    // The new primary must know the script: else the reply that is lost says that it does not.
+    assert_eq!(semaphore.clear_expire().await, Ok(false));
+    pair.address.at_script(1, Fate::LoseReplyAndClose);
+    let struck = pair.address.struck();
+    let renamed = tokio::spawn(async move { semaphore.rename(other.name()).await.map(drop) });
+    pair.address.until_struck(struck + 1).await;
+    pair.until_across("moved").await;
+    pair.change_places().await;
+    pair.follow();
+    assert_eq!(timeout(LIMIT, renamed).await.unwrap().unwrap(), Ok(()));
+    assert_eq!(stored(&pair.primary, "moved").await, ["9"]);
+}
+
+#[tokio::test]
+async fn who_waits_is_served_by_the_new_primary() {
+    let mut pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("waited");
+    for cut in [false, true] {
+        let task = waiter(&mut pair.primary.connection().await, &semaphore, 2).await;
+        pair.change_places().await;
+        pair.follow();
+        if cut {
+            // The old primary is gone for this client.
+            pair.address.cut();
+        }
+        // Replicas hear the messages of their primary.
+        release_as_redisson(&mut pair.primary.connection().await, "waited", 2).await;
+        served(task).await;
+        pair.until_stored("waited", 0).await;
+        assert_eq!(semaphore.available_permits().await, Ok(0));
+    }
+}
+
+/// Grants go across with the counter, or both are missing.
+#[tokio::test]
+async fn permits_of_guards_go_across_and_come_back_once() {
+    const GRANTS: &str = "redisson_sc_grants:{watched}";
+    const DEAD: &str = "00000000-0000-4000-8000-000000000001:g1:3:500";
+    let mut pair = Pair::start().await;
+    let client = builder(pair.address.url()).lock_watchdog_timeout(NEVER);
+    let seats = client
+        .connect()
+        .await
+        .unwrap()
+        .semaphore("watched")
+        .watched();
+    seats.try_set_permits(8).await.unwrap();
+    let (kept, dropped) = (
+        seats.permit(1).await.unwrap(),
+        seats.permit(2).await.unwrap(),
+    );
+    // Somebody who has died by then.
+    let mut old = pair.primary.connection().await;
+    let () = redis::pipe()
+        .decr("watched", 3)
+        .zadd(GRANTS, DEAD, 1)
+        .query_async(&mut old)
+        .await
+        .unwrap();
+    pair.until_across("watched").await;
+    pair.change_places().await;
+    pair.follow();
+    kept.release().await.unwrap();
+    drop(dropped);
+    // With those of the dead one.
+    pair.until_stored("watched", 8).await;
+    assert_eq!(seats.reclaim().await.unwrap(), []);
+    assert_eq!(stored(&pair.primary, "watched").await, ["8"]);
+    assert!(seats.holders().await.unwrap().is_empty());
+
+    // The next one takes over without the last writes.
+    let kept = seats.permit(1).await.unwrap();
+    pair.until_across("watched").await;
+    replica_of(&mut pair.replica.connection().await, None).await;
+    let late = seats.permit(2).await.unwrap();
+    assert_eq!(stored(&pair.primary, "watched").await, ["5"]);
+    assert_eq!(stored(&pair.replica, "watched").await, ["7"]);
+    std::mem::swap(&mut pair.primary, &mut pair.replica);
+    pair.follow();
+    pair.address.cut();
+    // The late one is lost, and gives nothing back.
+    let lost = late.release().await.unwrap_err();
+    assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
+    assert!(!kept.is_lost());
+    let anew = seats.permit(1).await.unwrap();
+    assert!(!anew.is_lost());
+    anew.release().await.unwrap();
+    let holders = seats.holders().await.unwrap();
+    let held: u64 = holders.iter().map(|holder| holder.permits()).sum();
+    assert_eq!((held, seats.available_permits().await), (1, Ok(7)));
+    kept.release().await.unwrap();
+    assert_eq!(seats.available_permits().await, Ok(8));
+}
+
+#[tokio::test]
+async fn a_server_that_stays_a_replica_is_told_when_the_window_has_passed() {
+    let pair = Pair::start().await;
+    let window = Duration::from_millis(600);
+    let client = builder(pair.replica.url())
+        .retry_window(window)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("replica");
+    let began = std::time::Instant::now();
+    let error = semaphore.add_permits(2).await.unwrap_err();
+    assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
+    assert_eq!(error.effect(), Effect::None);
+    assert!(began.elapsed() >= window, "it was not tried again");
+    // What it has been told did not happen does not happen later.
+    replica_of(&mut pair.replica.connection().await, None).await;
+    semaphore.release(1).await.unwrap();
+    assert_eq!(stored(&pair.replica, "replica").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_replica_refuses_changes() {
+    let primary = RedisServer::start().await;
+    connect(primary.url())
+        .await
+        .semaphore("copied")
+        .try_set_permits(5)
+        .await
+        .unwrap();
+    let replica = RedisServer::options().replica_of(&primary).start().await;
+    until_linked(&mut replica.connection().await).await;
+    let client = builder(replica.url())
+        .retry_window(Duration::from_millis(100))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("copied");
+    assert_eq!(semaphore.available_permits().await, Ok(5));
+    for (operation, error) in all_operations(&semaphore).await {
+        match error {
+            Some(error) => {
+                let for_now = matches!(error, Error::RefusedForNow { .. });
+                assert!(for_now || gives_back(operation), "{operation}: {error}");
+                assert_told(operation, &error, "copied");
+            }
+            None => assert!(
+                operation == "available_permits" || operation.starts_with("try_set"),
+                "{operation}"
+            ),
+        }
+    }
+    for error in [
+        semaphore.delete().await.unwrap_err(),
+        semaphore.rename("elsewhere").await.unwrap_err(),
+        semaphore.expire(LIMIT, None).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
+    }
+    assert_eq!(stored(&primary, "copied").await, ["5"]);
+    assert_eq!(stored(&replica, "copied").await, ["5"]);
+}
+
+/// A server that answers, and won't: its words reach the caller, whatever the object.
+#[tokio::test]
+async fn a_server_that_refuses_for_now_is_quoted() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("refused");
+    semaphore.try_set_permits(3).await.unwrap();
+    let lock = client.lock("refused-lock");
+    let recipe = client.timestamp_semaphore("refused-recipe", 2);
+    for (setting, on, off, word) in [
+        ("maxmemory", "1", "0", "OOM"),
+        ("min-replicas-to-write", "1", "0", "NOREPLICAS"),
+    ] {
+        set(&mut control, setting, on).await;
+        let told = tokio::join!(
+            semaphore.add_permits(1),
+            lock.try_lock(),
+            LeasedSemaphore::try_acquire(&recipe),
+            semaphore.expire(LIMIT, None),
+            semaphore.try_acquire_for(1, LIMIT),
+        );
+        let errors = [
+            told.0.unwrap_err(),
+            told.1.unwrap_err(),
+            told.2.unwrap_err(),
+            told.3.unwrap_err(),
+            told.4.unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.effect(), Effect::None);
+            let Error::RefusedForNow { detail, .. } = &error else {
+                panic!("{error}");
+            };
+            assert!(detail.starts_with(word), "{detail}");
+        }
+        set(&mut control, setting, off).await;
+        assert_eq!(semaphore.available_permits().await, Ok(3));
+    }
+}
+
+async fn set(control: &mut MultiplexedConnection, setting: &str, value: &str) {
+    let _: () = redis::cmd("CONFIG")
+        .arg(&["SET", setting, value])
+        .query_async(control)
+        .await
+        .unwrap();
+}
+
+/// What was sent before the server began to refuse is not said to have had no effect.
+#[tokio::test]
+async fn a_refusal_behind_a_lost_reply_leaves_the_outcome_unknown() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url())
+        .retry_window(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("both");
+    semaphore.try_set_permits(3).await.unwrap();
+    proxy.at_script(1, Fate::LoseReply);
+    let call = semaphore.clone();
+    let call = tokio::spawn(async move { call.add_permits(-1).await });
+    proxy.until_struck(1).await;
+    set(&mut control, "maxmemory", "1").await;
+    let error = timeout(LIMIT, call).await.unwrap().unwrap().unwrap_err();
+    let Error::OutcomeUnknown { detail, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(detail.starts_with("OOM"), "{detail}");
+}
+
+/// Against a replica both connections are made again and again; the log does not tell each time.
+#[tokio::test]
+async fn the_log_tells_of_a_replica_once_and_of_its_end() {
+    log::record();
+    let pair = Pair::start().await;
+    pair.address.lead_to(&pair.replica);
+    let client = builder(pair.address.url())
+        .retry_window(LIMIT)
+        .local_hand_over(Duration::ZERO)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("told");
+    let mut control = pair.replica.connection().await;
+    let opened = pair.address.opened();
+    let waiting = semaphore.clone();
+    let waiting = tokio::spawn(async move { waiting.acquire(7).await });
+    let release = semaphore.clone();
+    let release = tokio::spawn(async move { release.release(7).await });
+    until("it is tried again and again", LIMIT, async || {
+        pair.address.opened() >= opened + 6
+    })
+    .await;
+    replica_of(&mut control, None).await;
+    assert_eq!(timeout(LIMIT, release).await.unwrap().unwrap(), Ok(()));
+    served(waiting).await;
+    let lines = || log::lines(tracing::Level::INFO, &pair.address.address());
+    until("the end is told", LIMIT, async || lines().len() >= 2).await;
+    let told: Vec<_> = lines().iter().map(|line| line.level).collect();
+    let expected = [tracing::Level::WARN, tracing::Level::INFO];
+    assert_eq!(told, expected, "{:#?}", lines());
+    assert!(lines()[0].text.contains("READONLY"));
+}
+
+/// However many objects have calls that a replica refuses, the connections are made again at a pace of their own.
+#[tokio::test]
+async fn many_refused_calls_do_not_make_many_connections() {
+    let pair = Pair::start().await;
+    pair.address.lead_to(&pair.replica);
+    let client = builder(pair.address.url())
+        .retry_window(LIMIT)
+        .connect()
+        .await
+        .unwrap();
+    let before = (pair.address.opened(), pair.address.scripts());
+    let calls: Vec<_> = (0..60)
+        .map(|number| {
+            let semaphore = client.semaphore(&format!("many-{number}"));
+            tokio::spawn(async move { semaphore.add_permits(1).await })
+        })
+        .collect();
+    until("they are refused again and again", LIMIT, async || {
+        pair.address.scripts() > before.1 + 400
+    })
+    .await;
+    let opened = pair.address.opened() - before.0;
+    let scripts = pair.address.scripts() - before.1;
+    assert!(opened < scripts / 8, "{opened} connections");
+    for call in calls {
+        call.abort();
+    }
+}

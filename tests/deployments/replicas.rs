@@ -1,0 +1,764 @@
+//! A grant that counts when replicas have it, too; and what a failover loses without that.
+
+use std::pin::{Pin, pin};
+use std::time::{Duration, Instant};
+
+use crate::support::clients::{
+    LIMIT, NEVER, builder, commands, scripts, served, stored, until_stored,
+};
+use crate::support::cluster::{Cluster, ask};
+use crate::support::polls::poll_once;
+use crate::support::proxy::{Fate, Proxy};
+use crate::support::server::RedisServer;
+use crate::support::waiters::{
+    until, until_counted, until_linked, until_listening, until_subscribers, waiter,
+};
+use futures::future::join_all;
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSemaphore};
+use tokio::time::timeout;
+
+/// How long a call may take here: some rounds of waiting for replicas.
+const BOUND: Duration = Duration::from_secs(2);
+
+struct Pair {
+    master: RedisServer,
+    replica: RedisServer,
+}
+
+impl Pair {
+    async fn start() -> Pair {
+        let master = RedisServer::start().await;
+        let replica = RedisServer::options().replica_of(&master).start().await;
+        until_linked(&mut replica.connection().await).await;
+        until_counted(&mut master.connection().await).await;
+        Pair { master, replica }
+    }
+
+    /// Of the one of them that is the master; no renewal is due in the time of a test.
+    fn builder(&self) -> ClientBuilder {
+        let ports = [self.master.port(), self.replica.port()];
+        let [first, second] = ports.map(|port| format!("127.0.0.1:{port}"));
+        builder(format!("redis+replicated://{first},{second}"))
+            .call_timeout(BOUND)
+            .local_hand_over(Duration::ZERO)
+            .lock_watchdog_timeout(NEVER)
+    }
+
+    async fn connect(&self) -> Client {
+        let builder = self.builder().wait_for_replicas(1);
+        builder.connect().await.unwrap()
+    }
+
+    /// The replica gets nothing any more.
+    async fn part(&self) {
+        for setting in ["masteruser", "masterauth"] {
+            ask::<()>(&self.replica, &["CONFIG", "SET", setting, "nobody"]).await;
+        }
+        ask::<i64>(&self.master, &["CLIENT", "KILL", "TYPE", "replica"]).await;
+        until("the replica is gone", LIMIT, async || {
+            let info: String = ask(&self.master, &["INFO", "replication"]).await;
+            info.contains("connected_slaves:0")
+        })
+        .await;
+    }
+
+    async fn rejoin(&self) {
+        for setting in ["masteruser", "masterauth"] {
+            ask::<()>(&self.replica, &["CONFIG", "SET", setting, ""]).await;
+        }
+    }
+
+    /// The master is gone, and what the replica does not have with it.
+    async fn fail_over(&mut self) {
+        self.master.kill().await;
+        ask::<()>(&self.replica, &["REPLICAOF", "NO", "ONE"]).await;
+    }
+}
+
+async fn waits(server: &RedisServer) -> u64 {
+    commands(&mut server.connection().await, "wait:").await
+}
+
+#[tokio::test]
+async fn what_is_granted_is_on_the_replica_already() {
+    let mut pair = Pair::start().await;
+    let client = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = client.connect().await.unwrap();
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(10).await.unwrap();
+    // One that does not get it yet.
+    pair.replica.freeze();
+    let call = semaphore.clone();
+    let task = tokio::spawn(async move { call.acquire(1).await });
+    until_stored(&pair.master, "seats", 9).await;
+    assert!(!task.is_finished());
+    pair.replica.thaw();
+    served(task).await;
+    for left in (0..9).rev() {
+        semaphore.acquire(1).await.unwrap();
+        assert_eq!(stored(&pair.replica, "seats").await, [left.to_string()]);
+    }
+    assert!(client.lock("door").try_lock().await.unwrap());
+    assert_eq!(ask::<i64>(&pair.replica, &["EXISTS", "door"]).await, 1);
+    let slots = client.set_semaphore("slots", 1);
+    let _held = slots.acquire().await.unwrap();
+    assert_eq!(ask::<i64>(&pair.replica, &["SCARD", "slots"]).await, 1);
+}
+
+/// Those who call at the same time wait together.
+#[tokio::test]
+async fn many_share_one_wait() {
+    let pair = Pair::start().await;
+    let client = pair.connect().await;
+    let names: Vec<String> = (0..64).map(|number| format!("seats-{number}")).collect();
+    let all = names.iter().map(async |name| {
+        let semaphore = client.semaphore(name);
+        semaphore.try_set_permits(1).await.unwrap();
+        for _ in 0..10 {
+            semaphore.permit(1).await.unwrap().release().await.unwrap();
+        }
+    });
+    join_all(all).await;
+    let scripts = scripts(&mut pair.master.connection().await).await;
+    let waits = waits(&pair.master).await;
+    assert!(scripts > 64 * 20, "{scripts}");
+    assert!(0 < waits && waits * 4 < scripts, "{waits} for {scripts}");
+}
+
+/// Who gets nothing has nothing that a replica could lose.
+#[tokio::test]
+async fn who_looks_or_gets_nothing_waits_for_no_replica() {
+    let pair = Pair::start().await;
+    let (client, other) = (
+        pair.connect().await,
+        pair.builder().connect().await.unwrap(),
+    );
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(2).await.unwrap();
+    let _door = other.lock("door").guard().await.unwrap();
+    let leased = client.permit_expirable_semaphore("work");
+    leased.try_set_permits(0).await.unwrap();
+    let latch = client.count_down_latch("latch");
+    latch.try_set_count(1).await.unwrap();
+    let _slot = other.set_semaphore("slots", 1).acquire().await.unwrap();
+    pair.part().await;
+
+    let before = waits(&pair.master).await;
+    let wait = Duration::from_millis(10);
+    let lock = client.lock("door");
+    for _ in 0..3 {
+        assert!(!semaphore.try_acquire(3).await.unwrap());
+        assert!(!semaphore.try_set_permits(7).await.unwrap());
+        assert_eq!(semaphore.available_permits().await, Ok(2));
+        assert!(!lock.try_lock().await.unwrap());
+        assert!(lock.is_locked().await.unwrap());
+        assert!(!client.lock("free").force_unlock().await.unwrap());
+        assert!(client.lock("free").unlock().await.is_err());
+        assert!(leased.try_acquire().await.unwrap().is_none());
+        assert!(!latch.try_set_count(2).await.unwrap());
+        assert!(!latch.wait_for(wait).await.unwrap());
+        let slots = client.set_semaphore("slots", 1);
+        assert!(
+            LeasedSemaphore::permit_for(&slots, wait)
+                .await
+                .unwrap()
+                .is_none()
+        );
+    }
+    assert_eq!(waits(&pair.master).await, before);
+    let error = semaphore.try_acquire(1).await.unwrap_err();
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+}
+
+/// What was done by a sending whose answer was lost is not on the replica either: the repetition, on another connection, asks
+/// for that.
+#[tokio::test]
+async fn what_is_answered_from_its_record_is_confirmed_too() {
+    let mut pair = Pair::start().await;
+    let proxy = Proxy::start(&pair.master).await;
+    let client = builder(proxy.url())
+        .call_timeout(BOUND)
+        .lock_watchdog_timeout(NEVER)
+        .wait_for_replicas(1)
+        .connect()
+        .await
+        .unwrap();
+    let seats = client.semaphore("seats");
+    let watched = client.semaphore("watched").watched();
+    let leased = client.permit_expirable_semaphore("work");
+    seats.try_set_permits(5).await.unwrap();
+    watched.try_set_permits(5).await.unwrap();
+    assert!(watched.try_acquire(1).await.unwrap());
+    leased.try_set_permits(5).await.unwrap();
+    let latch = client.count_down_latch("latch");
+    let lock = client.lock("door");
+    let slots = client.set_semaphore("slots", 5);
+
+    let lost = async |call: Pin<Box<dyn Future<Output = Option<Error>>>>| {
+        let struck = proxy.struck();
+        proxy.at_script(1, Fate::LoseReplyAndClose);
+        let error = call.await;
+        assert_eq!(proxy.struck(), struck + 1);
+        error
+    };
+    pair.replica.freeze();
+    let told = [
+        lost(Box::pin(async { seats.try_acquire(1).await.err() })).await,
+        lost(Box::pin(async { watched.try_acquire(1).await.err() })).await,
+        lost(Box::pin(async { leased.try_acquire().await.err() })).await,
+        lost(Box::pin(async { latch.try_set_count(1).await.err() })).await,
+        lost(Box::pin(async { lock.try_lock().await.err() })).await,
+        lost(Box::pin(async { slots.try_acquire().await.err() })).await,
+    ];
+    pair.replica.thaw();
+    for (number, error) in told.into_iter().enumerate() {
+        let error = error.unwrap_or_else(|| panic!("call {number} was not confirmed"));
+        assert!(
+            error.to_string().contains("0 of 1 replicas"),
+            "{number}: {error}"
+        );
+    }
+}
+
+/// Each master has replicas of its own.
+#[tokio::test]
+async fn each_master_of_a_cluster_is_waited_for() {
+    let mut cluster = Cluster::start().await;
+    let client = builder(cluster.url())
+        .call_timeout(BOUND)
+        .wait_for_replicas(1)
+        .connect()
+        .await
+        .unwrap();
+    let mut semaphores = vec![];
+    for master in 0..3 {
+        let name = cluster.name_at(master, "seats").await;
+        let semaphore = client.semaphore(&name);
+        semaphore.try_set_permits(2).await.unwrap();
+        let before = waits(&cluster.servers[master]).await;
+        assert!(semaphore.try_acquire(1).await.unwrap());
+        // At once: nobody else waits for it.
+        assert_eq!(
+            cluster.copied(master + 3, &name).await.as_deref(),
+            Some("1")
+        );
+        assert_eq!(waits(&cluster.servers[master]).await, before + 1);
+        semaphores.push(semaphore);
+    }
+    cluster.servers[3].freeze();
+    let told = semaphores[0].try_acquire(1).await.unwrap_err();
+    assert!(matches!(told, Error::OutcomeUnknown { .. }), "{told:?}");
+    assert!(told.to_string().contains("0 of 1 replicas"), "{told}");
+    for semaphore in &semaphores[1..] {
+        assert!(semaphore.try_acquire(1).await.unwrap());
+    }
+    cluster.servers[3].thaw();
+}
+
+/// What nobody has confirmed was granted to nobody.
+#[tokio::test]
+async fn what_no_replica_confirms_is_given_back_and_told() {
+    let pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(5).await.unwrap();
+    let (lock, gate) = (client.lock("door"), client.lock("gate"));
+    let leased = client.permit_expirable_semaphore("work");
+    leased.try_set_permits(5).await.unwrap();
+    let slots = client.set_semaphore("slots", 5);
+    // One that has to wait, and goes on waiting. What one caller of a client gives to the next is no change.
+    let guard = semaphore.permit(5).await.unwrap();
+    let other = pair.connect().await.semaphore("seats");
+    let line = waiter(&mut pair.master.connection().await, &other, 5).await;
+    pair.part().await;
+
+    let wait = Duration::from_millis(10);
+    let (released, locked, timed, work, slot) = tokio::join!(
+        guard.release(),
+        lock.try_lock(),
+        gate.guard_for(wait),
+        leased.permit_for(wait),
+        LeasedSemaphore::permit_for(&slots, wait),
+    );
+    let told = [
+        released.unwrap_err(),
+        locked.map(drop).unwrap_err(),
+        timed.map(drop).unwrap_err(),
+        work.map(drop).unwrap_err(),
+        slot.map(drop).unwrap_err(),
+    ];
+    for error in told {
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}");
+        assert_eq!(error.effect(), Effect::Unknown);
+        assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+    }
+    let gone = async |key: &str| ask::<i64>(&pair.master, &["EXISTS", key]).await == 0;
+    for lock in ["door", "gate"] {
+        until("the lock is free", LIMIT, async || gone(lock).await).await;
+    }
+    until("the slot is free", LIMIT, async || gone("slots").await).await;
+    until_stored(&pair.master, "work", 5).await;
+    assert!(!line.is_finished());
+    pair.rejoin().await;
+    served(line).await;
+    assert_eq!(stored(&pair.replica, "seats").await, ["0"]);
+    semaphore.release(5).await.unwrap();
+    assert_eq!(stored(&pair.replica, "seats").await, ["5"]);
+}
+
+/// A caller who tries in vain, and the next ones: what one would leave to the other is no change to the server that they ask.
+async fn in_vain<T>(kind: &str, granted: impl AsyncFn() -> Result<T, Error>) {
+    for time in 1..=3 {
+        let error = granted().await.map(drop).expect_err(kind);
+        // What waits behind a question is not sent.
+        let told = matches!(
+            error,
+            Error::OutcomeUnknown { .. } | Error::Unavailable { .. }
+        );
+        assert!(told, "{kind}, {time}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_replica_has_is_not_passed_on() {
+    let pair = Pair::start().await;
+    let patient = pair.builder().call_timeout(NEVER).connect().await.unwrap();
+    let (seats, work) = (
+        patient.semaphore("seats"),
+        patient.permit_expirable_semaphore("work"),
+    );
+    seats.try_set_permits(1).await.unwrap();
+    work.try_set_permits(1).await.unwrap();
+    let client = pair.builder().wait_for_replicas(1);
+    let client = client.retry_window(BOUND / 2).connect().await.unwrap();
+    let semaphore = client.semaphore("seats");
+    let leased = client.permit_expirable_semaphore("work");
+    let (slots, fair) = (
+        client.set_semaphore("slots", 1),
+        client.fair_semaphore("fair", 1),
+    );
+    let recipes: [&dyn LeasedSemaphore; 2] = [&slots, &fair];
+    pair.part().await;
+    let all = futures::future::join5(
+        in_vain("a counter", async || semaphore.permit(1).await),
+        in_vain("ids", async || leased.permit().await),
+        in_vain("a set", async || recipes[0].try_acquire().await),
+        in_vain("fair", async || recipes[1].acquire().await),
+        in_vain("a lock", async || client.lock("door").lock().await),
+    );
+    all.await;
+    // Of what a try took that went along with a release, too.
+    in_vain("a counter", async || semaphore.try_acquire(1).await).await;
+    until_stored(&pair.master, "seats", 1).await;
+    until_stored(&pair.master, "work", 1).await;
+    until("they are free", LIMIT, async || {
+        ask::<i64>(&pair.master, &["EXISTS", "slots", "fair", "door"]).await == 0
+    })
+    .await;
+}
+
+/// Without it two may come to hold what is there for one; with it nobody is told that he does.
+#[tokio::test]
+async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {
+    for careful in [false, true] {
+        let mut pair = Pair::start().await;
+        let builder = pair.builder().wait_for_replicas(careful.into());
+        let client = builder.connect().await.unwrap();
+        let semaphore = client.semaphore("seats");
+        semaphore.try_set_permits(1).await.unwrap();
+        until("it gets across", LIMIT, async || {
+            stored(&pair.replica, "seats").await == ["1"]
+        })
+        .await;
+        pair.part().await;
+        let granted = semaphore.try_acquire(1).await;
+        pair.fail_over().await;
+        assert_eq!(stored(&pair.replica, "seats").await, ["1"]);
+        match (careful, granted) {
+            (false, Ok(true)) => {
+                // The second one who is told so.
+                until("the new master serves", LIMIT, async || {
+                    semaphore.try_acquire(1).await.unwrap_or(false)
+                })
+                .await;
+            }
+            (true, Err(Error::OutcomeUnknown { .. })) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What was granted, not confirmed and taken back has never been granted by a replica that takes over without it.
+#[tokio::test]
+async fn what_is_taken_back_in_a_failover_is_there_once() {
+    let mut pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(5).await.unwrap();
+    pair.part().await;
+    let wait = Duration::from_millis(10);
+    let told = tokio::join!(
+        semaphore.try_acquire(2),
+        semaphore.try_acquire_for(1, wait),
+        semaphore.permit_for(1, wait),
+    );
+    let told = [
+        told.0.unwrap_err(),
+        told.1.unwrap_err(),
+        told.2.map(drop).unwrap_err(),
+    ];
+    for error in told {
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}");
+    }
+    until_stored(&pair.master, "seats", 5).await;
+    pair.fail_over().await;
+    // Behind all that this client owes there.
+    until("the new master is asked", LIMIT, async || {
+        semaphore.available_permits().await.is_ok()
+    })
+    .await;
+    assert_eq!(stored(&pair.replica, "seats").await, ["5"]);
+}
+
+/// Those on record are only counted: what was never granted there must not be taken off what is held.
+#[tokio::test]
+async fn what_is_taken_back_in_a_failover_costs_nobody_what_is_held() {
+    for alone in [true, false] {
+        let mut pair = Pair::start().await;
+        let client = pair.connect().await;
+        let semaphore = client.semaphore("seats").watched();
+        semaphore.try_set_permits(6).await.unwrap();
+        let (two, one) = (
+            semaphore.permit(2).await.unwrap(),
+            semaphore.permit(1).await.unwrap(),
+        );
+        pair.part().await;
+        let wait = Duration::from_millis(10);
+        if alone {
+            semaphore.permit_for(1, wait).await.map(drop).unwrap_err();
+        } else {
+            let plain = client.semaphore("seats");
+            let told = tokio::join!(semaphore.permit_for(1, wait), plain.try_acquire(1));
+            told.0.map(drop).unwrap_err();
+            told.1.unwrap_err();
+        }
+        // Taken back there, and nobody has confirmed that either.
+        until_stored(&pair.master, "seats", 3).await;
+        pair.fail_over().await;
+        until("the new master is asked", LIMIT, async || {
+            semaphore.available_permits().await == Ok(3)
+        })
+        .await;
+        let held: u64 = semaphore
+            .holders()
+            .await
+            .unwrap()
+            .iter()
+            .map(|one| one.permits())
+            .sum();
+        assert_eq!(held, 3, "alone: {alone}");
+        assert!(!two.is_lost() && !one.is_lost());
+        drop((two, one));
+        until_stored(&pair.replica, "seats", 6).await;
+    }
+}
+
+/// Taken back of a record that is gone by then: what is not on it is given back all the same, once.
+#[tokio::test]
+async fn what_is_taken_back_together_comes_to_an_end() {
+    let pair = Pair::start().await;
+    let client = pair.connect().await;
+    let plain = client.semaphore("seats");
+    let watched = client.semaphore("seats").watched();
+    plain.try_set_permits(6).await.unwrap();
+    let _kept = watched.permit(1).await.unwrap();
+    pair.part().await;
+    let wait = Duration::from_millis(10);
+    // The question makes both of them travel together.
+    let asked = async {
+        tokio::join!(
+            plain.available_permits(),
+            watched.permit_for(1, wait),
+            plain.try_acquire(1)
+        )
+    };
+    let robbed = async {
+        until_stored(&pair.master, "seats", 3).await;
+        ask::<i64>(&pair.master, &["DEL", "redisson_sc_grants:{seats}"]).await
+    };
+    let (told, gone) = tokio::join!(asked, robbed);
+    assert!(told.1.is_err() && told.2.is_err());
+    assert_eq!(gone, 1);
+    pair.rejoin().await;
+    until_linked(&mut pair.replica.connection().await).await;
+    until_stored(&pair.master, "seats", 4).await;
+    until("it is asked", LIMIT, async || {
+        plain.available_permits().await == Ok(4)
+    })
+    .await;
+    client.shutdown().await.unwrap();
+}
+
+/// What was granted to somebody who gives up is there for others, though somebody else waits on in its client.
+#[tokio::test]
+async fn who_waits_on_does_not_keep_what_others_were_granted() {
+    let pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(2).await.unwrap();
+    let waits = semaphore.clone();
+    let waits = tokio::spawn(async move { waits.acquire(5).await });
+    until_subscribers(
+        &mut pair.master.connection().await,
+        "redisson_sc:{seats}",
+        1,
+    )
+    .await;
+    pair.part().await;
+    let wait = Duration::from_millis(10);
+    let told = semaphore.permit_for(1, wait).await.map(drop).unwrap_err();
+    assert!(matches!(told, Error::OutcomeUnknown { .. }), "{told:?}");
+    until_stored(&pair.master, "seats", 2).await;
+    assert!(!waits.is_finished());
+    waits.abort();
+}
+
+/// Who may not ask for replicas is told so.
+#[tokio::test]
+async fn a_permission_that_is_missing_is_named() {
+    let server = RedisServer::options()
+        .user("app on >pw ~* &* +@all -wait")
+        .start()
+        .await;
+    let builder = builder(server.url_as("app", "pw")).wait_for_replicas(1);
+    let error = builder.connect().await.unwrap_err();
+    assert!(!error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("'wait'"), "{error}");
+}
+
+/// Managed services forbid commands by another name for them.
+#[tokio::test]
+async fn a_server_without_the_command_is_told_before_anything_is_changed() {
+    let options = RedisServer::options().setting("rename-command", "WAIT \"\"");
+    let server = options.start().await;
+    let plain = builder(server.url()).connect().await.unwrap();
+    assert_eq!(plain.semaphore("seats").try_set_permits(1).await, Ok(true));
+    let error = builder(server.url()).wait_for_replicas(1).connect().await;
+    let error = error.unwrap_err();
+    assert_eq!(error.effect(), Effect::None);
+    assert!(!error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("wait_for_replicas"), "{error}");
+}
+
+/// Whoever gives something back and is told that no replica has it yet has given it back all the same.
+#[tokio::test]
+async fn what_is_given_back_and_not_confirmed_is_given_back_behind_a_failover() {
+    let mut pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = builder.retry_window(BOUND).connect().await.unwrap();
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(1).await.unwrap();
+    semaphore.acquire(1).await.unwrap();
+    let slots = client.set_semaphore("slots", 1);
+    let held = slots.acquire().await.unwrap();
+    pair.part().await;
+    let told = tokio::join!(semaphore.release(1), slots.release(held.id()));
+    for error in [told.0.unwrap_err(), told.1.unwrap_err()] {
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
+    }
+    pair.fail_over().await;
+    until_stored(&pair.replica, "seats", 1).await;
+    until("the slot is free", LIMIT, async || {
+        ask::<i64>(&pair.replica, &["SCARD", "slots"]).await == 0
+    })
+    .await;
+}
+
+/// What is given back is not given up with what somebody asked for at the same time, and does not hold him up either.
+#[tokio::test]
+async fn what_is_given_back_travels_apart_from_what_is_asked_for() {
+    let mut pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = builder.retry_window(BOUND).connect().await.unwrap();
+    let set = client.set_semaphore("set", 1);
+    let held = set.acquire().await.unwrap();
+    let asking = set.clone();
+    let asking = tokio::spawn(async move { asking.acquire().await });
+    let mut control = pair.master.connection().await;
+    until_listening(&mut control, "set", 1).await;
+    pair.part().await;
+    let mut releasing = pin!(set.release(held.id()));
+    assert!(poll_once(&mut releasing).await.is_pending());
+    asking.abort();
+    let error = releasing.await.unwrap_err();
+    assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
+    until("the place in the set is free", LIMIT, async || {
+        ask::<i64>(&pair.master, &["SCARD", "set"]).await == 0
+    })
+    .await;
+    pair.fail_over().await;
+    until("the place in the set is free", LIMIT, async || {
+        ask::<i64>(&pair.replica, &["SCARD", "set"]).await == 0
+    })
+    .await;
+}
+
+/// A permit that is taken back goes to no other caller of its client before a replica has it: the release could be lost, and the grant with
+/// it.
+#[tokio::test]
+async fn what_is_taken_back_serves_nobody_in_the_same_batch() {
+    let pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = builder.retry_window(NEVER).connect().await.unwrap();
+    let seats = client.semaphore("seats");
+    seats.release(1).await.unwrap();
+    pair.part().await;
+    let acquire = || {
+        let seats = seats.clone();
+        tokio::spawn(async move { seats.acquire(1).await })
+    };
+    // Both are asked for together, behind what is under way alone.
+    let mut first = pin!(seats.add_permits(0));
+    assert!(poll_once(&mut first).await.is_pending());
+    let (granted, waits) = (acquire(), acquire());
+    first.await.unwrap();
+    until("one of them is granted", LIMIT, async || {
+        ask::<i64>(&pair.master, &["GET", "seats"]).await == 0
+    })
+    .await;
+    granted.abort();
+    until("it is taken back", LIMIT, async || {
+        ask::<i64>(&pair.master, &["GET", "seats"]).await == 1
+    })
+    .await;
+    assert!(!waits.is_finished());
+    waits.abort();
+}
+
+/// A waiter that comes with a count-down is asked for, though not in the same batch; nobody tells it that the latch is open.
+#[tokio::test]
+async fn who_waits_beside_a_count_down_is_asked_for() {
+    let pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).safety_interval(NEVER);
+    let client = builder.connect().await.unwrap();
+    let latch = client.count_down_latch("start");
+    assert_eq!(latch.try_set_count(1).await, Ok(true));
+    let mut control = pair.master.connection().await;
+    let waits = latch.clone();
+    let other = tokio::spawn(async move { waits.wait().await });
+    until_subscribers(&mut control, "redisson_countdownlatch__channel__{start}", 1).await;
+    // Without a message, as by its expiry.
+    ask::<i64>(&pair.master, &["DEL", "start"]).await;
+    // The first one is under way alone.
+    let all = async { tokio::join!(latch.count(), latch.count_down(), latch.wait()) };
+    let (count, counted, waited) = timeout(LIMIT, all).await.expect("it waits for ever");
+    assert_eq!((count, counted, waited), (Ok(0), Ok(()), Ok(())));
+    served(other).await;
+}
+
+/// The same, where the caller that asks has gone when the replica is given up, and what both did was lost.
+#[tokio::test]
+async fn release_beside_a_waiter_that_goes_is_there_behind_a_failover() {
+    let mut pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = builder.retry_window(BOUND).connect().await.unwrap();
+    let seats = client.semaphore("seats");
+    seats.release(1).await.unwrap();
+    seats.acquire(1).await.unwrap();
+    pair.part().await;
+    // The first one is under way alone.
+    let all = async {
+        tokio::join!(
+            seats.add_permits(0),
+            seats.release(1),
+            seats.try_acquire_for(1, BOUND)
+        )
+    };
+    let (_, released, acquired) = all.await;
+    for error in [released.unwrap_err(), acquired.unwrap_err()] {
+        assert!(
+            matches!(
+                error,
+                Error::OutcomeUnknown { .. } | Error::Unavailable { .. }
+            ),
+            "{error}"
+        );
+    }
+    pair.fail_over().await;
+    until("the permit is free", LIMIT, async || {
+        ask::<i64>(&pair.replica, &["GET", "seats"]).await == 1
+    })
+    .await;
+}
+
+/// What is held lasts on while the replica is away, also where a step of its holder, or of its line, is not confirmed.
+#[tokio::test]
+async fn who_renews_waits_for_no_replica() {
+    const LASTS: Duration = Duration::from_secs(3);
+    let pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let builder = builder.retry_window(NEVER).lock_watchdog_timeout(LASTS);
+    let client = builder.connect().await.unwrap();
+    let slots = client.slot_semaphore("slots", 3).timeout(LASTS);
+    let (slot, other) = (slots.permit().await.unwrap(), slots.permit().await.unwrap());
+    let unwatched = slots.acquire().await.unwrap();
+    let string_lock = client.string_lock("key").timeout(LASTS);
+    let key = string_lock.guard().await.unwrap();
+    let door = client.lock("door");
+    let outer = door.guard().await.unwrap();
+    let inner = outer.again().await.unwrap();
+    pair.part().await;
+    let began = Instant::now();
+    let leaving = tokio::spawn(inner.unlock());
+    let returning = tokio::spawn(other.release());
+    let renewed = |lease: &Lease| lease.remaining() > Some(LASTS / 2);
+    until(
+        "they are renewed behind their second end",
+        LIMIT,
+        async || {
+            let leases = [slot.lease(), key.lease(), outer.lease()];
+            assert!(!leases.iter().any(|lease| lease.is_lost()));
+            assert_eq!(slots.refresh(unwatched.id()).await, Ok(true));
+            leases.into_iter().all(renewed) && began.elapsed() > LASTS * 2
+        },
+    )
+    .await;
+    assert!(!leaving.is_finished() && !returning.is_finished());
+    pair.rejoin().await;
+    timeout(LIMIT, leaving).await.unwrap().unwrap().unwrap();
+    timeout(LIMIT, returning).await.unwrap().unwrap().unwrap();
+    outer.unlock().await.unwrap();
+    assert_eq!(door.is_locked().await, Ok(false));
+}
+
+/// What lasts a second is renewed on the connection on which others wait for a replica that is away.
+#[tokio::test]
+async fn short_leases_are_renewed_beside_those_who_wait_for_replicas() {
+    const LASTS: Duration = Duration::from_secs(1);
+    let pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let builder = builder.response_timeout(Duration::from_secs(3));
+    let client = builder.retry_window(NEVER).connect().await.unwrap();
+    let slots = client.slot_semaphore("slots", 1).timeout(LASTS);
+    let slot = slots.permit().await.unwrap();
+    let permits = client.permit_expirable_semaphore("permits");
+    permits.try_set_permits(1).await.unwrap();
+    let permit = permits.with_lease(LASTS).permit().await.unwrap();
+    for number in 0..4 {
+        let semaphore = client.semaphore(&format!("seats-{number}"));
+        semaphore.try_set_permits(1).await.unwrap();
+    }
+    pair.part().await;
+    let began = Instant::now();
+    let waiting = (0..4).map(|number| {
+        let semaphore = client.semaphore(&format!("seats-{number}"));
+        tokio::spawn(async move { semaphore.acquire(1).await })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    until("they have lasted for long", LIMIT, async || {
+        assert!(!slot.lease().is_lost() && !permit.lease().is_lost());
+        began.elapsed() > 4 * LASTS
+    })
+    .await;
+    assert!(!waiting.iter().any(|waiting| waiting.is_finished()));
+}

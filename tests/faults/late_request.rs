@@ -1,0 +1,168 @@
+//! Requests that arrive late, when their repetition has been answered: they do nothing.
+
+use std::time::Duration;
+
+use crate::support::clients::{LIMIT, builder};
+use crate::support::proxy::Fate;
+use crate::support::sequence::{
+    connect, is_over, left_behind, outcome, results, start, undisturbed,
+};
+use crate::support::snapshot::{snapshot, snapshot_all};
+use redis::AsyncCommands;
+use redisson_semaphore::{Effect, Error, RSemaphore};
+use tokio::time::timeout;
+
+/// Each request of the sequence is held back until its repetition has been answered, and delivered then.
+#[tokio::test]
+async fn each_request_of_a_sequence_arrives_again_at_once() {
+    let (server, proxy) = start().await;
+    let expected = undisturbed(&server, &proxy).await;
+    for n in 1.. {
+        proxy.at_script(n, Fate::HoldRequest);
+        let delivered = std::cell::Cell::new(false);
+        let deliver = async || {
+            if proxy.struck() == n && !delivered.replace(true) {
+                proxy.deliver(1).await;
+            }
+        };
+        let seen = outcome(&server, &proxy, &format!("again-{n}"), deliver).await;
+        assert_eq!(seen, expected, "script call {n} arrived twice");
+        if is_over(&proxy, n) {
+            return;
+        }
+        assert!(delivered.get(), "script call {n} was not delivered");
+    }
+}
+
+/// The same, but delivered when the sequence is over.
+#[tokio::test]
+async fn each_request_of_a_sequence_arrives_again_at_the_end() {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let expected = undisturbed(&server, &proxy).await;
+    for n in 1.. {
+        proxy.at_script(n, Fate::HoldRequest);
+        let name = format!("late-{n}");
+        let client = connect(proxy.url()).await;
+        let mut seen = results(&proxy, &client, &name, async || {}).await;
+        seen.extend(left_behind(&server, &name).await);
+        assert_eq!(seen, expected, "script call {n} was held");
+        if is_over(&proxy, n) {
+            return;
+        }
+        // A client that is shut down deletes its records, later than that where the machine is busy.
+        let before = snapshot_all(&mut control).await;
+        proxy.deliver(1).await;
+        let after = snapshot_all(&mut control).await;
+        for (key, one) in &before {
+            let same = one.matches(&after[key], Duration::from_secs(60));
+            assert!(same, "{key} was changed by script call {n}");
+        }
+        assert_eq!(before.len(), after.len(), "script call {n} made a key");
+        client.shutdown().await.unwrap();
+    }
+}
+
+/// A request is held back, its repetition is answered with an error that says that nothing took effect,
+/// and the reason for the error goes away: the held request must not take effect then.
+async fn refused_then_delivered(
+    before: Option<&str>,
+    after: &str,
+    call: impl AsyncFnOnce(&RSemaphore) -> Error,
+) {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = connect(proxy.url()).await;
+    let semaphore = client.semaphore("late");
+    if let Some(text) = before {
+        let _: () = control.set("late", text).await.unwrap();
+    }
+    proxy.at_script(1, Fate::HoldRequest);
+    let error = call(&semaphore).await;
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    let _: () = control.set("late", after).await.unwrap();
+    proxy.deliver(1).await;
+    assert_eq!(
+        snapshot(&mut control, "late").await.value,
+        [after],
+        "though the caller was told: {error}"
+    );
+}
+
+#[tokio::test]
+async fn a_late_copy_of_a_refused_release_does_nothing() {
+    refused_then_delivered(Some("text"), "5", async |semaphore| {
+        semaphore.release(1).await.unwrap_err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_copy_of_a_refused_acquisition_does_nothing() {
+    refused_then_delivered(Some("text"), "5", async |semaphore| {
+        semaphore.try_acquire(1).await.unwrap_err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_copy_of_a_refused_rename_does_nothing() {
+    refused_then_delivered(None, "5", async |semaphore| {
+        semaphore.rename("elsewhere").await.unwrap_err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_copy_of_an_out_of_range_release_does_nothing() {
+    refused_then_delivered(Some("2147483647"), "5", async |semaphore| {
+        semaphore.release(1).await.unwrap_err()
+    })
+    .await;
+}
+
+/// A command that nobody waits for any more arrives when a later call has been answered: it does nothing, though that call has changed
+/// nothing.
+async fn given_up_then_delivered(command: impl AsyncFnOnce(&RSemaphore) -> Error) {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = builder(proxy.url())
+        .response_timeout(Duration::from_millis(200))
+        .call_timeout(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    // The server knows the script.
+    assert_eq!(client.semaphore("other").delete().await, Ok(false));
+    let semaphore = client.semaphore("late");
+    assert_eq!(semaphore.try_set_permits(5).await, Ok(true));
+    proxy.at_script(1, Fate::HoldRequest);
+    proxy.at_script(2, Fate::HoldRequest);
+    let error = command(&semaphore).await;
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    let later = async {
+        loop {
+            if let Ok(set) = semaphore.try_set_permits(5).await {
+                return set;
+            }
+        }
+    };
+    assert!(!timeout(LIMIT, later).await.expect("it is answered"));
+    let before = snapshot_all(&mut control).await;
+    proxy.deliver(2).await;
+    let after = snapshot_all(&mut control).await;
+    assert!(before.keys().eq(after.keys()), "{error}");
+    let same = before["late"].matches(&after["late"], Duration::ZERO);
+    assert!(same, "it took effect late: {error}");
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_given_up_does_nothing_late() {
+    given_up_then_delivered(async |semaphore| semaphore.delete().await.unwrap_err()).await;
+}
+
+#[tokio::test]
+async fn a_rename_that_was_given_up_does_nothing_late() {
+    given_up_then_delivered(async |semaphore| semaphore.rename("elsewhere").await.unwrap_err())
+        .await;
+}

@@ -1,0 +1,343 @@
+//! The client's runtime ends while a thread waits on it for a call that travels together with others'.
+
+use std::pin::{Pin, pin};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use crate::support::clients::{LIMIT, until_stored};
+use crate::support::cluster::ask;
+use crate::support::proxy::Fate;
+use crate::support::sequence;
+use crate::support::waiters::until;
+use futures::FutureExt;
+use redisson_semaphore::{Client, Error, RSemaphore, Result};
+use tokio::runtime::{Builder, Runtime};
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Calls on so many semaphores are under way, each in a script of its own, and unanswered; a thread waits for one
+/// more. What it is told when the runtime ends, which may be nothing, as tokio's timers panic then; `then` comes before
+/// that.
+fn told_at_the_end(
+    under_way: usize,
+    then: impl AsyncFnOnce(&crate::support::server::RedisServer),
+) -> Option<Result<bool>> {
+    let outside = runtime();
+    let (server, proxy) = outside.block_on(sequence::start());
+    let inside = runtime();
+    let semaphores: Vec<RSemaphore> = inside.block_on(async {
+        let client = sequence::builder(proxy.url())
+            .response_timeout(Duration::from_secs(60))
+            .retry_window(Duration::from_millis(100));
+        let client = client.connect().await.unwrap();
+        let names = (0..=under_way).map(|number| format!("s-{number}"));
+        let all: Vec<_> = names.map(|name| client.semaphore(&name)).collect();
+        for one in &all {
+            one.try_set_permits(1).await.unwrap();
+        }
+        all
+    });
+    proxy.at_script(1, Fate::HoldReply);
+    for one in &semaphores[..under_way] {
+        let before = proxy.scripts();
+        let one = one.clone();
+        inside.spawn(async move { one.try_acquire(1).await });
+        outside.block_on(proxy.until_scripts(before + 1));
+    }
+    let (started, start) = mpsc::channel();
+    let (tell, told) = mpsc::channel();
+    let last = semaphores[under_way].clone();
+    let handle = inside.handle().clone();
+    inside.spawn_blocking(move || {
+        let mut call: Pin<Box<dyn Future<Output = _> + Send>> =
+            Box::pin(async move { last.try_acquire(1).await });
+        handle.block_on(async {
+            assert!(call.as_mut().now_or_never().is_none());
+        });
+        started.send(()).unwrap();
+        let answer = handle.block_on(call);
+        let _ = tell.send(answer);
+    });
+    start.recv().unwrap();
+    outside.block_on(then(&server));
+    inside.shutdown_background();
+    match told.recv_timeout(LIMIT) {
+        Ok(answer) => Some(answer),
+        Err(mpsc::RecvTimeoutError::Disconnected) => None,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the caller hangs"),
+    }
+}
+
+/// The end of `#[tokio::main]` waits for such threads: it would never come.
+#[test]
+fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
+    type Waits = fn(&Client) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+    let outside = runtime();
+    let server = outside.block_on(crate::support::server::RedisServer::start());
+    let waits: [(&str, Waits); 6] = [
+        ("semaphore", |client| {
+            let semaphore = client.semaphore("semaphore");
+            Box::pin(async move { semaphore.acquire(1).await })
+        }),
+        ("watched", |client| {
+            let semaphore = client.semaphore("watched").watched();
+            Box::pin(async move { semaphore.acquire(1).await })
+        }),
+        ("ids", |client| {
+            let semaphore = client.permit_expirable_semaphore("ids");
+            Box::pin(async move { semaphore.acquire().await.map(drop) })
+        }),
+        ("latch", |client| {
+            let latch = client.count_down_latch("latch");
+            Box::pin(async move {
+                assert!(latch.try_set_count(1).await?);
+                latch.wait().await
+            })
+        }),
+        ("lock", |client| {
+            let (held, lock) = (client.lock("lock"), client.lock("lock").with_owner(2));
+            Box::pin(async move {
+                held.lock().await?;
+                lock.lock().await
+            })
+        }),
+        ("fair", |client| {
+            let semaphore = client.fair_semaphore("fair", 1);
+            Box::pin(async move {
+                let _ = semaphore.acquire().await?;
+                semaphore.acquire().await.map(drop)
+            })
+        }),
+    ];
+    for (kind, wait) in waits {
+        let inside = runtime();
+        let client = inside.block_on(Client::connect(server.url())).unwrap();
+        let (handle, (tell, told)) = (inside.handle().clone(), mpsc::channel());
+        let waiting = wait(&client);
+        inside.spawn_blocking(move || {
+            let _ = tell.send(handle.block_on(waiting));
+        });
+        outside.block_on(until("it listens", LIMIT, async || {
+            let heard: Vec<String> = ask(&server, &["PUBSUB", "CHANNELS"]).await;
+            heard.iter().any(|channel| channel.contains(kind))
+        }));
+        drop(client);
+        let (end, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            drop(inside);
+            let _ = end.send(());
+        });
+        let told = told.recv_timeout(LIMIT);
+        // Its question may have been under way.
+        assert!(
+            matches!(
+                told,
+                Ok(Err(
+                    Error::RuntimeEnded { .. } | Error::OutcomeUnknown { .. }
+                ))
+            ),
+            "{kind}: {told:?}"
+        );
+        ended.recv_timeout(LIMIT).expect("it ends");
+    }
+}
+
+#[test]
+fn who_waits_behind_others_does_not_hang() {
+    // One alone, and all carriers.
+    let told = told_at_the_end(5, async |_| {});
+    assert!(!matches!(told, Some(Ok(_))), "{told:?}");
+}
+
+#[test]
+fn who_was_on_the_way_is_not_told_that_nothing_was_sent() {
+    let told = told_at_the_end(1, async |server| until_stored(server, "s-1", 0).await);
+    assert!(
+        matches!(told, None | Some(Err(Error::OutcomeUnknown { .. }))),
+        "it took a permit: {told:?}"
+    );
+}
+
+/// A call that travels alone was sent by a task of the runtime that ends.
+#[test]
+fn whose_command_was_on_the_way_is_not_told_that_nothing_was_sent() {
+    let outside = runtime();
+    let (server, proxy) = outside.block_on(sequence::start());
+    let inside = runtime();
+    let semaphore = inside.block_on(async {
+        let client = sequence::builder(proxy.url()).response_timeout(Duration::from_secs(60));
+        let semaphore = client.connect().await.unwrap().semaphore("deleted");
+        semaphore.try_set_permits(1).await.unwrap();
+        semaphore
+    });
+    proxy.at_script(1, Fate::HoldReply);
+    let before = proxy.scripts();
+    let mut call = Box::pin(semaphore.delete());
+    inside.block_on(async { assert!(call.as_mut().now_or_never().is_none()) });
+    // Whoever comes second sees to it that it goes on without its caller.
+    let other = semaphore.clone();
+    inside.spawn(async move { other.exists().await });
+    outside.block_on(async {
+        proxy.until_scripts(before + 1).await;
+        until("it is carried out", LIMIT, async || {
+            ask::<i64>(&server, &["EXISTS", "deleted"]).await == 0
+        })
+        .await;
+    });
+    drop(inside);
+    let told = outside.block_on(call);
+    assert!(
+        matches!(told, Err(Error::OutcomeUnknown { .. })),
+        "it has been deleted: {told:?}"
+    );
+}
+
+/// What a guard holds that is dropped behind the end of the client's runtime, or just before, is not given back, and not passed over.
+#[test]
+fn a_shutdown_behind_the_end_tells_what_has_not_been_given_back() {
+    for dropped_before in [true, false] {
+        let outside = runtime();
+        let mut server = outside.block_on(crate::support::server::RedisServer::start());
+        let inside = Builder::new_current_thread().enable_all().build().unwrap();
+        let (client, permit) = inside.block_on(async {
+            let client = Client::connect(server.url()).await.unwrap();
+            let semaphore = client.semaphore("ended");
+            semaphore.try_set_permits(5).await.unwrap();
+            (client, semaphore.permit(2).await.unwrap())
+        });
+        let mut permit = Some(permit);
+        if dropped_before {
+            server.freeze();
+            inside.block_on(async {
+                drop(permit.take());
+                tokio::task::yield_now().await;
+            });
+        }
+        drop(inside);
+        server.thaw();
+        drop(permit);
+        let ended = outside.block_on(client.shutdown());
+        assert!(
+            matches!(ended, Err(Error::Unfinished { .. })),
+            "{dropped_before}: {ended:?}"
+        );
+    }
+}
+
+struct Unparks(Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls on this thread, without a runtime.
+fn by_hand<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => std::thread::park_timeout(LIMIT),
+        }
+    }
+}
+
+/// A caller that no runtime polls has the client's.
+#[test]
+fn every_call_may_be_polled_outside_of_a_runtime() {
+    let runtime = runtime();
+    let (server, client) = runtime.block_on(async {
+        let (server, _) = sequence::start().await;
+        let client = Client::connect(server.url()).await.unwrap();
+        (server, client)
+    });
+    let semaphore = client.semaphore("outside").watched();
+    by_hand(async {
+        client.ping().await.unwrap();
+        client.ask(&["PING"]).await.unwrap();
+        assert!(semaphore.try_set_permits(1).await.unwrap());
+        let permit = semaphore.permit_for(1, LIMIT).await.unwrap();
+        assert_eq!(semaphore.holders().await.unwrap().len(), 1);
+        assert!(semaphore.reclaim().await.unwrap().is_empty());
+        drop(permit);
+        client.shutdown().await.unwrap();
+    });
+    runtime.block_on(until_stored(&server, "outside", 1));
+}
+
+/// Neither a response time-out nor a retry window has passed.
+const SOON: Duration = Duration::from_secs(1);
+
+type Answered<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+
+/// One client in a `static`, and a runtime for each test, is the usual way to get there.
+#[test]
+fn calls_after_the_end_of_the_runtime_name_it_at_once() {
+    let outside = runtime();
+    let server = outside.block_on(crate::support::server::RedisServer::start());
+    let one_thread = || Builder::new_current_thread().enable_all().build().unwrap();
+    for inside in [runtime(), one_thread()] {
+        // Some objects have been used before the end.
+        let (client, used) = inside.block_on(async {
+            let client = Client::connect(server.url()).await.unwrap();
+            let used = client.semaphore("used");
+            used.try_set_permits(1).await.unwrap();
+            (client, used)
+        });
+        drop(inside);
+        let new = client.semaphore("new");
+        let (lock, latch) = (client.lock("lock"), client.count_down_latch("latch"));
+        let (ids, fair) = (
+            client.permit_expirable_semaphore("ids"),
+            client.fair_semaphore("fair", 1),
+        );
+        let calls: [(&str, Answered<'_>); 13] = [
+            (
+                "try_acquire",
+                Box::pin(async { used.try_acquire(1).await.map(drop) }),
+            ),
+            ("release", Box::pin(async { used.release(1).await })),
+            ("again", Box::pin(async { used.acquire(1).await })),
+            (
+                "permit_for",
+                Box::pin(async { new.permit_for(1, LIMIT).await.map(drop) }),
+            ),
+            (
+                "available",
+                Box::pin(async { new.available_permits().await.map(drop) }),
+            ),
+            ("delete", Box::pin(async { new.delete().await.map(drop) })),
+            (
+                "holders",
+                Box::pin(async { used.holders().await.map(drop) }),
+            ),
+            ("lock", Box::pin(async { lock.lock().await })),
+            ("latch", Box::pin(async { latch.wait().await })),
+            ("ids", Box::pin(async { ids.acquire().await.map(drop) })),
+            ("fair", Box::pin(async { fair.acquire().await.map(drop) })),
+            ("ping", Box::pin(async { client.ping().await })),
+            (
+                "ask",
+                Box::pin(async { client.ask(&["PING"]).await.map(drop) }),
+            ),
+        ];
+        for (what, call) in calls {
+            let told = outside.block_on(async { tokio::time::timeout(SOON, call).await });
+            let error = told.expect("told at once").unwrap_err();
+            assert!(
+                matches!(error, Error::RuntimeEnded { .. }),
+                "{what}: {error}"
+            );
+        }
+    }
+}

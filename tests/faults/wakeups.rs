@@ -1,0 +1,185 @@
+//! Wake-ups that come at an awkward moment, or not at all.
+
+use std::time::Duration;
+
+use crate::support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
+use crate::support::proxy::{Fate, Proxy};
+use crate::support::server::RedisServer;
+use crate::support::waiters::{channel, until, until_queued, until_subscribers, waiter};
+use redis::AsyncCommands;
+use tokio::time::{Instant, timeout};
+
+/// Only slow looking finds these.
+#[tokio::test]
+async fn permits_that_come_without_a_message() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url())
+        .safety_interval(Duration::from_millis(400))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("quiet");
+    let task = waiter(&mut control, &semaphore, 2).await;
+    let _: () = control.set("quiet", 2).await.unwrap();
+    served(task).await;
+    let task = waiter(&mut control, &semaphore, 2).await;
+    let source = client.semaphore("source");
+    source.try_set_permits(3).await.unwrap();
+    source.rename("quiet").await.unwrap();
+    served(task).await;
+    assert_eq!(stored(&server, "quiet").await, ["1"]);
+}
+
+/// A waiter that comes in the moment in which its channel is given up.
+#[tokio::test]
+async fn a_channel_that_is_given_up_and_wanted_again() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let semaphore = client.semaphore("again");
+    let other = connect(server.url()).await.semaphore("again");
+    for round in 0..4_u64 {
+        let leaving = waiter(&mut control, &semaphore, 1).await;
+        leaving.abort();
+        assert!(leaving.await.unwrap_err().is_cancelled());
+        until_subscribers(&mut control, &channel("again"), 0).await;
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        let task = waiter(&mut control, &semaphore, 1).await;
+        other.release(1).await.unwrap();
+        served(task).await;
+    }
+    assert_eq!(stored(&server, "again").await, ["0"]);
+}
+
+#[tokio::test]
+async fn objects_that_share_a_channel_do_not_take_each_others_wake_ups() {
+    // Redisson derives the same channel from both names.
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let other = connect(server.url()).await;
+    let plain = waiter(&mut control, &client.semaphore("seat"), 1).await;
+    let braced = client.semaphore("{seat}");
+    let call = braced.clone();
+    let braced_waiter = tokio::spawn(async move { call.acquire(1).await });
+    // Its question is answered when two more have been, one behind the other.
+    tokio::task::yield_now().await;
+    braced.available_permits().await.unwrap();
+    braced.available_permits().await.unwrap();
+    other.semaphore("seat").release(1).await.unwrap();
+    served(plain).await;
+    other.semaphore("{seat}").release(1).await.unwrap();
+    served(braced_waiter).await;
+}
+
+#[tokio::test]
+async fn whoever_was_held_up_by_a_larger_request_is_served_when_that_gives_up() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let semaphore = client.semaphore("held-up");
+    let large = semaphore.clone();
+    let patience = Duration::from_millis(5800);
+    let large = tokio::spawn(async move { large.try_acquire_for(5, patience).await });
+    until_subscribers(&mut control, &channel("held-up"), 1).await;
+    let small = waiter(&mut control, &semaphore, 1).await;
+    release_as_redisson(&mut control, "held-up", 1).await;
+    served(small).await;
+    // The line stops for the large request after five seconds.
+    let passed = Instant::now();
+    let small = waiter(&mut control, &semaphore, 1).await;
+    until("the line stops", LIMIT, async || {
+        passed.elapsed() > Duration::from_millis(5200)
+    })
+    .await;
+    release_as_redisson(&mut control, "held-up", 1).await;
+    assert!(!large.await.unwrap().unwrap());
+    timeout(Duration::from_secs(3), small)
+        .await
+        .expect("a waiter sleeps beside a free permit")
+        .unwrap()
+        .unwrap();
+}
+
+/// A grant is made between the script that queued a caller and its answer, which arrives behind the notification.
+#[tokio::test]
+async fn grant_that_overtakes_an_answer_is_not_forgotten() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let releasing = connect(server.url()).await.semaphore("overtaken");
+    releasing.try_set_permits(0).await.unwrap();
+    for guards in [false, true] {
+        let proxy = Proxy::start(&server).await;
+        let client = builder(proxy.url()).response_timeout(LIMIT);
+        let client = client.connect().await.unwrap();
+        let semaphore = client.semaphore("overtaken");
+        // Its client hears of grants already.
+        let larger = waiter(&mut control, &semaphore, 9).await;
+        proxy.at_script(1, Fate::HoldReply);
+        let call = semaphore.clone();
+        let call = tokio::spawn(async move {
+            match guards {
+                true => call.permit(1).await?.release().await,
+                false => call.acquire(1).await,
+            }
+        });
+        proxy.until_struck(1).await;
+        releasing.release(1).await.unwrap();
+        assert_eq!(stored(&server, "overtaken").await, ["0"]);
+        proxy.deliver(1).await;
+        served(call).await;
+        larger.abort();
+        until_queued(&mut control, "overtaken", 0).await;
+        let left = i64::from(guards);
+        assert_eq!(stored(&server, "overtaken").await, [left.to_string()]);
+    }
+}
+
+/// A server that is busy with somebody's script for a moment refuses the subscription, too: who waits goes on waiting.
+#[tokio::test]
+async fn a_subscription_that_is_refused_for_now_is_made_later() {
+    let server = RedisServer::options()
+        .setting("busy-reply-threshold", "50")
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url()).await;
+    let listening = waiter(&mut control, &client.semaphore("listening"), 1).await;
+    let semaphore = client.semaphore("late");
+    proxy.at_script(1, Fate::HoldReply);
+    let call = semaphore.clone();
+    let call = tokio::spawn(async move { call.acquire(1).await });
+    proxy.until_struck(1).await;
+    let mut busy = server.connection().await;
+    let script = tokio::spawn(async move {
+        let mut command = redis::cmd("EVAL");
+        command.arg("while true do end").arg(0);
+        command.exec_async(&mut busy).await
+    });
+    until("the server is busy", LIMIT, async || {
+        let pong: redis::RedisResult<String> = redis::cmd("PING").query_async(&mut control).await;
+        pong.is_err_and(|error| error.code() == Some("BUSY"))
+    })
+    .await;
+    let opened = proxy.opened();
+    proxy.deliver(1).await;
+    until("the subscription is refused", LIMIT, async || {
+        proxy.opened() > opened || call.is_finished()
+    })
+    .await;
+    let _: () = redis::cmd("SCRIPT")
+        .arg("KILL")
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    script.await.unwrap().unwrap_err();
+    until_subscribers(&mut control, &channel("late"), 1).await;
+    semaphore.release(1).await.unwrap();
+    served(call).await;
+    client.semaphore("listening").release(1).await.unwrap();
+    served(listening).await;
+}

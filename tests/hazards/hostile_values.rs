@@ -1,0 +1,804 @@
+//! Values that nobody of ours has written, in every key that is read: nobody panics, every call ends, and no permit is
+//! lost while the counter itself was left alone.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::layouts::Shape;
+use crate::support::clients::{LIMIT, builder, release_as_redisson, until_stored};
+use crate::support::server::RedisServer;
+use crate::support::waiters::{until_subscribers, waiter};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Error, Lock};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// All that has panicked in this process, in whatever task.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// The id of a client that there is not.
+const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+
+/// Counts panics from now on; tokio would keep those of its tasks to itself.
+fn count_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            // A test that fails panics, too.
+            let ours = |file: &str| !file.starts_with("tests/");
+            let ours = panic.location().is_some_and(|place| ours(place.file()));
+            PANICS.fetch_add(ours.into(), Ordering::SeqCst);
+            usual(panic);
+        }));
+    });
+}
+
+fn assert_no_panic(what: &str) {
+    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "panicked: {what}");
+}
+
+/// What may stand in a record behind the number; some of it could be an answer of ours.
+const ANSWERS: [&str; 32] = [
+    "",
+    " ",
+    " x",
+    " -1",
+    " -1 0",
+    " -1 0 999",
+    " -1 3 2",
+    " -1 5 1",
+    " -1 5 1 1",
+    " done 1 -1 0 0 0 0 0 11 - - -",
+    " -1 0 1 1",
+    " -1 0 999 999",
+    " -1 0 -5 -5",
+    " -1 0 1:2 1:2",
+    " -1 0 missing missing",
+    " -1 0 9223372036854775808 1",
+    " 99999999999999999999 0 1 1",
+    " done 5 -1 -1 0 0 0 1 |",
+    " done 5 -1 -1 0 1 1 1 1 |",
+    " done 0 0 0 0 1 1 999 | a1 g2",
+    " done 5 -1 -1 0 0 0 1 1 1 1 1 1 | a18446744073709551615",
+    " done 5 9223372036854775807 9223372036854775807 4294967295 1 18446744073709551615 1 |",
+    " done -1 -2 -3 -4 5 6 7 | x",
+    " refused ERR anything",
+    " unreadable x",
+    " stale",
+    " done 1 -1 0 0 18446744073709551615 1 0 - - - -",
+    " done 1 -1 0 0 9 9 9 111 111 1,2 -",
+    " done 1 9223372036854775807 0 1 0 0 0 - - 0 -",
+    " done 18446744073709551615 -1 18446744073709551615 1 0 0 0 - - - -",
+    " locked 18446744073709551615",
+    " done x",
+];
+
+/// Records that look like the one with `number`, or later than any.
+fn records(number: u64) -> Vec<Vec<u8>> {
+    let mut records: Vec<Vec<u8>> = Vec::new();
+    for answer in ANSWERS {
+        records.push(format!("{number}{answer}").into_bytes());
+        records.push(format!("{number:016}{answer}").into_bytes());
+    }
+    records.push([format!("{number} ").as_bytes(), b"\xff\x00\xfe"].concat());
+    for text in [
+        "",
+        "no number",
+        "9999999999999999 -1 0 1",
+        "1e999 x",
+        "nan x",
+        "-1 x",
+    ] {
+        records.push(text.into());
+    }
+    records
+}
+
+async fn connect(server: &RedisServer) -> Client {
+    builder(server.url()).connect().await.unwrap()
+}
+
+/// An answer, whatever it is; an error must say what it is about.
+fn clear<T>(what: &str, answer: Result<T, Error>) -> Option<T> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(
+            error @ (Error::Server { .. }
+            | Error::NotANumber { .. }
+            | Error::WrongType { .. }
+            | Error::OutcomeUnknown { .. }),
+        ) => {
+            assert!(error.to_string().contains(what), "{error}");
+            None
+        }
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+/// What a record of a semaphore can meet: calls that travel together, a caller who waits, guards.
+async fn use_semaphore(client: &Client, name: &str) {
+    let semaphore = client.semaphore(name);
+    let guards = async {
+        let (one, two) = tokio::join!(semaphore.try_permit(1), semaphore.try_permit(1));
+        drop((clear(name, one), clear(name, two)));
+    };
+    let all = async {
+        guards.await;
+        clear(name, semaphore.available_permits().await);
+        let (one, two) = tokio::join!(
+            semaphore.permit_for(1, Duration::from_millis(10)),
+            semaphore.permit_for(9, Duration::from_millis(10)),
+        );
+        drop((clear(name, one), clear(name, two)));
+        clear(name, semaphore.add_permits(0).await);
+        clear(name, semaphore.release_if_exists(0).await);
+    };
+    timeout(LIMIT, all).await.expect("every call ends");
+}
+
+#[tokio::test]
+async fn an_answer_in_the_record_that_serves_more_than_have_asked() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    // Which number the waiter's next question has depends on what else is asked.
+    for number in 2..9 {
+        let client = connect(&server).await;
+        let name = format!("seats-{number}");
+        let semaphore = client.semaphore(&name);
+        let _: () = control.set(&name, 0).await.unwrap();
+        let waiting = [
+            waiter(&mut control, &semaphore, 1).await,
+            waiter(&mut control, &semaphore, 1).await,
+        ];
+        let record = format!("redisson_sc_once:{{{name}}}:{}", client.id());
+        let text = format!("{number} done 0 -1 -1 0 0 0 999 | a1");
+        let _: () = control.set(&record, text).await.unwrap();
+        release_as_redisson(&mut control, &name, 2).await;
+        for waiting in waiting {
+            let answer = timeout(LIMIT, waiting).await.expect("every call ends");
+            assert_no_panic("999 served");
+            answer.unwrap().unwrap();
+        }
+        until_stored(&server, &name, 0).await;
+        client.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn records_of_semaphores_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let mut made = 0;
+    for number in [2, 3, 5] {
+        for text in records(number) {
+            made += 1;
+            let name = format!("seats-{made}");
+            let what = format!("{:?} for {name}", String::from_utf8_lossy(&text));
+            let client = connect(&server).await;
+            let _: () = control.set(&name, 5).await.unwrap();
+            let own = format!("redisson_sc_once:{{{name}}}:{}", client.id());
+            let _: () = control.set(&own, &text).await.unwrap();
+            use_semaphore(&client, &name).await;
+            assert_no_panic(&what);
+            client.shutdown().await.unwrap();
+            let left: i64 = control.get(&name).await.unwrap();
+            assert_eq!(left, 5, "{what}");
+        }
+    }
+}
+
+/// An entry that looks like one of ours, at any time.
+#[tokio::test]
+async fn queues_and_grants_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    for (number, score) in ["-inf", "inf", "-1e300", "1e300", "0"].iter().enumerate() {
+        for key in ["queue", "grants"] {
+            let name = format!("{key}-{number}");
+            let client = connect(&server).await;
+            let _: () = control.set(&name, 5).await.unwrap();
+            for kind in ["a", "g"] {
+                let entry = format!("{NOBODY}:{kind}1:7:100");
+                let key = format!("redisson_sc_{key}:{{{name}}}");
+                let added = redis::cmd("ZADD").arg(key).arg(score).arg(entry).to_owned();
+                let _: () = added.query_async(&mut control).await.unwrap();
+            }
+            let what = format!("{score} in {key}");
+            use_semaphore(&client, &name).await;
+            assert_no_panic(&what);
+            client.shutdown().await.unwrap();
+            let found: i64 = control.get(&name).await.unwrap();
+            // Grants that have run out are given back.
+            let given = [0, 14][usize::from(key == "grants" && number % 2 == 0)];
+            assert_eq!(found, 5 + given, "{what}");
+        }
+    }
+}
+
+/// What a key that is no string of ours may be.
+async fn write_a_list(control: &mut MultiplexedConnection, key: &str) {
+    let _: () = control.del(key).await.unwrap();
+    let _: () = control.lpush(key, "nobody's").await.unwrap();
+}
+
+#[tokio::test]
+async fn records_of_another_type() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let _: () = control.set("seats", 5).await.unwrap();
+    let own = format!("redisson_sc_once:{{seats}}:{}", client.id());
+    write_a_list(&mut control, &own).await;
+    use_semaphore(&client, "seats").await;
+    assert_no_panic(&own);
+    let seats = client.semaphore("seats");
+    let error = seats
+        .add_permits(1)
+        .await
+        .expect_err("it cannot be put on record");
+    let Error::WrongType {
+        name, key, found, ..
+    } = error
+    else {
+        panic!("{error}");
+    };
+    let record = format!("redisson_sc_once:{{seats}}:{}", client.id());
+    assert_eq!(
+        (&*name, key, found.as_deref()),
+        ("seats", record, Some("list"))
+    );
+    let _: () = control
+        .del(format!("redisson_sc_once:{{seats}}:{}", client.id()))
+        .await
+        .unwrap();
+    seats.add_permits(1).await.unwrap();
+    client.shutdown().await.unwrap();
+}
+
+/// What a record of a recipe's semaphore can meet.
+async fn use_recipe(semaphore: &crate::layouts::Handle) {
+    let name = semaphore.name();
+    let short = Duration::from_millis(10);
+    let all = async {
+        let (one, two) = tokio::join!(semaphore.try_permit(), semaphore.try_permit());
+        clear(name, semaphore.holders().await);
+        let three = clear(name, semaphore.permit_for(short).await);
+        drop((clear(name, one), clear(name, two), three));
+        clear(name, semaphore.refresh("nobody").await);
+        clear(name, semaphore.release("nobody").await);
+    };
+    timeout(LIMIT, all).await.expect("every call ends");
+}
+
+#[tokio::test]
+async fn records_of_recipes_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let witness = connect(&server).await;
+    let mut made = 0;
+    for layout in crate::layouts::ALL {
+        for place in 0..records(1).len() {
+            made += 1;
+            // The first number is that of the line itself.
+            let text = &records(2 + made % 3)[place];
+            let name = format!("seats-{made}");
+            let what = format!("{:?} for {layout:?}", String::from_utf8_lossy(text));
+            let client = connect(&server).await;
+            let semaphore = layout.make(&client, &name, Shape::new(2));
+            // Its name is known by its first use.
+            use_recipe(&semaphore).await;
+            let record = format!("redisson_sc_recipe_once:{}:{{{name}}}:*", layout.word());
+            let records: Vec<String> = control.keys(record).await.unwrap();
+            for record in &records {
+                let _: () = control.set(record, text).await.unwrap();
+            }
+            assert_eq!(records.len(), 1, "{what}");
+            use_recipe(&semaphore).await;
+            assert_no_panic(&what);
+            client.shutdown().await.unwrap();
+            let left = layout.make(&witness, &name, Shape::new(2));
+            assert_eq!(left.holders().await.unwrap(), [], "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn lines_of_recipes_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let texts = [
+        "",
+        "x",
+        "1 2",
+        "nan nan nan nan nan nan",
+        "0 0 0 0 0 0",
+        "1 2 0 1 0 1",
+        "1 99999999999999999999999 99999999999999999999999 0 0 1",
+        "99999999999999999999999 2 1000 1 99999999999999999999999 1",
+    ];
+    let arrivals = [0.0, -9e15, f64::NEG_INFINITY, f64::INFINITY, 1e300];
+    for (made, text) in texts.into_iter().enumerate() {
+        for layout in crate::layouts::ALL {
+            let name = format!("{layout:?}-{made}");
+            let line = format!("redisson_sc_recipe_queue:{}:{{{name}}}", layout.word());
+            let notes = format!("redisson_sc_recipe_notes:{}:{{{name}}}", layout.word());
+            for (number, arrival) in arrivals.into_iter().enumerate() {
+                let _: () = control.zadd(&line, number, arrival).await.unwrap();
+                let _: () = control.hset(&notes, number, text).await.unwrap();
+            }
+            let semaphore = layout.make(&client, &name, Shape::new(2));
+            use_recipe(&semaphore).await;
+            assert_no_panic(text);
+            for (key, somebody) in [(&line, true), (&notes, true), (&notes, false)] {
+                let _: () = control.del(&[&line, &notes]).await.unwrap();
+                if somebody {
+                    let _: () = control.zadd(&line, "somebody", 0).await.unwrap();
+                }
+                let _: () = control.del(key).await.unwrap();
+                write_a_list(&mut control, key).await;
+                // It costs those who wait their order, and nothing else.
+                let held = [(); 2].map(|()| semaphore.acquire());
+                let held = futures::future::try_join_all(held).await.unwrap();
+                let wait = Duration::from_millis(5);
+                assert_eq!(semaphore.try_acquire_for(wait).await, Ok(None));
+                for one in held {
+                    semaphore.release(one.id()).await.unwrap();
+                }
+                use_recipe(&semaphore).await;
+                assert_no_panic(text);
+            }
+            let _: () = control.del(&[&line, &notes]).await.unwrap();
+            assert_eq!(
+                semaphore.holders().await.unwrap(),
+                [],
+                "{layout:?}: {text:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn holders_of_a_lock_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let texts = [
+        "",
+        "x",
+        "0",
+        "-1",
+        "1.5",
+        "nan",
+        "1e300",
+        "2147483648",
+        "4000000000",
+        "9223372036854775807",
+    ];
+    for (made, text) in texts.into_iter().enumerate() {
+        let name = format!("door-{made}");
+        let (door, fenced) = (client.lock(&name), client.fenced_lock(&name));
+        for door in [&door as &dyn Lock, &fenced] {
+            let _: () = control.hset(&name, door.owner(), text).await.unwrap();
+            let _: () = control
+                .set(format!("redisson_lock_token:{{{name}}}"), text)
+                .await
+                .unwrap();
+            let all = async {
+                clear(&name, door.try_lock().await);
+                clear(&name, door.try_lock_for(Duration::from_millis(10)).await);
+                clear(&name, door.hold_count().await);
+                let unlocked = door.unlock().await;
+                if !matches!(unlocked, Err(Error::NotHeld { .. })) {
+                    clear(&name, unlocked);
+                }
+                clear(&name, door.force_unlock().await);
+            };
+            timeout(LIMIT, all).await.expect("every call ends");
+            assert_no_panic(text);
+            let _: () = control.del(&name).await.unwrap();
+        }
+        assert!(door.try_lock().await.unwrap());
+        door.unlock().await.unwrap();
+    }
+}
+
+/// The next one's turn travels with the unlock, and only that needs the token.
+#[tokio::test]
+async fn a_token_that_is_none_does_not_keep_the_holder_from_unlocking() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let token = "redisson_lock_token:{door}";
+    for list in [false, true] {
+        let client = connect(&server).await;
+        let holder = client.lock("door").guard().await.unwrap();
+        let next = client.fenced_lock("door");
+        let waits = tokio::spawn(async move { next.guard().await.map(drop) });
+        until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
+        if list {
+            write_a_list(&mut control, token).await;
+        } else {
+            let _: () = control.set(token, "nonsense").await.unwrap();
+        }
+        assert_eq!(holder.unlock().await, Ok(()));
+        let told = timeout(LIMIT, waits).await.expect("it is told");
+        match told.unwrap().unwrap_err() {
+            Error::WrongType { .. } if list => {}
+            Error::Server { detail, .. } if !list => assert!(detail.contains("token"), "{detail}"),
+            error => panic!("{error}"),
+        }
+        assert!(!client.lock("door").is_locked().await.unwrap());
+        let _: () = control.del(token).await.unwrap();
+        client.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn records_of_locks_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    for (made, text) in [
+        "",
+        "x",
+        "-1",
+        " done",
+        "0 done",
+        "9",
+        "1e300",
+        "99999999999999999999",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("door-{made}");
+        let record = format!("redisson_lock_once:{{{name}}}:{}", client.id());
+        let _: () = control.set(&record, text).await.unwrap();
+        let door = client.lock(&name);
+        let all = async {
+            let guard = clear(&name, door.try_guard().await);
+            clear(&name, door.is_held().await);
+            drop(guard);
+            clear(&name, door.force_unlock().await);
+        };
+        timeout(LIMIT, all).await.expect("every call ends");
+        assert_no_panic(text);
+        let _: () = control.del(&record).await.unwrap();
+        write_a_list(&mut control, &record).await;
+        clear(&name, door.try_lock().await);
+        clear(&name, door.force_unlock().await);
+        assert_no_panic(text);
+        let _: () = control.del(&record).await.unwrap();
+        assert!(door.try_lock_for(LIMIT).await.unwrap());
+        door.unlock().await.unwrap();
+    }
+}
+
+/// Whatever somebody has written there, the client goes on; what it writes itself instead ends in time.
+#[tokio::test]
+async fn record_of_a_lock_that_somebody_else_has_written_keeps_nobody_out() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    for text in [
+        "9000000000000000",
+        "9000000000000000 done 0",
+        "99999999999999999999",
+        "99999999999999999999999999999999999999999999 done",
+    ] {
+        let record = format!("redisson_lock_once:{{door}}:{}", client.id());
+        let door = client.fenced_lock("door");
+        let _: () = control.set(&record, text).await.unwrap();
+        assert_eq!(door.force_unlock().await, Ok(false), "{text}");
+        let _: () = control.set(&record, text).await.unwrap();
+        assert!(door.try_lock().await.unwrap(), "{text}");
+        let _: () = control.set(&record, text).await.unwrap();
+        let next = client.fenced_lock("door");
+        let waits = tokio::spawn(async move { next.guard().await.map(drop) });
+        until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
+        door.unlock().await.unwrap();
+        timeout(LIMIT, waits).await.unwrap().unwrap().unwrap();
+        let left: i64 = control.pttl(&record).await.unwrap();
+        assert!(left > 0, "{text}: {left}");
+    }
+}
+
+/// What is sent for the first time finds a number of its own or a later one on record, and a second time, too.
+#[tokio::test]
+async fn a_record_that_somebody_else_has_written_keeps_nothing_from_being_done() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let (shelf, jobs) = (
+        client.semaphore("shelf"),
+        client.permit_expirable_semaphore("jobs"),
+    );
+    let hour = Duration::from_secs(3600);
+    for text in ["9000000000000000 1", "9000000000000000 done 1"] {
+        assert!(shelf.try_set_permits(1).await.unwrap());
+        assert!(jobs.try_set_permits(1).await.unwrap());
+        let write = async |control: &mut MultiplexedConnection| {
+            for kind in ["sc", "sc_leased"] {
+                let records = format!("redisson_{kind}_once:*");
+                let found: Vec<String> = control.keys(records).await.unwrap();
+                assert!(!found.is_empty(), "{kind}");
+                for record in found {
+                    let _: () = control.set(record, text).await.unwrap();
+                }
+            }
+        };
+        write(&mut control).await;
+        assert_eq!(shelf.expire(hour, None).await, Ok(true), "{text}");
+        assert_eq!(jobs.expire(hour, None).await, Ok(true), "{text}");
+        write(&mut control).await;
+        let moved = shelf.rename("moved").await.unwrap();
+        assert_eq!(moved.delete().await, Ok(true), "{text}");
+        write(&mut control).await;
+        assert_eq!(jobs.delete().await, Ok(true), "{text}");
+    }
+}
+
+/// A lock of which nobody could tell that its token rises is not taken, and the counter stays as it is.
+#[tokio::test]
+async fn a_counter_of_tokens_that_nobody_of_ours_has_written() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let door = client.fenced_lock("door");
+    let counter = "redisson_lock_token:{door}";
+    for text in [
+        "-9223372036854775808",
+        "-5",
+        "-1",
+        "-0",
+        "007",
+        "0x10",
+        "1e3",
+        "1.5",
+        "nan",
+        " 7",
+        "9007199254740991",
+        "9007199254740992",
+        "9223372036854775806",
+        "99999999999999999999",
+    ] {
+        let _: () = control.set(counter, text).await.unwrap();
+        for told in [
+            door.lock_and_get_token().await.map(Some),
+            door.try_lock_and_get_token().await,
+        ] {
+            match told {
+                Err(Error::Server { name, detail, .. }) => {
+                    assert_eq!(name, "door");
+                    assert!(detail.contains("token"), "{text:?}: {detail}");
+                }
+                told => panic!("{text:?}: {told:?}"),
+            }
+        }
+        assert!(!door.is_locked().await.unwrap(), "{text:?}");
+        let left: String = control.get(counter).await.unwrap();
+        assert_eq!(left, text);
+    }
+    for (text, token) in [
+        ("0", 1),
+        ("41", 42),
+        ("9007199254740990", 9_007_199_254_740_991),
+    ] {
+        let _: () = control.set(counter, text).await.unwrap();
+        assert_eq!(door.try_lock_and_get_token().await, Ok(Some(token)));
+        assert_eq!(door.token().await, Ok(Some(token)));
+        door.unlock().await.unwrap();
+    }
+    let _: () = control.set(counter, "-5").await.unwrap();
+    let told = door.token().await.unwrap_err();
+    assert!(matches!(told, Error::Server { .. }), "{told}");
+}
+
+/// A server that answers scripts and questions with anything.
+async fn answer_anything(seed: u64) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut seeds = seed..;
+        while let (Ok((stream, _)), Some(seed)) = (listener.accept().await, seeds.next()) {
+            tokio::spawn(serve(stream, fastrand::Rng::with_seed(seed)));
+        }
+    });
+    url
+}
+
+/// Ends with the connection.
+async fn serve(stream: TcpStream, mut random: fastrand::Rng) {
+    let mut stream = BufReader::new(stream);
+    while let Some(command) = read_command(&mut stream).await {
+        let answer = match &*command[0].to_ascii_uppercase() {
+            "SUBSCRIBE" => command[1..]
+                .iter()
+                .map(|channel| {
+                    format!(
+                        "*3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n",
+                        channel.len()
+                    )
+                })
+                .collect(),
+            "CLIENT" | "PING" | "HELLO" | "SELECT" | "UNSUBSCRIBE" => "+OK\r\n".to_owned(),
+            _ => anything(&mut random, 2),
+        };
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    let count: usize = line.trim().strip_prefix('*')?.parse().ok()?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        line.clear();
+        stream.read_line(&mut line).await.ok()?;
+        let length: usize = line.trim().strip_prefix('$')?.parse().ok()?;
+        let mut word = vec![0; length + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        word.truncate(length);
+        words.push(String::from_utf8_lossy(&word).into_owned());
+    }
+    (!words.is_empty()).then_some(words)
+}
+
+/// A number as it stands in answers, or at the end of a range.
+fn any_number(random: &mut fastrand::Rng) -> i64 {
+    match random.u8(..8) {
+        0 => random.i64(..),
+        1 => i64::MAX,
+        2 => i64::MIN,
+        _ => random.i64(-4..5),
+    }
+}
+
+fn any_word(random: &mut fastrand::Rng) -> String {
+    let done = |random: &mut fastrand::Rng| {
+        let words = random.usize(4..12);
+        let numbers: Vec<_> = (0..words).map(|_| any_number(random).to_string()).collect();
+        let own = ["", "a1", "g2 g3", "x", "1"][random.usize(..5)];
+        format!("done {} | {own}", numbers.join(" "))
+    };
+    match random.u8(..10) {
+        0 => done(random),
+        1 => ["-", "missing", "stale", "1:2", "1,2", "x", ""][random.usize(..7)].to_owned(),
+        _ => any_number(random).to_string(),
+    }
+}
+
+fn anything(random: &mut fastrand::Rng, depth: u8) -> String {
+    match random.u8(..12) {
+        0 => "$-1\r\n".to_owned(),
+        1 => "-ERR anything\r\n".to_owned(),
+        2 => "+anything\r\n".to_owned(),
+        3 => format!(":{}\r\n", any_number(random)),
+        4..=6 if depth > 0 => {
+            let length = random.usize(..6);
+            let items: String = (0..length).map(|_| anything(random, depth - 1)).collect();
+            format!("*{length}\r\n{items}")
+        }
+        4..=6 => format!(":{}\r\n", any_number(random)),
+        // As many results as there may be steps.
+        7..=9 => {
+            let numbers: Vec<_> = (0..random.usize(3..6))
+                .map(|_| any_number(random).to_string())
+                .collect();
+            let text = numbers.join(" ");
+            format!("${}\r\n{text}\r\n", text.len())
+        }
+        _ => {
+            let start = [
+                "",
+                "-1 ",
+                "done ",
+                "locked ",
+                "units ",
+                "refused ",
+                "unreadable ",
+            ][random.usize(..7)];
+            let words: Vec<_> = (0..random.usize(..13)).map(|_| any_word(random)).collect();
+            let text = format!("{start}{}", words.join(" "));
+            format!("${}\r\n{text}\r\n", text.len())
+        }
+    }
+}
+
+/// Everything that asks the server something, whatever comes of it.
+async fn use_everything(client: &Client) {
+    let short = Duration::from_millis(5);
+    let seats = client.semaphore("seats");
+    let door = client.fenced_lock("door");
+    let string = client.string_lock("string");
+    let recipes = crate::layouts::ALL.map(|layout| layout.make(client, "recipe", Shape::new(2)));
+    let semaphores = async {
+        drop(tokio::join!(
+            seats.try_permit(1),
+            seats.permit_for(2, short),
+            seats.permit_for(1, short)
+        ));
+        drop(tokio::join!(
+            seats.add_permits(1),
+            seats.drain_permits(),
+            seats.release(1)
+        ));
+        drop(tokio::join!(
+            seats.try_set_permits(1),
+            seats.release_if_exists(2),
+            seats.available_permits()
+        ));
+        drop(tokio::join!(
+            seats.expire(LIMIT, None),
+            seats.remaining_ttl(),
+            seats.expire_time(),
+            seats.rename("other")
+        ));
+    };
+    let locks = async {
+        drop(tokio::join!(
+            door.try_guard(),
+            door.guard_for(short),
+            door.try_lock_with_lease(LIMIT)
+        ));
+        drop(tokio::join!(
+            door.is_locked(),
+            door.hold_count(),
+            door.remaining_ttl(),
+            door.token()
+        ));
+        drop(tokio::join!(door.unlock(), door.force_unlock()));
+        drop(tokio::join!(
+            string.try_guard(),
+            string.guard_for(short),
+            string.hold_count()
+        ));
+        drop(tokio::join!(string.remaining_ttl(), string.force_unlock()));
+    };
+    let leased = async {
+        for semaphore in &recipes {
+            drop(tokio::join!(
+                semaphore.try_permit(),
+                semaphore.permit_for(short),
+                semaphore.holders()
+            ));
+            drop(tokio::join!(
+                semaphore.refresh("a"),
+                semaphore.release("a"),
+                semaphore.release_all()
+            ));
+        }
+    };
+    tokio::join!(semaphores, locks, leased);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_anything() {
+    count_panics();
+    for seed in 0..40 {
+        let url = answer_anything(seed * 1000).await;
+        let builder = builder(url).retry_window(Duration::from_millis(50));
+        let client = builder.connect().await.unwrap();
+        let all = timeout(LIMIT, use_everything(&client)).await;
+        assert_no_panic(&format!("seed {seed}"));
+        all.unwrap_or_else(|_| panic!("seed {seed}: a call does not end"));
+        // What guards owe may never be carried out here.
+        drop(client.shutdown().await);
+        assert_no_panic(&format!("seed {seed}, at its end"));
+    }
+}

@@ -1,0 +1,565 @@
+//! What an owner holds, several times and for several terms: each hold is given back once, and for what it was; nobody
+//! holds what was given back; and a loss is told.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::support::acl::set_user;
+use crate::support::monitor::{Command, Monitor};
+use crate::support::polls::poll_once;
+use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
+use crate::support::server::RedisServer;
+use crate::support::waiters::until;
+use futures::future::{join_all, try_join_all};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Error, Lease, Lock, RLock};
+use tokio::time::timeout;
+
+const LIMIT: Duration = Duration::from_secs(30);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Short, so that a test sees many periods; long enough for a machine that is busy with something else.
+const WATCHDOG: Duration = Duration::from_millis(1500);
+
+async fn connect(url: String, watchdog: Duration) -> Client {
+    Client::builder(url)
+        .lock_watchdog_timeout(watchdog)
+        .response_timeout(Duration::from_secs(2))
+        .retry_window(LIMIT)
+        .safety_interval(HOUR)
+        .connect()
+        .await
+        .expect("the server runs")
+}
+
+/// A server that knows the scripts.
+async fn start() -> RedisServer {
+    let server = RedisServer::start().await;
+    let lock = connect(server.url(), LIMIT).await.lock("warm-up");
+    lock.lock().await.unwrap();
+    lock.unlock().await.unwrap();
+    lock.force_unlock().await.unwrap();
+    server
+}
+
+async fn ttl(redis: &mut MultiplexedConnection, key: &str) -> Duration {
+    let left: i64 = redis.pttl(key).await.unwrap();
+    Duration::from_millis(u64::try_from(left).expect("it is there, and has an end"))
+}
+
+/// Waits until `time` has passed by the server's clock: a key of that life is gone.
+async fn until_passed(redis: &mut MultiplexedConnection, time: Duration) {
+    let _: () = redis
+        .pset_ex("clock", 1, time.as_millis() as u64)
+        .await
+        .unwrap();
+    until("time passes", time + LIMIT, async || {
+        !redis.exists::<_, bool>("clock").await.unwrap()
+    })
+    .await;
+}
+
+async fn lost(lease: &Lease) {
+    timeout(LIMIT, lease.lost())
+        .await
+        .expect("the loss is told");
+}
+
+/// Lets end what goes on behind the last handle of a lock.
+async fn settled() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn assert_not_held(result: Result<(), Error>) {
+    let error = result.expect_err("it is not held");
+    assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+}
+
+/// A lease is over by the owner's clock, which counts from before the sending, while Redis, which was asked later, still
+/// has the lock: taken again, it is held once.
+#[tokio::test]
+async fn retaken_while_the_hold_that_was_lost_is_still_there() {
+    let server = start().await;
+    let mut cases = Vec::new();
+    for held_before in 0..2 {
+        for lease in [None, Some(HOUR)] {
+            for fate in [None, Some(LOST_REPLIES[0]), Some(LOST_REPLIES[1])] {
+                cases.push(retaken(&server, held_before, lease, fate));
+            }
+        }
+    }
+    join_all(cases).await;
+}
+
+async fn retaken(
+    server: &RedisServer,
+    held_before: u32,
+    lease: Option<Duration>,
+    fate: Option<Fate>,
+) {
+    const LEASE: Duration = Duration::from_secs(2);
+    let proxy = Proxy::start(server).await;
+    let client = connect(proxy.url(), HOUR).await;
+    let name = format!("retaken-{held_before}-{lease:?}-{fate:?}");
+    let lock = client.fenced_lock(&name);
+    for _ in 0..held_before {
+        lock.lock_with_lease(LEASE).await.unwrap();
+    }
+    // Its request is late by nearly all of its lease.
+    proxy.at_script(1, Fate::HoldRequest);
+    let began = Instant::now();
+    let late = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.hold(None, Some(LEASE)).await }
+    });
+    proxy.until_struck(1).await;
+    until("the lease is nearly over", LIMIT, async || {
+        began.elapsed() >= LEASE - LEASE / 4
+    })
+    .await;
+    proxy.deliver(1).await;
+    let old = late.await.unwrap().unwrap().expect("waited for");
+    lost(old.lease()).await;
+
+    if let Some(fate) = fate {
+        proxy.at_script(1, fate);
+    }
+    let hold = lock.hold(None, lease).await.unwrap().expect("waited for");
+    assert!(hold.token() > old.token(), "{name}: the same token");
+    assert_eq!(lock.hold_count().await.unwrap(), 1, "{name}");
+    assert!(!hold.lease().is_lost());
+    assert_not_held(lock.unlock_hold(&old).await);
+    assert_eq!(lock.hold_count().await.unwrap(), 1, "{name}");
+    lock.unlock_hold(&hold).await.unwrap();
+    assert!(!lock.is_locked().await.unwrap(), "{name} stays locked");
+}
+
+/// Renewals that are on their way, while what they are about is given back and taken anew: a longer lease is not cut
+/// off, a shorter one is not put off.
+#[tokio::test]
+async fn a_renewal_in_parts_leaves_alone_what_was_taken_meanwhile() {
+    const LOCKS: usize = 400;
+    const WATCHDOG: Duration = Duration::from_secs(12);
+    const SHORTER: Duration = Duration::from_secs(9);
+    let server = start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url(), WATCHDOG).await;
+    let mark = client.lock("mark").guard().await.unwrap();
+    let locks: Vec<RLock> = (0..LOCKS)
+        .map(|number| client.lock(&format!("held-{number}")))
+        .collect();
+    try_join_all(locks.iter().map(RLock::lock)).await.unwrap();
+
+    let (made, struck) = (proxy.scripts(), proxy.struck());
+    proxy.at_script(1, Fate::HoldReply);
+    // The first part of a round has been sent.
+    proxy.until_scripts(made + 1).await;
+    let anew = locks.iter().enumerate().map(|(number, lock)| async move {
+        lock.unlock().await?;
+        let lease = if number % 2 == 0 { HOUR } else { SHORTER };
+        lock.lock_with_lease(lease).await
+    });
+    let others = async {
+        proxy.until_struck(struck + 1).await;
+        proxy.until_scripts(made + 1 + LOCKS as u64).await;
+        proxy.deliver(1).await;
+    };
+    let (taken, ()) = tokio::join!(join_all(anew), others);
+    taken.into_iter().for_each(Result::unwrap);
+    for _ in 0..2 {
+        // This round, and the next one, are over.
+        let _: () = redis.pexpire("mark", 6_000).await.unwrap();
+        until("the mark is renewed", LIMIT, async || {
+            ttl(&mut redis, "mark").await > Duration::from_secs(6)
+        })
+        .await;
+        for (number, lock) in locks.iter().enumerate() {
+            let key = lock.name();
+            if number % 2 == 0 {
+                let left = ttl(&mut redis, key).await;
+                assert!(left > HOUR / 2, "{key} has only {left:?} left");
+                assert!(lock.lease().remaining().unwrap() > HOUR / 2);
+            } else {
+                let left: i64 = redis.pttl(key).await.unwrap();
+                assert!(left <= SHORTER.as_millis() as i64, "{key} has {left} ms");
+            }
+        }
+    }
+    mark.unlock().await.unwrap();
+}
+
+/// Redis counts fewer holds than there are, as after a failover that lost the last write: giving one back does not free
+/// the lock under the other.
+#[tokio::test]
+async fn a_hold_whose_write_was_lost_does_not_cost_the_one_below() {
+    let server = start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), HOUR).await;
+    let stranger = connect(server.url(), HOUR).await;
+    let lock = client.lock("reentrant");
+    let other = stranger.lock("reentrant");
+    for count in [1, 7] {
+        let outer = lock.guard().await.unwrap();
+        let inner = outer.again().await.unwrap();
+        let owner = outer.lock().owner();
+        let _: () = redis.hset("reentrant", owner, count).await.unwrap();
+        inner.unlock().await.unwrap();
+        assert!(!other.try_lock().await.unwrap(), "the outer guard holds it");
+        assert!(!outer.is_lost());
+        outer.unlock().await.unwrap();
+        assert!(other.try_lock().await.unwrap(), "nobody holds it");
+        other.unlock().await.unwrap();
+    }
+    // Where nothing of it is left, all of them are lost.
+    let outer = lock.guard().await.unwrap();
+    let inner = outer.again().await.unwrap();
+    let _: () = redis.del("reentrant").await.unwrap();
+    other.lock().await.unwrap();
+    assert_not_held(inner.unlock().await);
+    lost(outer.lease()).await;
+    assert_not_held(outer.unlock().await);
+    assert!(other.is_held().await.unwrap());
+    other.unlock().await.unwrap();
+}
+
+/// Each unlock takes effect once, though nothing but the owner's number is left of its handle.
+#[tokio::test]
+async fn unlocked_once_by_an_owner_that_is_found_again() {
+    const HOLDS: u32 = 3;
+    let server = start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url(), WATCHDOG).await;
+    for fate in LOST_REPLIES {
+        let lock = || client.lock(&format!("found-{fate:?}")).with_owner(7);
+        for _ in 0..HOLDS {
+            lock().lock_with_lease(HOUR).await.unwrap();
+            settled().await;
+        }
+        for left in (0..HOLDS).rev() {
+            proxy.at_script(1, fate);
+            lock().unlock().await.unwrap();
+            settled().await;
+            assert_eq!(lock().hold_count().await.unwrap(), left, "{fate:?}");
+            settled().await;
+        }
+        assert!(!lock().is_locked().await.unwrap());
+        assert_not_held(lock().unlock().await);
+    }
+}
+
+/// Each hold keeps its own term, whichever goes first.
+#[tokio::test]
+async fn holds_that_go_in_any_order() {
+    let server = start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("order");
+
+    // The one that stays is renewed.
+    let limited = lock.guard_with_lease(WATCHDOG).await.unwrap();
+    let watched = limited.again().await.unwrap();
+    limited.unlock().await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!watched.is_lost(), "it is renewed");
+    assert_eq!(watched.lock().hold_count().await.unwrap(), 1);
+    watched.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+
+    // The one that stays is not.
+    let watched = lock.guard().await.unwrap();
+    let owner = Arc::clone(watched.lock());
+    let limited = owner.hold(None, Some(2 * WATCHDOG)).await.unwrap();
+    let limited = limited.expect("waited for");
+    watched.unlock().await.unwrap();
+    assert!(ttl(&mut redis, "order").await > WATCHDOG);
+    lost(limited.lease()).await;
+    until("its lease is over", LIMIT, async || {
+        !lock.is_locked().await.unwrap()
+    })
+    .await;
+
+    // Of several with leases, the last of those that stay counts.
+    let holds = [HOUR, 3 * HOUR, 2 * HOUR].map(|lease| lock.hold(None, Some(lease)));
+    let holds = try_join_all(holds).await.unwrap();
+    let give_back = async |number: usize| {
+        let hold = holds[number].as_ref().expect("waited for");
+        lock.unlock_hold(hold).await.unwrap();
+    };
+    give_back(1).await;
+    let left = ttl(&mut redis, "order").await;
+    assert!(left > HOUR && left <= 2 * HOUR, "{left:?}");
+    give_back(2).await;
+    assert!(ttl(&mut redis, "order").await <= HOUR);
+}
+
+/// What is known of an owner's holds does not depend on a handle in between.
+#[tokio::test]
+async fn an_owner_that_is_found_again_has_its_leases() {
+    const SHORTER: Duration = Duration::from_secs(3);
+    let server = start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), 3 * SHORTER).await;
+    let lock = |name: &str| client.lock(name).with_owner(7);
+
+    lock("two").lock_with_lease(SHORTER).await.unwrap();
+    settled().await;
+    lock("two").lock_with_lease(SHORTER).await.unwrap();
+    settled().await;
+    let lease = lock("two").lease();
+    assert!(lease.remaining().unwrap() > Duration::ZERO);
+    lock("two").unlock().await.unwrap();
+    settled().await;
+    let left = ttl(&mut redis, "two").await;
+    assert!(left <= SHORTER, "{left:?}");
+    assert!(!lease.is_lost() && lease.remaining().unwrap() <= SHORTER);
+
+    // Forced open by another handle of the client.
+    assert!(client.lock("two").force_unlock().await.unwrap());
+    assert!(lease.is_lost(), "the client knows");
+
+    // What was taken with a lease is not renewed when the hold without one has gone.
+    lock("kept").lock_with_lease(SHORTER).await.unwrap();
+    settled().await;
+    lock("kept").lock().await.unwrap();
+    settled().await;
+    lock("kept").unlock().await.unwrap();
+    settled().await;
+    let left = ttl(&mut redis, "kept").await;
+    assert!(left <= SHORTER, "{left:?}");
+    lost(&lock("kept").lease()).await;
+    until("its lease is over", LIMIT, async || {
+        !lock("kept").is_locked().await.unwrap()
+    })
+    .await;
+}
+
+/// A lease that is no whole number of milliseconds does not end earlier in Redis than it does here, whatever is held.
+#[tokio::test]
+async fn fractions_of_a_millisecond_are_rounded_up() {
+    let server = start().await;
+    let client = connect(server.url(), HOUR).await;
+    let lease = HOUR + Duration::from_micros(300);
+    let mut monitor = Monitor::start(&server).await;
+    client.lock("lock").lock_with_lease(lease).await.unwrap();
+    let string_lock = client.string_lock("string-lock");
+    string_lock.lock_with_lease(lease).await.unwrap();
+    let semaphore = client.semaphore("semaphore");
+    assert!(semaphore.try_set_permits_for(1, lease).await.unwrap());
+    assert!(semaphore.expire(lease, None).await.unwrap());
+    let seen = monitor.until_marker().await;
+    let set = |key: &str, time: &str| {
+        let about = |command: &&Command| {
+            command.is_lua() && command.args.iter().any(|arg| arg.ends_with(key))
+        };
+        let mut args = seen.iter().filter(about).flat_map(|command| &command.args);
+        args.any(|arg| arg == time)
+    };
+    for key in ["lock", "string-lock", "semaphore"] {
+        assert!(set(key, "3600001"), "{key}: {seen:?}");
+        assert!(!set(key, "3600000"), "{key}: {seen:?}");
+    }
+}
+
+/// While a step that makes the lease shorter is not answered, the lease is not taken to last longer than that.
+#[tokio::test]
+async fn a_lease_that_may_have_been_shortened_is_lost_in_time() {
+    const SHORT: Duration = Duration::from_millis(300);
+    let server = start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Client::builder(proxy.url())
+        .response_timeout(HOUR)
+        .connect()
+        .await
+        .unwrap();
+    let lock = client.lock("shortened");
+    let guard = lock.guard_with_lease(HOUR).await.unwrap();
+    proxy.at_script(1, Fate::HoldReply);
+    let on_top = tokio::spawn({
+        let owner = Arc::clone(guard.lock());
+        async move { owner.hold(None, Some(SHORT)).await }
+    });
+    proxy.until_struck(1).await;
+    lost(guard.lease()).await;
+    assert!(!on_top.is_finished(), "it has not been answered");
+    proxy.deliver(1).await;
+    let on_top = on_top.await.unwrap().unwrap().expect("waited for");
+    assert!(!on_top.lease().is_lost(), "it is taken again");
+    assert_not_held(guard.unlock().await);
+}
+
+/// Changes what the user may do.
+async fn acl(redis: &MultiplexedConnection, rule: &str) {
+    set_user(&mut redis.clone(), &["app", rule]).await;
+}
+
+/// What could not be given back is held on, unless nobody is left who could.
+#[tokio::test]
+async fn an_unlock_that_is_refused() {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
+    let lock = client.lock("refused");
+    lock.lock().await.unwrap();
+    let control = redis.clone();
+    let acl = async |rule: &str| acl(&control, rule).await;
+    acl("-publish").await;
+    let denied = |result: Result<(), Error>| {
+        let error = result.expect_err("it may not publish");
+        assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+    };
+    denied(lock.unlock().await);
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!lock.lease().is_lost() && lock.is_held().await.unwrap());
+    acl("+publish").await;
+    lock.unlock().await.unwrap();
+
+    let guard = lock.guard().await.unwrap();
+    let lease = guard.lease().clone();
+    acl("-publish").await;
+    denied(guard.unlock().await);
+    lost(&lease).await;
+    until("its lease is over", LIMIT, async || {
+        !lock.is_locked().await.unwrap()
+    })
+    .await;
+
+    acl("+publish").await;
+    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+    acl("-publish").await;
+    denied(lock.unlock_hold(&hold).await);
+    acl("+publish").await;
+    lock.lock().await.unwrap();
+    lock.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap(), "it does not count");
+
+    // Of two holds, the other one's time does not begin.
+    lock.lock().await.unwrap();
+    lock.lock_with_lease(2 * LIMIT).await.unwrap();
+    acl("-hset").await;
+    denied(lock.unlock().await);
+    let left: u64 = redis::cmd("PTTL")
+        .arg("refused")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert!(Duration::from_millis(left) > LIMIT, "{left} ms");
+    let _: bool = redis.persist("refused").await.unwrap();
+    denied(lock.unlock().await);
+    assert!(lock.is_held().await.unwrap(), "it has no time to live");
+    acl("+hset").await;
+    lock.unlock().await.unwrap();
+    lock.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// Nobody is left who could give it back, or who has learned that it must.
+#[tokio::test]
+async fn an_unlock_that_is_refused_behind_its_caller() {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let redis = server.connection().await;
+    let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
+    let lock = client.lock("left");
+    for answered in [false, true] {
+        lock.lock().await.unwrap();
+        let lease = lock.lease();
+        acl(&redis, "-del").await;
+        let mut unlock = Box::pin(lock.unlock());
+        let under_way = poll_once(&mut unlock.as_mut()).await.is_pending();
+        assert!(under_way);
+        if answered {
+            assert!(lock.is_held().await.unwrap(), "behind the answer");
+        }
+        drop(unlock);
+        lost(&lease).await;
+        until("its lease is over", LIMIT, async || {
+            !lock.is_locked().await.unwrap()
+        })
+        .await;
+        acl(&redis, "+del").await;
+    }
+}
+
+/// What somebody else gives back behind that is what is left.
+#[tokio::test]
+async fn an_unlock_behind_one_that_was_refused_to_nobody() {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let redis = server.connection().await;
+    let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
+    let lock = client.lock("both");
+    lock.lock().await.unwrap();
+    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+    acl(&redis, "-evalsha").await;
+    lock.unlock_hold_detached(&hold);
+    assert!(lock.try_lock().await.is_err(), "behind that");
+    acl(&redis, "+evalsha").await;
+    lock.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// Of several keys the one is named that holds something else.
+#[tokio::test]
+async fn a_token_of_another_type_is_named() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let lock = connect(server.url(), WATCHDOG).await.fenced_lock("door");
+    let token = "redisson_lock_token:{door}";
+    let _: () = redis.lpush(token, 1).await.unwrap();
+    for error in [
+        lock.try_lock().await.unwrap_err(),
+        lock.lock().await.unwrap_err(),
+    ] {
+        let named = matches!(&error, Error::WrongType { key, found: Some(found), .. } if key == token && found == "list");
+        assert!(named, "{error}");
+    }
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// Whoever locks without a guard asks the handle, which nobody has asked before.
+#[tokio::test]
+async fn a_handle_tells_a_loss_that_a_renewal_has_found() {
+    let server = start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    for door in [client.lock("door"), client.lock("other-door")] {
+        door.lock().await.unwrap();
+        let _: () = control.del(door.name()).await.unwrap();
+        until("the loss is known", LIMIT, async || door.lease().is_lost()).await;
+        timeout(LIMIT, door.lease().lost()).await.unwrap();
+        assert!(!door.with_owner(7).lease().is_lost());
+        door.lock().await.unwrap();
+        assert!(!door.lease().is_lost());
+        door.unlock().await.unwrap();
+        assert!(!door.lease().is_lost());
+    }
+}
+
+/// Releases that are under way at the same time give back a hold each.
+#[tokio::test]
+async fn releases_at_the_same_time_give_back_different_holds() {
+    let server = start().await;
+    let client = connect(server.url(), LIMIT).await;
+    let lock = client.lock("overlapping");
+    for _ in 0..20 {
+        for _ in 0..3 {
+            lock.lock().await.unwrap();
+        }
+        try_join_all([lock.unlock(), lock.unlock()]).await.unwrap();
+        lock.unlock().await.unwrap();
+        assert_eq!(lock.hold_count().await.unwrap(), 0);
+
+        lock.lock().await.unwrap();
+        lock.lock().await.unwrap();
+        let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+        lock.unlock_hold_detached(&hold);
+        lock.unlock().await.unwrap();
+        lock.unlock().await.unwrap();
+        assert!(!lock.is_locked().await.unwrap());
+    }
+}

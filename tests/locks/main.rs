@@ -1,0 +1,13 @@
+//! Locks: holding, renewal, waiting and lost connections.
+
+mod cancellation;
+mod herd;
+mod holds;
+mod lost_reply;
+mod reconnect;
+mod renewal;
+mod sharing;
+#[path = "../support/mod.rs"]
+mod support;
+mod trouble;
+mod waking;

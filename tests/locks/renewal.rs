@@ -1,0 +1,502 @@
+//! Renewal of locks that are held without a lease: in few script calls, through errors, only for those who hold
+//! them; and every loss is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::acl::set_user;
+use crate::support::clients::scripts;
+use crate::support::log;
+use crate::support::monitor::Monitor;
+use crate::support::server::RedisServer;
+use crate::support::waiters::until;
+use futures::FutureExt;
+use futures::future::{join_all, try_join_all};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Error, Lease, Lock, RemainingTtl};
+use tokio::time::timeout;
+use tracing::Level;
+
+use crate::support::proxy::Proxy;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Short, so that a test sees many periods; long enough for a machine that is busy with something else.
+const WATCHDOG: Duration = Duration::from_millis(1500);
+
+async fn connect(url: String, watchdog: Duration) -> Client {
+    Client::builder(url)
+        .lock_watchdog_timeout(watchdog)
+        .response_timeout(Duration::from_millis(300))
+        .retry_window(LIMIT)
+        .safety_interval(Duration::from_secs(3600))
+        .connect()
+        .await
+        .expect("the server runs")
+}
+
+/// Waits until `time` has passed by the server's clock: a key of that life is gone.
+async fn until_passed(redis: &mut MultiplexedConnection, time: Duration) {
+    let life = time.as_millis() as u64;
+    let _: () = redis.pset_ex("clock", 1, life).await.unwrap();
+    until("time passes", time + LIMIT, async || {
+        !redis.exists::<_, bool>("clock").await.unwrap()
+    })
+    .await;
+}
+
+async fn ttl(redis: &mut MultiplexedConnection, key: &str) -> i64 {
+    redis.pttl(key).await.unwrap()
+}
+
+/// Brings the end of a lock nearer, and waits until a renewal has put it off again.
+async fn until_renewed(redis: &mut MultiplexedConnection, key: &str, watchdog: Duration) {
+    let nearer = watchdog.as_millis() as i64 * 3 / 4;
+    let _: () = redis.pexpire(key, nearer).await.unwrap();
+    until("it is renewed", LIMIT, async || {
+        ttl(redis, key).await > nearer
+    })
+    .await;
+}
+
+/// The loss is told, in time.
+async fn lost(lease: &Lease) {
+    timeout(LIMIT, lease.lost())
+        .await
+        .expect("the loss is told");
+    assert!(lease.is_lost());
+    assert_eq!(lease.remaining(), Some(Duration::ZERO));
+}
+
+#[tokio::test]
+async fn ten_thousand_locks_take_few_calls() {
+    const LOCKS: usize = 10_000;
+    const WATCHDOG: Duration = Duration::from_secs(15);
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::builder(server.url())
+        .lock_watchdog_timeout(WATCHDOG)
+        .connect()
+        .await
+        .unwrap();
+    let locks = (0..LOCKS).map(|number| client.lock(&format!("held-{number}")));
+    let guards = locks.map(|lock| async move { lock.guard().await });
+    // So few that no reply is late.
+    let guards: Vec<_> = stream::iter(guards)
+        .buffer_unordered(250)
+        .try_collect()
+        .await
+        .unwrap();
+
+    // The scripts that delete records are not counted.
+    until("records are deleted", LIMIT, async || {
+        let left: Vec<String> = redis.keys("redisson_lock_once:*").await.unwrap();
+        left.len() < 64
+    })
+    .await;
+    // A mark whose end is put off with theirs: each round of renewal is seen.
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        until_renewed(&mut redis, "held-0", WATCHDOG).await;
+        calls.push(scripts(&mut redis).await);
+    }
+    // From one round to the next, wherever in them the mark stands.
+    for pair in calls.windows(2) {
+        let made = pair[1] - pair[0];
+        assert!((1..=200).contains(&made), "{made} calls in a period");
+    }
+    let gone = guards.iter().filter(|guard| guard.is_lost());
+    assert_eq!(gone.count(), 0);
+    let mut ttls = redis::pipe();
+    for number in 0..LOCKS {
+        ttls.pttl(format!("held-{number}"));
+    }
+    let ttls: Vec<i64> = ttls.query_async(&mut redis).await.unwrap();
+    assert!(ttls.iter().all(|ttl| *ttl > 0), "one was not renewed");
+    try_join_all(guards.into_iter().map(|guard| guard.unlock()))
+        .await
+        .unwrap();
+    let left: Vec<String> = redis.keys("held-*").await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The calls of one round travel together, and the next one does not wait for a period after them.
+#[tokio::test]
+async fn a_server_far_away_answers_in_time() {
+    const LOCKS: usize = 2000;
+    const WATCHDOG: Duration = Duration::from_secs(5);
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    // One after the other, the calls of a round would take longer than the locks last.
+    proxy.set_round_trip(Duration::from_millis(400));
+    let client = Client::builder(proxy.url())
+        .lock_watchdog_timeout(WATCHDOG)
+        .connect()
+        .await
+        .unwrap();
+    let locks = (0..LOCKS).map(|number| client.lock(&format!("far-{number}")));
+    let guards = locks.map(|lock| async move { lock.guard().await });
+    // All at once, this process alone takes a lease's time in a debug build.
+    let guards: Vec<_> = stream::iter(guards)
+        .buffer_unordered(250)
+        .try_collect()
+        .await
+        .unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    let gone = guards.iter().filter(|guard| guard.is_lost());
+    assert_eq!(gone.count(), 0);
+    try_join_all(guards.into_iter().map(|guard| guard.unlock()))
+        .await
+        .unwrap();
+}
+
+/// A key that the server forbids by now costs nobody else's lock.
+#[tokio::test]
+async fn a_forbidden_key_among_others() {
+    log::record();
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let mut redis = server.connection().await;
+    let client = Client::builder(server.url_as("app", "pw"))
+        .lock_watchdog_timeout(WATCHDOG)
+        .connect()
+        .await
+        .unwrap();
+    let good = (0..50).map(|number| client.lock(&format!("allowed-{number}")));
+    let good = try_join_all(good.map(|lock| async move { lock.guard().await }));
+    let good = good.await.unwrap();
+    let poison = client.lock("poison").guard().await.unwrap();
+    let rules = ["app", "resetkeys", "~allowed-*", "~redisson_*"];
+    set_user(&mut redis, &rules).await;
+    lost(poison.lease()).await;
+    until_passed(&mut redis, WATCHDOG).await;
+    let gone = good.iter().filter(|guard| guard.is_lost());
+    assert_eq!(gone.count(), 0);
+    // Once in each round of its life.
+    let warned = log::lines(Level::WARN, "poison").len();
+    assert!((1..=3).contains(&warned), "{warned} lines");
+    assert_eq!(log::lines(Level::WARN, "allowed-").len(), 0);
+    try_join_all(good.into_iter().map(|guard| guard.unlock()))
+        .await
+        .unwrap();
+}
+
+/// Whether nothing is left but records of clients.
+async fn is_empty(redis: &mut MultiplexedConnection) -> bool {
+    let keys: Vec<String> = redis.keys("*").await.unwrap();
+    keys.iter()
+        .all(|key| key.starts_with("redisson_lock_once:"))
+}
+
+#[tokio::test]
+async fn it_goes_on_after_errors() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url(), WATCHDOG).await;
+    let guard = client.lock("held").guard().await.unwrap();
+    for trouble in [Proxy::cut, Proxy::mute, Proxy::blackhole] {
+        let before = proxy.opened();
+        trouble(&proxy);
+        // Long enough for a period, and for the client to see it.
+        until("a new connection", LIMIT, async || proxy.opened() > before).await;
+        proxy.clear();
+        until_renewed(&mut redis, "held", WATCHDOG).await;
+        assert!(!guard.is_lost());
+    }
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_stays_away_ends_the_lease_in_time() {
+    let mut server = RedisServer::start().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("away");
+    let guard = lock.guard().await.unwrap();
+    let granted = guard.lease().remaining().unwrap();
+    assert!(granted <= WATCHDOG);
+    server.freeze();
+    lost(guard.lease()).await;
+    server.thaw();
+    // It was not given back in place of somebody else's.
+    let other = connect(server.url(), WATCHDOG).await.lock("away");
+    assert!(other.try_lock_for(LIMIT).await.unwrap());
+    let owner = Arc::clone(guard.lock());
+    drop(guard);
+    assert!(matches!(owner.unlock().await, Err(Error::NotHeld { .. })));
+    assert!(other.is_held().await.unwrap());
+    other.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_without_the_data_is_a_loss_and_with_them_is_none() {
+    for keeps in [false, true] {
+        let options = RedisServer::options();
+        let options = if keeps { options.appendonly() } else { options };
+        let mut server = options.start().await;
+        let client = connect(server.url(), 4 * WATCHDOG).await;
+        let lock = client.lock("restarted");
+        let guard = lock.guard().await.unwrap();
+        server.restart().await;
+        let mut redis = server.connection().await;
+        if keeps {
+            until_renewed(&mut redis, "restarted", 4 * WATCHDOG).await;
+            assert!(!guard.is_lost());
+            guard.unlock().await.unwrap();
+        } else {
+            lost(guard.lease()).await;
+            assert_eq!(ttl(&mut redis, "restarted").await, -2, "it was not revived");
+            let error = guard.unlock().await.unwrap_err();
+            assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+        }
+        // Renewal has recovered.
+        let guard = lock.guard().await.unwrap();
+        until_passed(&mut redis, 5 * WATCHDOG).await;
+        assert!(!guard.is_lost() && guard.lock().is_held().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_loss_is_told_at_the_next_renewal() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    // Its lease would last for longer than the test waits.
+    let client = connect(server.url(), 4 * LIMIT / 3).await;
+    let other = connect(server.url(), WATCHDOG).await;
+    let names = ["forced", "deleted", "retaken", "retyped"];
+    let locks = names.map(|name| client.lock(name));
+    let held = try_join_all(locks.iter().map(|lock| lock.guard()))
+        .await
+        .unwrap();
+    let sound = client.lock("sound").guard().await.unwrap();
+    assert!(other.lock("forced").force_unlock().await.unwrap());
+    let _: () = redis.del("deleted").await.unwrap();
+    assert!(other.lock("retaken").force_unlock().await.unwrap());
+    let thief = other.lock("retaken");
+    thief.lock_with_lease(4 * LIMIT).await.unwrap();
+    let _: () = redis.set("retyped", "text").await.unwrap();
+    join_all(held.iter().map(|guard| lost(guard.lease()))).await;
+    assert!(!sound.is_lost());
+    assert_eq!(ttl(&mut redis, "forced").await, -2);
+    assert_eq!(ttl(&mut redis, "deleted").await, -2);
+    assert_eq!(ttl(&mut redis, "retyped").await, -1);
+    let thiefs = Duration::from_millis(ttl(&mut redis, "retaken").await.unsigned_abs());
+    assert!(thiefs > 2 * LIMIT, "renewed for the wrong one: {thiefs:?}");
+    drop(held);
+    sound.unlock().await.unwrap();
+    assert!(thief.is_held().await.unwrap());
+}
+
+/// A loop that takes a lost lock again, and only then gives back the hold that was lost.
+#[tokio::test]
+async fn a_hold_that_was_lost_leaves_the_next_one_alone() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("again");
+    let take = async || lock.hold(None, None).await.unwrap().expect("waited for");
+    let mut hold = take().await;
+    for told in [true, false, true, false] {
+        assert!(
+            client
+                .lock("again")
+                .with_owner(5)
+                .force_unlock()
+                .await
+                .unwrap()
+        );
+        if told {
+            lost(hold.lease()).await;
+        }
+        let old = std::mem::replace(&mut hold, take().await);
+        assert!(old.lease().is_lost() && !hold.lease().is_lost());
+        if told {
+            lock.unlock_hold_detached(&old);
+        } else {
+            let error = lock.unlock_hold(&old).await.unwrap_err();
+            assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+        }
+        assert_eq!(lock.hold_count().await.unwrap(), 1);
+        assert!(!hold.lease().is_lost());
+    }
+    lock.unlock_hold(&hold).await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// What is given back is not renewed any more; nor what is left, where that has a lease.
+#[tokio::test]
+async fn it_ends_with_the_hold_that_wanted_it() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("mixed");
+    lock.lock_with_lease(2 * WATCHDOG).await.unwrap();
+    lock.lock().await.unwrap();
+    until_passed(&mut redis, 3 * WATCHDOG).await;
+    assert_eq!(lock.hold_count().await.unwrap(), 2, "it is renewed");
+    lock.unlock().await.unwrap();
+    let lease = lock.lease();
+    assert!(!lease.is_lost());
+    lost(&lease).await;
+    until("its lease is over", LIMIT, async || {
+        !lock.is_locked().await.unwrap()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lease_on_top_does_not_end_a_hold_without_one() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("top");
+    let guard = lock.guard().await.unwrap();
+    let owner = guard.lock();
+    let lease = Duration::from_millis(1);
+    let short = owner.hold(None, Some(lease)).await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!guard.is_lost() && owner.is_held().await.unwrap());
+    let short = short.expect("waited for");
+    owner.unlock_hold(&short).await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!guard.is_lost() && owner.is_held().await.unwrap());
+    // A longer one is kept.
+    owner.lock_with_lease(100 * WATCHDOG).await.unwrap();
+    let left = lock.remaining_ttl().await.unwrap();
+    assert!(matches!(left, RemainingTtl::Expires(left) if left > 50 * WATCHDOG));
+    owner.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// Guards that come and go all the time, at every moment of a renewal: nobody's end is put off after that.
+#[tokio::test]
+async fn dropping_races_with_it() {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), SHORTEST).await;
+    let tasks: Vec<_> = (0..20)
+        .map(|number| {
+            let lock = client.lock(&format!("race-{number}"));
+            tokio::spawn(async move {
+                for round in 0..200_u64 {
+                    let guard = lock.guard().await.unwrap();
+                    if (number + round) % 7 == 0 {
+                        tokio::time::sleep(Duration::from_millis(round % 5)).await;
+                    }
+                    drop(guard);
+                    // Behind the unlock; and a lease that must end by itself.
+                    if round == 199 {
+                        lock.lock_with_lease(SHORTEST).await.unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    join_all(tasks).await.into_iter().for_each(Result::unwrap);
+    let mut monitor = Monitor::start(&server).await;
+    until("all leases are over", LIMIT, async || {
+        is_empty(&mut redis).await
+    })
+    .await;
+    monitor.until_marker().await;
+    until_passed(&mut redis, 5 * SHORTEST).await;
+    let late: Vec<_> = monitor.until_marker().await;
+    let renewals = late.iter().filter(|command| command.is_script());
+    assert_eq!(renewals.count(), 0, "something is still renewed");
+}
+
+/// An owner picked by number is found again when no handle is left in between: it is still renewed, and its unlock
+/// ends that.
+#[tokio::test]
+async fn an_owner_by_number_needs_no_handle_in_between() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = || client.lock("numbered").with_owner(7);
+    lock().lock().await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(lock().is_held().await.unwrap());
+    assert!(!lock().lease().is_lost());
+    assert!(lock().lease().remaining().unwrap() > Duration::ZERO);
+    lock().lock().await.unwrap();
+    assert_eq!(lock().hold_count().await.unwrap(), 2);
+    lock().unlock().await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert_eq!(lock().hold_count().await.unwrap(), 1, "it is renewed");
+    let lease = lock().lease();
+    lock().unlock().await.unwrap();
+    assert!(!lock().is_locked().await.unwrap());
+    lock().lock_with_lease(WATCHDOG).await.unwrap();
+    until("its lease is over", LIMIT, async || {
+        !lock().is_locked().await.unwrap()
+    })
+    .await;
+    assert!(lease.lost().now_or_never().is_none(), "it was given back");
+}
+
+/// Nobody can unlock what an owner has locked whose last handle has gone: it ends with its lease, whatever is under way then.
+#[tokio::test]
+async fn it_ends_with_the_last_handle_of_its_owner() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    client.lock("x").lock().await.unwrap();
+    let handle = client.lock("forgotten");
+    let _ = handle.guard().await.unwrap().forget();
+    // A guard is a handle of its owner.
+    let guard = client.lock("y").guard().await.unwrap();
+    guard.lock().lock().await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!redis.exists::<_, bool>("x").await.unwrap());
+    assert!(!handle.is_locked().await.unwrap());
+    assert!(redis.exists::<_, bool>("y").await.unwrap() && !guard.is_lost());
+    // Its unlock is answered behind it.
+    drop(guard);
+    until("the lease is over", LIMIT, async || {
+        is_empty(&mut redis).await
+    })
+    .await;
+    let taken = timeout(LIMIT, client.lock("y").guard()).await;
+    taken.expect("it is free").unwrap().unlock().await.unwrap();
+}
+
+/// The same where the last unlock is refused.
+#[tokio::test]
+async fn it_ends_with_the_last_handle_though_its_unlock_is_refused() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("x");
+    lock.lock().await.unwrap();
+    let record = format!("redisson_lock_once:{{x}}:{}", client.id());
+    let _: bool = redis.del(&record).await.unwrap();
+    let () = redis.rpush(&record, "no record").await.unwrap();
+    assert!(lock.unlock().now_or_never().is_none());
+    drop(lock);
+    // Answered behind the unlock.
+    assert!(client.lock("x").is_locked().await.unwrap());
+    let _: bool = redis.del(&record).await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!redis.exists::<_, bool>("x").await.unwrap());
+}
+
+/// Without anybody who holds the client nothing is renewed; and after its shutdown.
+#[tokio::test]
+async fn it_ends_with_the_client() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("dropped");
+    lock.lock().await.unwrap();
+    drop((lock, client));
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("shut down");
+    lock.lock().await.unwrap();
+    client.shutdown().await.unwrap();
+    until("both are over", LIMIT, async || is_empty(&mut redis).await).await;
+    lost(&lock.lease()).await;
+}

@@ -1,0 +1,237 @@
+//! What no message tells: the holds of neighbours that end by themselves, and locks that foreign hands have made.
+
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use crate::support::server::RedisServer;
+use crate::support::waiters::until_subscribers;
+use redis::AsyncCommands;
+use redisson_semaphore::{Client, Error, RLock, RemainingTtl, Result};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(3600);
+const CHANNEL: &str = "redisson_lock__channel:{door}";
+
+async fn connect(url: String, safety_interval: Duration) -> Client {
+    Client::builder(url)
+        .lock_watchdog_timeout(LONG)
+        .safety_interval(safety_interval)
+        .connect()
+        .await
+        .expect("the server runs")
+}
+
+fn locking(lock: &RLock) -> JoinHandle<Result<()>> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.lock().await })
+}
+
+async fn served(what: &str, task: JoinHandle<Result<()>>) {
+    let answer = timeout(LIMIT, task).await;
+    answer
+        .unwrap_or_else(|_| panic!("{what}"))
+        .unwrap()
+        .unwrap();
+}
+
+/// The one in front is served, keeps the lock for its lease and never unlocks: the next one has never asked.
+#[tokio::test]
+async fn a_leased_hold_that_came_by_hand_over() {
+    let server = RedisServer::start().await;
+    let (client, other) = (
+        connect(server.url(), LONG).await,
+        connect(server.url(), LONG).await,
+    );
+    for holder in [client.lock("door"), other.lock("door")] {
+        holder.lock().await.unwrap();
+        let (leased, next) = (client.lock("door"), client.lock("door"));
+        let first =
+            tokio::spawn(async move { leased.lock_with_lease(Duration::from_millis(200)).await });
+        until_subscribers(&mut server.connection().await, CHANNEL, 1).await;
+        let second = locking(&next);
+        tokio::task::yield_now().await;
+        holder.unlock().await.unwrap();
+        served("the first", first).await;
+        served("the next one sleeps on", second).await;
+        next.unlock().await.unwrap();
+    }
+}
+
+/// The holder takes it once more, for less; or gives back what had the longer lease.
+#[tokio::test]
+async fn a_lease_that_becomes_shorter() {
+    let short = Duration::from_millis(200);
+    let server = RedisServer::start().await;
+    let client = connect(server.url(), LONG).await;
+    for gives_back in [false, true] {
+        let (holder, next) = (client.lock("door"), client.lock("door"));
+        if gives_back {
+            holder.lock_with_lease(short).await.unwrap();
+            holder.lock().await.unwrap();
+        } else {
+            holder.lock_with_lease(LONG).await.unwrap();
+        }
+        let waits = locking(&next);
+        until_subscribers(&mut server.connection().await, CHANNEL, 1).await;
+        if gives_back {
+            holder.unlock().await.unwrap();
+        } else {
+            holder.lock_with_lease(short).await.unwrap();
+        }
+        served("it sleeps on", waits).await;
+        next.unlock().await.unwrap();
+    }
+}
+
+/// Nothing says when such a lock ends: a message does, or a look now and then.
+#[tokio::test]
+async fn a_foreign_lock_without_an_end() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let patient = connect(server.url(), LONG).await.lock("door");
+    let curious = connect(server.url(), Duration::from_millis(300)).await;
+    for lock in [patient, curious.lock("door")] {
+        let _: () = redis.hset("door", "somebody:1", 1).await.unwrap();
+        assert_eq!(
+            lock.remaining_ttl().await.unwrap(),
+            RemainingTtl::Persistent
+        );
+        assert!(!lock.try_lock().await.unwrap());
+        assert!(lock.is_held_by_owner("somebody:1").await.unwrap());
+        assert!(!lock.try_lock_for(Duration::from_millis(50)).await.unwrap());
+        let waits = locking(&lock);
+        until_subscribers(&mut redis, CHANNEL, 1).await;
+        assert!(!waits.is_finished());
+        let _: () = redis.del("door").await.unwrap();
+        if lock.owner().starts_with(curious.id()) {
+            served("a look", waits).await;
+        } else {
+            let _: () = redis.publish(CHANNEL, "0").await.unwrap();
+            served("a message", waits).await;
+        }
+        lock.unlock().await.unwrap();
+    }
+}
+
+/// The key holds something else: said, left alone, and those who wait are told.
+#[tokio::test]
+async fn a_key_of_another_type() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), LONG).await;
+    let (lock, fenced) = (client.lock("door"), client.fenced_lock("door"));
+    lock.lock().await.unwrap();
+    let waits = locking(&client.lock("door"));
+    until_subscribers(&mut redis, CHANNEL, 1).await;
+    let _: () = redis.set("door", "text").await.unwrap();
+    let _: () = redis.publish(CHANNEL, "0").await.unwrap();
+    let told = timeout(LIMIT, waits).await.expect("it is told").unwrap();
+    let all = [
+        told,
+        lock.lock().await,
+        lock.try_lock().await.map(drop),
+        lock.try_lock_for(LIMIT).await.map(drop),
+        lock.lock_with_lease(LONG).await,
+        lock.unlock().await,
+        lock.force_unlock().await.map(drop),
+        lock.hold_count().await.map(drop),
+        lock.is_held().await.map(drop),
+        fenced.lock_and_get_token().await.map(drop),
+    ];
+    for (number, answer) in all.into_iter().enumerate() {
+        let error = answer.expect_err("refused");
+        assert!(
+            matches!(error, Error::WrongType { .. }),
+            "{number}: {error}"
+        );
+    }
+    let text: String = redis.get("door").await.unwrap();
+    assert_eq!(text, "text");
+    assert_eq!(fenced.token().await.unwrap(), None, "a token is gone");
+    let _: () = redis.del("door").await.unwrap();
+    lock.lock().await.unwrap();
+    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    lock.unlock().await.unwrap();
+}
+
+/// A counter of tokens that cannot count: the lock is not taken.
+#[tokio::test]
+async fn a_token_that_is_none() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), LONG).await;
+    let lock = client.fenced_lock("door");
+    let key = "redisson_lock_token:{door}";
+    for token in ["text", "", "1.5", "9223372036854775807"] {
+        let _: () = redis.set(key, token).await.unwrap();
+        let error = lock.lock_and_get_token().await.unwrap_err();
+        assert!(matches!(error, Error::Server { .. }), "{token:?}: {error}");
+        let error = lock.try_lock().await.unwrap_err();
+        assert!(matches!(error, Error::Server { .. }), "{token:?}: {error}");
+        assert!(!lock.is_locked().await.unwrap(), "{token:?}");
+        let left: String = redis.get(key).await.unwrap();
+        assert_eq!(left, token);
+    }
+    let _: () = redis.del(key).await.unwrap();
+    let _: () = redis.hset(key, "a", 1).await.unwrap();
+    let error = lock.lock_and_get_token().await.unwrap_err();
+    assert!(matches!(error, Error::WrongType { .. }), "{error}");
+    assert!(!lock.is_locked().await.unwrap());
+    let _: () = redis.del(key).await.unwrap();
+    assert_eq!(lock.lock_and_get_token().await, Ok(1));
+}
+
+/// A waker that makes a call on the lock itself.
+struct Caller(RLock);
+
+impl Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        let mut call = std::pin::pin!(self.0.try_lock());
+        let _ = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
+/// Whoever is told that a lock is lost, or lasts, may do anything at once.
+#[test]
+fn what_is_told_of_a_lease_is_told_while_nothing_is_locked() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    // In a thread of its own: a call that waits for itself would never come back.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let server = RedisServer::start().await;
+            let client = connect(server.url(), LONG).await;
+            let other = connect(server.url(), LONG).await;
+            for forced in [false, true] {
+                let door = client.lock("door");
+                let guard = door.guard().await.unwrap();
+                let lease = guard.lease().clone();
+                let mut lost = std::pin::pin!(lease.lost());
+                let waker = Waker::from(Arc::new(Caller(client.lock("door"))));
+                let mut context = Context::from_waker(&waker);
+                assert!(lost.as_mut().poll(&mut context).is_pending());
+                // The end is put off.
+                guard.lock().lock().await.unwrap();
+                guard.lock().unlock().await.unwrap();
+                assert!(lost.as_mut().poll(&mut context).is_pending());
+                if forced {
+                    other.lock("door").force_unlock().await.unwrap();
+                    guard.unlock().await.unwrap_err();
+                } else {
+                    guard.unlock().await.unwrap();
+                }
+                // The waker's own call may have taken it.
+                client.lock("door").force_unlock().await.unwrap();
+            }
+            done.send(()).unwrap();
+        });
+    });
+    is_done
+        .recv_timeout(LIMIT)
+        .expect("nobody waits for itself");
+}

@@ -1,0 +1,280 @@
+//! Who carries rounds out (`src/engine/drive.rs`), under every kind of schedule: callers that are dropped,
+//! callers that are left unpolled, and work that arrives at any moment. Nothing queued may stay behind, and
+//! there is never more than one round at a time.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+
+use futures::channel::oneshot;
+use shuttle::future::{block_on, spawn};
+
+/// What the file under test synchronises with: twins that the scheduler of the model sees.
+pub(crate) mod engine {
+    pub(crate) mod sync {
+        use std::sync::PoisonError;
+
+        pub(crate) use shuttle::future::yield_now;
+        pub(crate) use shuttle::sync::MutexGuard;
+
+        #[derive(Default)]
+        pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+        impl<T> Mutex<T> {
+            pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+                self.0.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+    }
+}
+
+#[path = "../../src/engine/drive.rs"]
+mod drive;
+
+use drive::{Driver, Inline, Round, Rounds, drive, kick, let_caller_go};
+use engine::sync::{Mutex, yield_now};
+
+/// A line whose rounds take some polls and answer what was queued when they began.
+#[derive(Default)]
+struct Queue {
+    driver: Driver,
+    queued: Mutex<Vec<oneshot::Sender<()>>>,
+    in_round: AtomicBool,
+    rounds: AtomicUsize,
+}
+
+impl Rounds for Queue {
+    fn round(self: Arc<Self>) -> Round {
+        Box::pin(async move {
+            let taken = std::mem::take(&mut *self.queued.lock());
+            let before = self.in_round.swap(true, Ordering::SeqCst);
+            assert!(!before, "two rounds at a time");
+            yield_now().await;
+            yield_now().await;
+            self.in_round.store(false, Ordering::SeqCst);
+            self.rounds.fetch_add(1, Ordering::SeqCst);
+            for caller in taken {
+                let _ = caller.send(());
+            }
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        !self.queued.lock().is_empty()
+    }
+
+    fn abandon(&self) {
+        // Tasks that are left over when the model ends.
+    }
+
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn spawn(&self, task: Round) {
+        // The model unwinds the tasks that are left over when it ends.
+        if !std::thread::panicking() {
+            spawn(task);
+        }
+    }
+}
+
+impl Queue {
+    fn ask(self: &Arc<Self>) -> (Option<Inline<Queue>>, oneshot::Receiver<()>) {
+        let (reply, answer) = oneshot::channel();
+        self.queued.lock().push(reply);
+        (drive(self), answer)
+    }
+
+    async fn call(self: &Arc<Self>) {
+        let (mut inline, mut answer) = self.ask();
+        std::future::poll_fn(|cx| poll_both(&mut inline, &mut answer, cx)).await;
+    }
+}
+
+fn poll_both(
+    inline: &mut Option<Inline<Queue>>,
+    answer: &mut oneshot::Receiver<()>,
+    cx: &mut std::task::Context<'_>,
+) -> Poll<()> {
+    if let Some(round) = inline {
+        std::task::ready!(Pin::new(round).poll(cx));
+        *inline = None;
+    }
+    Pin::new(answer)
+        .poll(cx)
+        .map(|answered| answered.expect("every call is answered"))
+}
+
+/// Polls both `times` times; whether the answer has come.
+async fn poll_times(
+    inline: &mut Option<Inline<Queue>>,
+    answer: &mut oneshot::Receiver<()>,
+    times: usize,
+) -> bool {
+    let mut left = times;
+    std::future::poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(false);
+        }
+        if poll_both(inline, answer, cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        left -= 1;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+const SCHEDULES: usize = 1_000;
+
+#[test]
+fn every_caller_is_answered() {
+    shuttle::check_random(
+        || {
+            let queue = Arc::new(Queue::default());
+            let callers: Vec<_> = (0..3)
+                .map(|_| {
+                    let queue = Arc::clone(&queue);
+                    spawn(async move {
+                        queue.call().await;
+                        queue.call().await;
+                    })
+                })
+                .collect();
+            block_on(async {
+                for caller in callers {
+                    caller.await.unwrap();
+                }
+            });
+            assert!(!queue.has_work());
+            assert!(queue.rounds.load(Ordering::SeqCst) <= 6);
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn a_caller_that_is_dropped_leaves_its_round_to_a_task() {
+    for polls in 0..4 {
+        shuttle::check_random(
+            move || {
+                let queue = Arc::new(Queue::default());
+                let dropped = {
+                    let queue = Arc::clone(&queue);
+                    spawn(async move {
+                        let (mut inline, mut answer) = queue.ask();
+                        let answered = poll_times(&mut inline, &mut answer, polls).await;
+                        drop(inline);
+                        if !answered {
+                            // The answer still comes: the call is carried out.
+                            answer.await.expect("carried out by a task");
+                        }
+                    })
+                };
+                let other = {
+                    let queue = Arc::clone(&queue);
+                    spawn(async move { queue.call().await })
+                };
+                block_on(async {
+                    dropped.await.unwrap();
+                    other.await.unwrap();
+                });
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+#[test]
+fn a_caller_that_is_dropped_when_nobody_else_comes() {
+    for polls in 0..4 {
+        shuttle::check_random(
+            move || {
+                let queue = Arc::new(Queue::default());
+                block_on(async {
+                    let (mut inline, mut answer) = queue.ask();
+                    let answered = poll_times(&mut inline, &mut answer, polls).await;
+                    drop(inline);
+                    if !answered {
+                        answer.await.expect("carried out by a task");
+                    }
+                });
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+#[test]
+fn a_caller_that_is_left_unpolled_holds_nobody_up() {
+    for polls in 0..4 {
+        shuttle::check_random(
+            move || {
+                let queue = Arc::new(Queue::default());
+                let early = Arc::clone(&queue);
+                let early = spawn(async move { early.call().await });
+                block_on(async {
+                    let (mut inline, mut answer) = queue.ask();
+                    let answered = poll_times(&mut inline, &mut answer, polls).await;
+                    // `inline` lives on, and nobody polls it.
+                    early.await.unwrap();
+                    queue.call().await;
+                    if !answered {
+                        answer.await.expect("carried out by somebody else");
+                    }
+                    drop(inline);
+                });
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+#[test]
+fn work_without_a_caller_is_carried_out() {
+    shuttle::check_random(
+        || {
+            let queue = Arc::new(Queue::default());
+            let caller = {
+                let queue = Arc::clone(&queue);
+                spawn(async move { queue.call().await })
+            };
+            let (reply, answer) = oneshot::channel();
+            queue.queued.lock().push(reply);
+            kick(&queue);
+            block_on(async {
+                answer.await.expect("carried out by a task");
+                caller.await.unwrap();
+            });
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn a_caller_that_is_let_go_at_any_moment_is_answered() {
+    shuttle::check_random(
+        || {
+            let queue = Arc::new(Queue::default());
+            let callers: Vec<_> = (0..2)
+                .map(|_| {
+                    let queue = Arc::clone(&queue);
+                    spawn(async move { queue.call().await })
+                })
+                .collect();
+            let_caller_go(&queue);
+            block_on(async {
+                yield_now().await;
+                let_caller_go(&queue);
+                for caller in callers {
+                    caller.await.unwrap();
+                }
+            });
+            assert!(!queue.has_work());
+        },
+        SCHEDULES,
+    );
+}

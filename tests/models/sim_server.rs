@@ -1,0 +1,472 @@
+//! The model of a server, believed because a real one beside it says the same.
+
+use fastrand::Rng;
+
+use crate::sim::differential::cluster::TwoNodes;
+use crate::sim::differential::step::{Fault, Mood, Step};
+use crate::sim::differential::world::{Real, World};
+use crate::sim::differential::{differ, explore};
+use crate::sim::scripts::{ALL, LOCK, SEMAPHORE, digest};
+use crate::sim::server::{ConnectionId, Reply, Server, descriptions, key_places};
+
+/// Some moment of 2027, in microseconds.
+const NOW: u64 = 1_800_000_000_000_000;
+
+/// What chance goes by: always the same, or `SIM_SEED=<number>`, or a new one with `SIM_SEED=random`.
+fn seed() -> u64 {
+    let seed = match std::env::var("SIM_SEED").as_deref() {
+        Err(_) => 1,
+        Ok("random") => fastrand::u64(..),
+        Ok(number) => number.parse().expect("a number"),
+    };
+    println!("SIM_SEED={seed}");
+    seed
+}
+
+#[tokio::test]
+async fn model_and_server_say_and_store_the_same() {
+    let seed = seed();
+    let mut real = Real::start().await;
+    let tally = explore(&mut real, seed, 300, 120);
+    println!("{tally}");
+    let missing = tally.missing();
+    assert!(missing.is_empty(), "hardly answered: {missing:?}");
+}
+
+/// Otherwise it would be missing in what is looked at, and nobody would notice.
+#[test]
+fn each_script_of_the_crate_is_known_by_its_name() {
+    let source = include_str!("../../src/lua.rs");
+    let constants = source
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub(crate) const "));
+    let mut names: Vec<_> = constants
+        .map(|line| line.split(':').next().expect("a name"))
+        .collect();
+    let mut known: Vec<_> = ALL.iter().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(names, known);
+}
+
+#[tokio::test]
+async fn each_command_is_what_the_server_says_it_is() {
+    let mut real = Real::start().await;
+    for (name, arity, flags) in descriptions() {
+        let (real_arity, mut real_flags) = real.description(name);
+        real_flags.retain(|flag| {
+            [
+                "write",
+                "denyoom",
+                "noscript",
+                "loading",
+                "no_auth",
+                "allow_busy",
+            ]
+            .contains(&flag.as_str())
+        });
+        let (mut flags, mut real_flags): (Vec<_>, Vec<_>) =
+            (flags, real_flags.iter().map(String::as_str).collect());
+        flags.sort_unstable();
+        real_flags.sort_unstable();
+        assert_eq!((arity, flags), (real_arity, real_flags), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn keys_are_the_words_that_the_server_takes_for_them() {
+    let mut real = Real::start().await;
+    for (name, places) in key_places() {
+        assert_eq!(places, real.key_places(name), "{name}");
+    }
+}
+
+/// To which of two nodes, and what.
+const AT_A_CLUSTER: [(usize, &str); 67] = [
+    (0, "CLUSTER KEYSLOT a"),
+    (0, "CLUSTER KEYSLOT {b}a"),
+    (0, "CLUSTER KEYSLOT {}a"),
+    (0, "CLUSTER KEYSLOT a{b"),
+    (0, "CLUSTER KEYSLOT {{b}}a"),
+    (0, "CLUSTER NOPE"),
+    (0, "CLUSTER"),
+    // Here: b, at home in slot 3300; there: a, in 15495.
+    (0, "SET b 1"),
+    (0, "SET a 1"),
+    (1, "SET a 1"),
+    (1, "GET b"),
+    (1, "DEL b {b}x"),
+    (0, "DEL a b"),
+    (0, "DEL b a"),
+    (0, "MSET b 1 {b}x 2"),
+    (0, "MSET b 1 a 2"),
+    (0, "RENAME b a"),
+    (0, "SELECT 0"),
+    (0, "SELECT 1"),
+    (0, "PUBLISH a x"),
+    (0, "SPUBLISH b x"),
+    (0, "SPUBLISH a x"),
+    (0, "SSUBSCRIBE a"),
+    (0, "SSUBSCRIBE a b"),
+    (0, "PUBSUB SHARDNUMSUB a"),
+    (0, "ZINTERSTORE b 2 {b}x {b}y"),
+    (0, "ZINTERSTORE b 2 {b}x a"),
+    (0, "ZINTERCARD 2 b a"),
+    (0, "EVAL return 1"),
+    (0, "EVAL return 1 0"),
+    (0, "EVAL return 1 2 a b"),
+    (0, "EVAL return 1 1 a"),
+    (0, "EVAL return(redis.call('GET','a')) 1 b"),
+    (0, "EVAL return(redis.call('GET','b')) 0"),
+    (0, "EVAL return(redis.call('GET','a')) 0"),
+    (0, "EVAL return(redis.call('GET','c')) 1 b"),
+    (0, "EVAL return(redis.call('DEL','b','a')) 1 b"),
+    (
+        0,
+        "EVAL redis.call('GET','c')return(redis.call('GET','b')) 0",
+    ),
+    (0, "EVAL return(redis.call('SPUBLISH','a','x')) 1 b"),
+    (0, "EVAL return(redis.call('SPUBLISH','b','x')) 1 b"),
+    (0, "EVAL return(redis.call('PUBLISH','a','x')) 1 b"),
+    (0, "ASKING"),
+    (0, "SET a 1"),
+    (0, "SUNSUBSCRIBE a"),
+    // The slot of b begins to move.
+    (0, "CLUSTER MOVE b"),
+    (0, "GET b"),
+    (0, "GET {b}y"),
+    (0, "DEL b {b}y"),
+    (1, "GET b"),
+    (1, "ASKING"),
+    (1, "GET b"),
+    (1, "GET b"),
+    (1, "ASKING"),
+    (1, "DEL b {b}y"),
+    (0, "SPUBLISH b x"),
+    (0, "EVAL return(redis.call('GET','{b}y')) 1 b"),
+    (
+        0,
+        "EVAL redis.call('DEL','b')return(redis.call('SET','b',1)) 1 b",
+    ),
+    (1, "ASKING"),
+    (
+        1,
+        "EVAL redis.call('SET','b',2)return(redis.call('DEL','b','{b}z')) 1 b",
+    ),
+    (0, "GET {b}x"),
+    // Who listens is told.
+    (0, "SSUBSCRIBE b"),
+    (0, "CLUSTER MOVED b"),
+    (0, "UNSUBSCRIBE"),
+    (0, "GET b"),
+    (0, "SPUBLISH b x"),
+    (1, "GET b"),
+    (1, "SSUBSCRIBE b"),
+];
+
+#[tokio::test]
+async fn nodes_of_a_cluster_say_the_same() {
+    let mut nodes = TwoNodes::start().await;
+    for (node, text) in AT_A_CLUSTER {
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        let both = match words[..] {
+            [b"CLUSTER", b"MOVE", key] => nodes.opens(key),
+            [b"CLUSTER", b"MOVED", key] => nodes.has_moved(key),
+            _ => nodes.command(node, &words),
+        };
+        assert_eq!(both.model, both.real, "{node}: {text}");
+    }
+    let both = nodes.slots();
+    assert_eq!(both.model, both.real);
+}
+
+/// What chance seldom comes to.
+const CORNERS: [&str; 46] = [
+    "ZADD z 1 m",
+    "ZADD z GT INCR 0 m",
+    "ZADD z LT INCR 0 m",
+    "ZADD z GT CH 1 m",
+    "ZADD z NX INCR 1 m",
+    "ZADD z XX INCR 1 n",
+    "ZADD z inf m",
+    "ZADD z INCR -inf m",
+    "ZADD z -0 zero",
+    "ZRANGE z 0 -1 WITHSCORES",
+    "ZRANGE z -5 -2",
+    "ZRANGE z (1 inf BYSCORE LIMIT 0 -1",
+    "ZINTERSTORE d 2 z z WEIGHTS 0 1",
+    "ZRANGE d 0 -1 WITHSCORES",
+    "ZADD low -inf m",
+    "ZADD low 1 zero",
+    "ZINTERSTORE d 2 z low WEIGHTS -inf 0",
+    "ZRANGE d 0 -1 WITHSCORES",
+    "ZINTERSTORE d 2 z nothing",
+    "EXISTS d",
+    "RPUSH l a b c",
+    "LPOP l 0",
+    "LPOP nothing 0",
+    "LPOP l 5",
+    "EXISTS l",
+    "SET s 5",
+    "SET s v NX GET",
+    "SET s v XX GET PX 5",
+    "SET s w KEEPTTL",
+    "PTTL s",
+    "GETSET s 1",
+    "PTTL s",
+    "PEXPIRE s 10 LT",
+    "PEXPIRE s 10 GT",
+    "PEXPIRE s 11 GT XX",
+    "PEXPIRE s 0",
+    "EXISTS s",
+    "SET n 9223372036854775807",
+    "INCR n",
+    "DECRBY n -9223372036854775808",
+    "COPY n m DB 1",
+    "SELECT 1",
+    "GET m",
+    "RENAME m m",
+    "RENAMENX m m",
+    "FLUSHDB",
+];
+
+#[tokio::test]
+async fn corners_are_the_same() {
+    let mut real = Real::start().await;
+    let mut world = World::new(&mut real);
+    for text in CORNERS {
+        let words: Vec<Vec<u8>> = text.split(' ').map(Into::into).collect();
+        let both = world.command(0, &words);
+        assert_eq!(differ(&words, both), None, "{text}");
+    }
+}
+
+const WAITING: [&str; 11] = [
+    "WAIT 0 0",
+    "WAIT -1 5",
+    "SET s 1",
+    "WAIT 0 5",
+    "WAIT 1 5",
+    "WAIT 2 1000",
+    "WAIT x 5",
+    "WAIT 1 x",
+    "WAIT 1 -1",
+    "WAIT 1",
+    "EVAL return(redis.call('WAIT',0,5)) 0",
+];
+
+#[tokio::test]
+async fn a_server_without_replicas_waits_the_same() {
+    let mut real = Real::start().await;
+    let mut world = World::new(&mut real);
+    for (text, is_replica) in WAITING
+        .map(|text| (text, false))
+        .into_iter()
+        .chain([("WAIT 0 0", true), ("WAIT x -1", true)])
+    {
+        world.fault(Fault::Replica, is_replica);
+        let words: Vec<Vec<u8>> = text.split(' ').map(Into::into).collect();
+        let both = world.command(0, &words);
+        assert_eq!(differ(&words, both), None, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_busy_server_refuses_the_same() {
+    let mut real = Real::start().await;
+    let mut world = World::new(&mut real);
+    world.begin_busy();
+    for text in [
+        "GET s",
+        "SET s 1",
+        "PING",
+        "TIME",
+        "PUBLISH ch x",
+        "EVAL return 0",
+        "SUBSCRIBE ch",
+        "SELECT 1",
+        "NOPE",
+        "GET",
+        "AUTH x",
+    ] {
+        let words: Vec<Vec<u8>> = text.split(' ').map(Into::into).collect();
+        let both = world.command(0, &words);
+        assert_eq!(differ(&words, both), None, "{text}");
+    }
+    world.end_busy();
+    let words = vec![b"PING".to_vec()];
+    let both = world.command(0, &words);
+    assert_eq!(both.model, [Reply::status("PONG")]);
+    assert_eq!(differ(&words, both), None);
+}
+
+#[test]
+fn the_same_calls_have_the_same_answers() {
+    let seed = seed();
+    let mut rng = Rng::with_seed(seed);
+    let [mut one, mut other] = [Server::new(NOW), Server::new(NOW)];
+    let connections = [one.connect(), other.connect()];
+    let mut mood = Mood::random(&mut rng);
+    for _ in 0..2000 {
+        let step = Step::random(&mut rng, &mut mood);
+        let mut answers =
+            [&mut one, &mut other]
+                .into_iter()
+                .zip(connections)
+                .map(|(server, connection)| match &step {
+                    Step::Command(_, words) => {
+                        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                        (
+                            server.execute(connection, &words),
+                            server.pushed(connection),
+                        )
+                    }
+                    Step::Clock(micros) => {
+                        server.at(server
+                            .now()
+                            .checked_add_signed(*micros)
+                            .expect("far from zero"));
+                        (None, Vec::new())
+                    }
+                    _ => (None, Vec::new()),
+                });
+        assert_eq!(answers.next(), answers.next(), "seed {seed}: {step:?}");
+    }
+}
+
+fn ask(server: &mut Server, connection: ConnectionId, text: &str) -> Reply {
+    let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+    server.execute(connection, &words).expect("no subscription")
+}
+
+fn call(server: &mut Server, connection: ConnectionId, script: &str, rest: &str) -> Reply {
+    let words = [&["EVAL", script][..], &rest.split(' ').collect::<Vec<_>>()].concat();
+    let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
+    server.execute(connection, &words).expect("no subscription")
+}
+
+const RELEASE: &str = "6 rec s ch queue grants notes PUBLISH 0000000000000001 60000 0 \
+     11111111-2222-3333-4444-555555555555 30000 :me 60000 0 0 release 1 2";
+
+const TAKE: &str = "6 rec lock ch waiters token notes PUBLISH 0000000000000001 60000 0 \
+     11111111-2222-3333-4444-555555555555 30000 - 60000 0 0 take 4 1000 g";
+
+#[test]
+fn a_restart_loses_the_last_writes_connections_and_scripts() {
+    let mut server = Server::new(NOW);
+    let first = server.connect();
+    assert_eq!(ask(&mut server, first, "SET a 1"), Reply::ok());
+    assert_eq!(ask(&mut server, first, "SET b 1"), Reply::ok());
+    assert_eq!(ask(&mut server, first, "GET a"), Reply::bulk("1"));
+    // Counter and record are one write.
+    assert_eq!(
+        call(&mut server, first, SEMAPHORE, RELEASE),
+        Reply::bulk("done 2 -1 -1 0 0 0 2 | ")
+    );
+    server.restart(2);
+    assert!(!server.is_connected(first));
+    let second = server.connect();
+    assert_eq!(ask(&mut server, second, "KEYS *"), Reply::array(["a"]));
+    let by_digest = format!("EVALSHA {} {RELEASE}", digest(SEMAPHORE));
+    let Reply::Error(text) = ask(&mut server, second, &by_digest) else {
+        panic!("the script is not known any more");
+    };
+    assert!(text.starts_with(b"NOSCRIPT "));
+}
+
+#[test]
+fn a_restart_without_a_loss_keeps_everything() {
+    let mut server = Server::new(NOW);
+    let first = server.connect();
+    call(&mut server, first, SEMAPHORE, RELEASE);
+    ask(&mut server, first, "SET a 1 PX 5000");
+    server.restart(0);
+    let second = server.connect();
+    assert_eq!(ask(&mut server, second, "GET s"), Reply::bulk("2"));
+    assert_eq!(ask(&mut server, second, "PTTL a"), Reply::Int(5000));
+    // What is lost later was written later.
+    server.restart(1);
+    let third = server.connect();
+    assert_eq!(ask(&mut server, third, "EXISTS a"), Reply::Int(0));
+    assert_eq!(ask(&mut server, third, "GET s"), Reply::bulk("2"));
+}
+
+#[test]
+fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
+    let mut server = Server::new(NOW);
+    let taken = Reply::bulk("done 0 -1 1:0:1");
+    let connection = server.connect();
+    assert_eq!(call(&mut server, connection, LOCK, TAKE), taken.clone());
+    server.faults(|faults| faults.replica = true);
+    let Reply::Error(text) = ask(&mut server, connection, "DEL lock") else {
+        panic!("a replica is not written to");
+    };
+    assert!(text.starts_with(b"READONLY "));
+    server.fail_over(1);
+    let connection = server.connect();
+    assert_eq!(call(&mut server, connection, LOCK, TAKE), taken);
+}
+
+#[test]
+fn a_connection_waits_until_the_replica_has_what_it_has_written() {
+    let mut server = Server::new(NOW);
+    let [first, second] = [server.connect(), server.connect()];
+    let wait = [&b"WAIT"[..], b"1", b"100"];
+    server.follow();
+    ask(&mut server, first, "SET a 1");
+    let behind = server.written();
+    ask(&mut server, second, "SET b 1");
+    assert_eq!(server.execute(first, &wait), None);
+    assert_eq!(server.execute(second, &wait), None);
+    server.replicate(behind);
+    assert_eq!(server.confirm(behind), [(first, Reply::Int(1))]);
+    assert_eq!(server.end_wait(second), Some(Reply::Int(0)));
+    assert_eq!(ask(&mut server, first, "WAIT 1 100"), Reply::Int(1));
+    // What it has not said to have counts when it is in touch again.
+    server.part();
+    assert_eq!(server.execute(first, &wait), None);
+    assert_eq!(server.confirm(behind), [(first, Reply::Int(1))]);
+    // Then it takes over.
+    assert_eq!(server.lose_last(), Some(behind + 1));
+    assert_eq!(server.lose_last(), None);
+    assert_eq!(ask(&mut server, second, "KEYS *"), Reply::array(["a"]));
+}
+
+#[test]
+fn a_snapshot_is_what_was_stored_then() {
+    let mut server = Server::new(NOW);
+    let connection = server.connect();
+    ask(&mut server, connection, "ZADD z 1 m");
+    let before = server.snapshot();
+    ask(&mut server, connection, "ZADD z 2 m 3 n");
+    server.restore(&before);
+    assert_eq!(
+        ask(&mut server, connection, "ZRANGE z 0 -1 WITHSCORES"),
+        Reply::array(["m", "1"])
+    );
+}
+
+#[test]
+fn records_can_be_evicted() {
+    let mut server = Server::new(NOW);
+    let connection = server.connect();
+    call(&mut server, connection, SEMAPHORE, RELEASE);
+    assert_eq!(server.evict(b"r[e]c*"), 1);
+    assert_eq!(ask(&mut server, connection, "KEYS *"), Reply::array(["s"]));
+    // So the same call does the same again.
+    assert_eq!(
+        call(&mut server, connection, SEMAPHORE, RELEASE),
+        Reply::bulk("done 4 -1 -1 0 0 0 2 | ")
+    );
+}
+
+#[test]
+fn a_server_that_loads_its_data_refuses_all_but_a_few() {
+    let mut server = Server::new(NOW);
+    let connection = server.connect();
+    server.faults(|faults| faults.loading = true);
+    let loading = Reply::Error(b"LOADING Redis is loading the dataset in memory".into());
+    assert_eq!(ask(&mut server, connection, "GET s"), loading);
+    assert_eq!(call(&mut server, connection, SEMAPHORE, RELEASE), loading);
+    assert_eq!(ask(&mut server, connection, "PUBLISH ch x"), Reply::Int(0));
+}

@@ -1,0 +1,624 @@
+//! The count-down latch: what it does, what it costs, and trouble that only it has; the rest is in `tests/hazards`.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::acl::set_user;
+use crate::support::clients::{LIMIT, NEVER, builder, connect, limited, served, stored};
+use crate::support::monitor::Monitor;
+use crate::support::polls::poll_once;
+use crate::support::proxy::{Fate, Proxy};
+use crate::support::refusals::assert_clear;
+use crate::support::server::RedisServer;
+use crate::support::snapshot::{Snapshot, snapshot, snapshot_all};
+use crate::support::waiters::{until, until_subscribers};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{
+    Client, CountDownLatch, Effect, Error, NameMapper, RCountDownLatch, Result,
+};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Over before anything happens.
+const SHORT: Duration = Duration::from_millis(30);
+
+fn channel(name: &str) -> String {
+    format!("redisson_countdownlatch__channel__{{{name}}}")
+}
+
+fn record(name: &str, client: &Client) -> String {
+    format!("redisson_countdownlatch_once:{{{name}}}:{}", client.id())
+}
+
+/// A caller in a task that waits when this returns: somebody listens for it.
+async fn waiter(
+    control: &mut MultiplexedConnection,
+    latch: &RCountDownLatch,
+) -> JoinHandle<Result<()>> {
+    let call = latch.clone();
+    let task = tokio::spawn(async move { call.wait().await });
+    until_subscribers(control, &channel(latch.name()), 1).await;
+    // Answered behind the waiter's own questions.
+    latch.count().await.unwrap();
+    task
+}
+
+#[tokio::test]
+async fn it_is_set_once_and_counted_down() {
+    let server = RedisServer::start().await;
+    let latch = connect(server.url()).await.count_down_latch("steps");
+    assert_eq!(latch.count().await, Ok(0));
+    latch.wait().await.unwrap();
+    latch.count_down().await.unwrap();
+    assert_eq!(latch.try_set_count(2).await, Ok(true));
+    assert_eq!(latch.try_set_count(5).await, Ok(false));
+    assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(false));
+    latch.count_down().await.unwrap();
+    assert_eq!(latch.count().await, Ok(1));
+    assert_eq!(latch.wait_for(SHORT).await, Ok(false), "it is not open yet");
+    latch.count_down().await.unwrap();
+    latch.wait().await.unwrap();
+    assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(true));
+    assert_eq!(
+        (latch.count().await, latch.exists().await),
+        (Ok(0), Ok(false))
+    );
+    assert_eq!(stored(&server, "steps").await, [""; 0]);
+    // A count of zero is there, and open; to count down takes it away.
+    assert_eq!(latch.try_set_count(0).await, Ok(true));
+    latch.wait().await.unwrap();
+    latch.count_down().await.unwrap();
+    assert_eq!(latch.delete().await, Ok(false));
+}
+
+/// By the trait alone, in Redis and in memory.
+#[tokio::test]
+async fn every_implementation_keeps_the_contract() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let in_redis: Arc<dyn CountDownLatch> = Arc::new(client.count_down_latch("any"));
+    let in_memory: Arc<dyn CountDownLatch> =
+        Arc::new(redisson_semaphore::memory::CountDownLatch::new("any"));
+    for latch in [in_redis, in_memory] {
+        assert_eq!((latch.name(), latch.count().await), ("any", Ok(0)));
+        assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(true));
+        assert_eq!(latch.try_set_count(2).await, Ok(true));
+        assert_eq!(latch.try_set_count(2).await, Ok(false));
+        assert_eq!(latch.wait_for(SHORT).await, Ok(false));
+        let other = latch.clone_handle();
+        let waits: Vec<_> = [None, Some(LIMIT), Some(Duration::MAX)]
+            .into_iter()
+            .map(|wait| {
+                let latch = latch.clone_handle();
+                tokio::spawn(async move {
+                    match wait {
+                        Some(wait) => latch.wait_for(wait).await,
+                        None => latch.wait().await.map(|()| true),
+                    }
+                })
+            })
+            .collect();
+        if format!("{latch:?}").contains("RCountDownLatch") {
+            until_subscribers(&mut control, &channel("any"), 1).await;
+        }
+        other.count_down().await.unwrap();
+        assert_eq!(latch.count().await, Ok(1));
+        assert!(waits.iter().all(|wait| !wait.is_finished()));
+        other.count_down().await.unwrap();
+        for wait in waits {
+            assert_eq!(timeout(LIMIT, wait).await.unwrap().unwrap(), Ok(true));
+        }
+        latch.wait().await.unwrap();
+        other.count_down().await.unwrap();
+        assert_eq!(latch.count().await, Ok(0));
+        assert_eq!(latch.try_set_count(0).await, Ok(true));
+        assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(true));
+        assert_eq!(latch.try_set_count(1).await, Ok(false), "it is there");
+        other.count_down().await.unwrap();
+        assert_eq!(latch.try_set_count(1).await, Ok(true));
+        latch.count_down().await.unwrap();
+    }
+}
+
+/// Three hundred callers of one client wait: nobody of them costs a script of his own, and an opening costs one.
+#[tokio::test]
+async fn an_opening_costs_one_script_however_many_wait() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let elsewhere = connect(server.url()).await.count_down_latch("crowd");
+    let latch = client.count_down_latch("crowd");
+    latch.try_set_count(1).await.unwrap();
+    let waits: Vec<_> = (0..300)
+        .map(|_| {
+            let latch = latch.clone();
+            tokio::spawn(async move { latch.wait().await })
+        })
+        .collect();
+    until_subscribers(&mut control, &channel("crowd"), 1).await;
+    latch.count().await.unwrap();
+    let mut monitor = Monitor::start(&server).await;
+    elsewhere.count_down().await.unwrap();
+    for wait in waits {
+        served(wait).await;
+    }
+    let commands = monitor.until_marker().await;
+    let scripts = commands
+        .iter()
+        .filter(|command| command.name.starts_with("EVAL"));
+    assert_eq!(
+        scripts.count(),
+        2,
+        "to count down, and to look: {commands:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_thousand_count_downs_at_once_are_a_thousand() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("many");
+    latch.try_set_count(3000).await.unwrap();
+    let mut monitor = Monitor::start(&server).await;
+    let downs: Vec<_> = (0..2999)
+        .map(|_| {
+            let latch = latch.clone();
+            tokio::spawn(async move { latch.count_down().await })
+        })
+        .collect();
+    for down in downs {
+        served(down).await;
+    }
+    assert_eq!(latch.count().await, Ok(1));
+    let commands = monitor.until_marker().await;
+    let scripts = commands
+        .iter()
+        .filter(|command| command.name.starts_with("EVAL"));
+    assert!(scripts.count() < 300, "they travel together");
+}
+
+#[tokio::test]
+async fn a_latch_that_vanishes_lets_its_waiters_go() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("vanishing");
+    // By its time to live, which tells nobody; the client looks for nothing else.
+    latch.try_set_count(1).await.unwrap();
+    let _: () = control.pexpire("vanishing", 300).await.unwrap();
+    timeout(LIMIT, latch.wait())
+        .await
+        .expect("it is gone")
+        .unwrap();
+    // When it is deleted, by anybody.
+    latch.try_set_count(1).await.unwrap();
+    let waits = waiter(&mut control, &latch).await;
+    let elsewhere = connect(server.url()).await.count_down_latch("vanishing");
+    assert_eq!(elsewhere.delete().await, Ok(true));
+    served(waits).await;
+    latch.try_set_count(1).await.unwrap();
+    let waits = waiter(&mut control, &latch).await;
+    assert_eq!(latch.delete().await, Ok(true));
+    served(waits).await;
+}
+
+/// Somebody has given it a time to live of more than Lua writes out by itself.
+#[tokio::test]
+async fn a_latch_that_lasts_for_ages_is_waited_for() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("old");
+    latch.try_set_count(1).await.unwrap();
+    let _: () = control.pexpire("old", 200_000_000_000_000).await.unwrap();
+    let waits = waiter(&mut control, &latch).await;
+    latch.count_down().await.unwrap();
+    served(waits).await;
+}
+
+#[tokio::test]
+async fn what_all_objects_can_do() {
+    let server = RedisServer::start().await;
+    let client = builder(server.url())
+        .name_mapper(NameMapper::prefix("app:"))
+        .connect()
+        .await
+        .unwrap();
+    let mut channels = crate::support::channel::Channel::pattern(&server, "*").await;
+    let latch = client.count_down_latch("object");
+    assert!(!latch.exists().await.unwrap() && !latch.touch().await.unwrap());
+    assert!(matches!(
+        latch.rename("b").await,
+        Err(Error::NoSuchObject { .. })
+    ));
+    latch.try_set_count(4).await.unwrap();
+    assert!(latch.exists().await.unwrap() && latch.touch().await.unwrap());
+    assert!(latch.size_in_memory().await.unwrap() > 0);
+    assert!(latch.copy("copied").await.unwrap());
+    assert!(!latch.copy("copied").await.unwrap());
+    let copied = client.count_down_latch("copied");
+    copied.count_down().await.unwrap();
+    assert!(latch.copy_and_replace("copied").await.unwrap());
+    assert_eq!(copied.count().await, Ok(4));
+    assert!(latch.rename_nx("copied").await.unwrap().is_none());
+    let renamed = latch.rename("renamed").await.unwrap();
+    assert_eq!((renamed.name(), renamed.count().await), ("renamed", Ok(4)));
+    let renamed = renamed
+        .rename_nx("free")
+        .await
+        .unwrap()
+        .expect("it is free");
+    assert_eq!(stored(&server, "app:free").await, ["4"]);
+    assert!(renamed.unlink().await.unwrap());
+    assert_eq!(copied.delete().await, Ok(true));
+    // A zero would let a JVM look, and it would wait on; any other number is nothing to it.
+    let messages = channels.until_marker().await;
+    let payloads: Vec<_> = messages.iter().map(|message| &*message.payload).collect();
+    assert_eq!(
+        payloads,
+        ["1", "1"],
+        "one was set, one deleted: {messages:?}"
+    );
+}
+
+#[tokio::test]
+async fn names_that_no_latch_can_have_are_told() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let long = "x".repeat(64 * 1024 + 1);
+    for name in ["", &long] {
+        let latch = client.count_down_latch(name);
+        for error in [
+            latch.try_set_count(1).await.unwrap_err(),
+            latch.count_down().await.unwrap_err(),
+            latch.count().await.unwrap_err(),
+            latch.wait().await.unwrap_err(),
+            latch.delete().await.unwrap_err(),
+            latch.exists().await.unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        }
+    }
+    // Braces are allowed wherever they stand: there are no slots here.
+    for name in ["{job}:done", "a{b", "a}b", "{}"] {
+        let latch = client.count_down_latch(name);
+        assert_eq!(latch.try_set_count(1).await, Ok(true), "{name}");
+        latch.count_down().await.unwrap();
+        latch.wait().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_latch_is_told_and_left_alone() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("odd");
+    let _: () = control.lpush("odd", "item").await.unwrap();
+    for error in [
+        latch.try_set_count(1).await.unwrap_err(),
+        latch.count_down().await.unwrap_err(),
+        latch.wait().await.unwrap_err(),
+        latch.wait_for(SHORT).await.unwrap_err(),
+        latch.delete().await.unwrap_err(),
+        latch.count().await.unwrap_err(),
+    ] {
+        let found =
+            matches!(&error, Error::WrongType { found: Some(found), .. } if found == "list");
+        assert!(found, "{error}");
+        assert_clear(&error, "odd");
+    }
+    assert_eq!(stored(&server, "odd").await, ["item"]);
+    let _: () = control.del("odd").await.unwrap();
+    for text in ["many", "1.5", "", "-", " 1"] {
+        let _: () = control.set("odd", text).await.unwrap();
+        for error in [
+            latch.count_down().await.unwrap_err(),
+            latch.wait().await.unwrap_err(),
+            latch.count().await.unwrap_err(),
+        ] {
+            let found = matches!(&error, Error::NotANumber { found, .. } if found == text);
+            assert!(found, "{text:?}: {error}");
+        }
+        assert_eq!(latch.try_set_count(1).await, Ok(false), "it is there");
+        assert_eq!(stored(&server, "odd").await, [text]);
+    }
+    // Calls that travel together, behind the first one, are told the same.
+    let (_, down, set, deleted) = tokio::join!(
+        latch.exists(),
+        latch.count_down(),
+        latch.try_set_count(1),
+        latch.delete(),
+    );
+    for told in [down, set.map(drop), deleted.map(drop)] {
+        assert!(matches!(told, Err(Error::NotANumber { .. })), "{told:?}");
+    }
+    assert_eq!(stored(&server, "odd").await, [" 1"]);
+    assert_eq!(latch.delete().await, Ok(true));
+    // What only Java can set.
+    for (text, left) in [("9223372036854775807", i64::MAX - 1), ("-3", 0)] {
+        let _: () = control.set("odd", text).await.unwrap();
+        assert_eq!(latch.count().await.unwrap().to_string(), text);
+        latch.count_down().await.unwrap();
+        assert_eq!(latch.count().await, Ok(left));
+    }
+}
+
+/// What is told and what has happened agree, whatever the server forbids, and who is refused leaves nothing behind.
+#[tokio::test]
+async fn a_refusal_leaves_everything_as_it_was() {
+    for rules in [
+        "~* &* +@all -publish",
+        "~* resetchannels &other +@all",
+        "~* &* +@all -set",
+        "~* &* +@all -get",
+        "~* &* +@all -del",
+        "~* &* +@all -decrby",
+        "~* &* +@all -pttl",
+        "~* &* +@all -publish -del",
+        "~* &* +@all -evalsha -eval",
+        "~other &* +@all",
+        "~refused &* +@all",
+    ] {
+        let (server, client) = limited(rules).await;
+        let mut control = server.connection().await;
+        let latch = client.count_down_latch("refused");
+        let mine = record("refused", &client);
+        let read = async |control: &mut MultiplexedConnection| snapshot(control, "refused").await;
+        let (mut refused, mut expected) = (0, read(&mut control).await);
+        for standing in [None, Some(2), Some(1)] {
+            for number in 0..4 {
+                let _: () = control.del("refused").await.unwrap();
+                if let Some(count) = standing {
+                    let _: () = control.pset_ex("refused", count, 900_000).await.unwrap();
+                }
+                let before = read(&mut control).await;
+                let (error, wrong) = match number {
+                    0 => {
+                        let set = latch.try_set_count(3).await;
+                        expected.value = match (&set, standing) {
+                            (Ok(true), None) => vec!["3".to_owned()],
+                            _ => before.value.clone(),
+                        };
+                        (set.as_ref().err().cloned(), set == Ok(standing.is_some()))
+                    }
+                    1 => {
+                        let down = latch.count_down().await;
+                        let left = standing.map(|count| count - 1).filter(|left| *left > 0);
+                        expected.value = match &down {
+                            Ok(()) => left.map(|left| left.to_string()).into_iter().collect(),
+                            Err(_) => before.value.clone(),
+                        };
+                        (down.err(), false)
+                    }
+                    2 => {
+                        let deleted = latch.delete().await;
+                        expected.value = match &deleted {
+                            Ok(_) => Vec::new(),
+                            Err(_) => before.value.clone(),
+                        };
+                        let wrong = deleted == Ok(standing.is_none());
+                        (deleted.err(), wrong)
+                    }
+                    _ => {
+                        let open = latch.wait_for(SHORT).await;
+                        expected.value = before.value.clone();
+                        let wrong = open == Ok(standing.is_some());
+                        (open.err(), wrong)
+                    }
+                };
+                let what = format!("{rules}: call {number} on {standing:?} told {error:?}");
+                assert!(!wrong, "{what}");
+                let after = read(&mut control).await;
+                assert_eq!(after.value, expected.value, "{what}");
+                if let Some(error) = error {
+                    refused += 1;
+                    assert!(matches!(error, Error::PermissionDenied { .. }), "{what}");
+                    assert_clear(&error, "refused");
+                    let close = |one: &Snapshot, two: &Snapshot| one.matches(two, LIMIT);
+                    assert!(close(&after, &before), "{what}");
+                }
+            }
+        }
+        assert!(refused > 0, "{rules} forbids nothing");
+        let keys = snapshot_all(&mut control).await.into_keys();
+        let others: Vec<_> = keys
+            .filter(|key| *key != mine && key != "refused")
+            .collect();
+        assert_eq!(others, [""; 0], "{rules}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_listen_is_told() {
+    let (server, client) = limited("~* &* +@all -subscribe").await;
+    let mut control = server.connection().await;
+    let latch = client.count_down_latch("deaf");
+    latch.try_set_count(1).await.unwrap();
+    let error = timeout(LIMIT, latch.wait())
+        .await
+        .expect("it ends")
+        .unwrap_err();
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+    assert_clear(&error, "deaf");
+    set_user(&mut control, &["app", "+@all"]).await;
+    let waits = waiter(&mut control, &latch).await;
+    latch.count_down().await.unwrap();
+    served(waits).await;
+}
+
+/// A record that somebody else has written stands in nobody's way.
+#[tokio::test]
+async fn a_foreign_record_is_no_answer() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("foreign");
+    for text in ["9007199254740991 done open 1", "none", "", "1 "] {
+        let _: () = control.set(record("foreign", &client), text).await.unwrap();
+        assert_eq!(latch.try_set_count(2).await, Ok(true), "{text:?}");
+        latch.count_down().await.unwrap();
+        assert_eq!(latch.count().await, Ok(1), "{text:?}");
+        assert_eq!(latch.delete().await, Ok(true), "{text:?}");
+    }
+}
+
+/// A server that knows the script, and a proxy in front of it.
+async fn start() -> (RedisServer, Proxy) {
+    let server = RedisServer::start().await;
+    let latch = connect(server.url()).await.count_down_latch("warm-up");
+    latch.try_set_count(1).await.unwrap();
+    let proxy = Proxy::start(&server).await;
+    (server, proxy)
+}
+
+/// A runtime that ends leaves nobody on another one waiting for a deadline that never comes.
+#[test]
+fn who_waits_on_another_runtime_is_told_that_the_clients_own_has_ended() {
+    let elsewhere = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let server = elsewhere.block_on(RedisServer::start());
+    let own = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let client = own.block_on(connect(server.url()));
+    let latch = client.count_down_latch("ended");
+    let (timed, waits) = elsewhere.block_on(async {
+        latch.try_set_count(1).await.unwrap();
+        let [timed, waits] = [latch.clone(), latch.clone()];
+        let timed = tokio::spawn(async move { timed.wait_for(NEVER).await });
+        let waits = tokio::spawn(async move { waits.wait().await });
+        let mut control = server.connection().await;
+        until_subscribers(&mut control, &channel("ended"), 1).await;
+        (timed, waits)
+    });
+    own.shutdown_background();
+    elsewhere.block_on(async {
+        let told = timeout(LIMIT, timed).await.expect("it is told").unwrap();
+        assert!(matches!(told, Err(Error::RuntimeEnded { .. })), "{told:?}");
+        let told = timeout(LIMIT, waits).await.expect("it is told").unwrap();
+        assert!(matches!(told, Err(Error::RuntimeEnded { .. })), "{told:?}");
+    });
+}
+
+/// What refuses the question about a call says nothing of the call itself.
+#[tokio::test]
+async fn a_refusal_behind_a_lost_reply_denies_nothing() {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = builder(proxy.url())
+        .response_timeout(Duration::from_millis(60))
+        .connect()
+        .await
+        .unwrap();
+    let latch = client.count_down_latch("denied");
+    let mine = record("denied", &client);
+    // The server knows that script, too, from now on.
+    assert_eq!(latch.unlink().await, Ok(false));
+    // By both ways in which calls travel: with others, and on their own.
+    for (operation, left) in [("count_down", &["4"][..]), ("unlink", &[])] {
+        let _: () = control.del(&mine).await.unwrap();
+        let _: () = control.set("denied", 5).await.unwrap();
+        let struck = proxy.struck();
+        proxy.at_script(1, Fate::LoseReply);
+        let call = latch.clone();
+        let call = tokio::spawn(async move {
+            match operation {
+                "count_down" => call.count_down().await.unwrap_err(),
+                _ => call.unlink().await.unwrap_err(),
+            }
+        });
+        proxy.until_struck(struck + 1).await;
+        // Before the reply is missed, the record becomes unreadable.
+        let _: () = redis::pipe()
+            .atomic()
+            .del(&mine)
+            .lpush(&mine, "of others")
+            .query_async(&mut control)
+            .await
+            .unwrap();
+        let error = timeout(LIMIT, call).await.expect("it ends").unwrap();
+        assert_eq!(error.effect(), Effect::Unknown, "{operation}: {error}");
+        assert_eq!(stored(&server, "denied").await, left, "it has happened");
+    }
+    let _: () = control.set("denied", 4).await.unwrap();
+    // Who comes later is told what is wrong, and that his call has done nothing.
+    let error = latch.count_down().await.unwrap_err();
+    let wrong = matches!(&error, Error::WrongType { key, .. } if *key == mine);
+    assert!(wrong, "{error}");
+    assert_eq!(stored(&server, "denied").await, ["4"]);
+    let _: () = control.del(&mine).await.unwrap();
+    latch.count_down().await.unwrap();
+    assert_eq!(stored(&server, "denied").await, ["3"]);
+}
+
+/// It was open when the client looked for a caller that has gone.
+#[tokio::test]
+async fn a_late_answer_lets_no_caller_through_that_came_after_the_look() {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = connect(proxy.url()).await;
+    let latch = client.count_down_latch("late");
+    proxy.at_script(1, Fate::HoldReply);
+    {
+        let mut early = pin!(latch.wait());
+        assert!(poll_once(&mut early).await.is_pending());
+        proxy.until_struck(1).await;
+        let _: () = control.set("late", 1).await.unwrap();
+    }
+    let mut later = pin!(latch.wait_for(SHORT));
+    assert!(poll_once(&mut later).await.is_pending());
+    proxy.deliver(1).await;
+    assert_eq!(later.await, Ok(false));
+}
+
+/// Calls whose callers go while the server is away are added up, and none is forgotten.
+#[tokio::test]
+async fn count_downs_that_nobody_waits_for_are_carried_out_in_the_end() {
+    let (server, proxy) = start().await;
+    let client = connect(proxy.url()).await;
+    let latch = client.count_down_latch("owed");
+    latch.try_set_count(100_000).await.unwrap();
+    proxy.blackhole();
+    for _ in 0..50_000 {
+        let mut down = pin!(latch.count_down());
+        assert!(poll_once(&mut down).await.is_pending());
+    }
+    proxy.clear();
+    until("all are carried out", LIMIT, async || {
+        stored(&server, "owed").await == ["50000"]
+    })
+    .await;
+    client.shutdown().await.unwrap();
+    assert_eq!(stored(&server, "owed").await, ["50000"], "each once");
+}
+
+/// What the documentation says that a user needs is enough.
+#[tokio::test]
+async fn a_user_with_what_is_documented_can_do_all() {
+    let (server, client) = limited(
+        "resetchannels ~mine ~redisson_countdownlatch_* &redisson_countdownlatch__channel__* \
+         +eval +evalsha +get +set +decrby +del +pttl +publish +subscribe +unsubscribe +ping",
+    )
+    .await;
+    let mut control = server.connection().await;
+    let latch = client.count_down_latch("mine");
+    assert_eq!(latch.try_set_count(2).await, Ok(true));
+    let waits = waiter(&mut control, &latch).await;
+    latch.count_down().await.unwrap();
+    assert_eq!(latch.wait_for(SHORT).await, Ok(false));
+    latch.count_down().await.unwrap();
+    served(waits).await;
+    assert_eq!(latch.try_set_count(1).await, Ok(true));
+    assert_eq!(
+        (latch.count().await, latch.delete().await),
+        (Ok(1), Ok(true))
+    );
+    client.shutdown().await.unwrap();
+}

@@ -1,0 +1,145 @@
+//! Repeated wake-ups of JVMs that may have been left asleep: they end, and cost next to nothing where nobody listens.
+
+use std::time::Duration;
+
+use crate::support::channel::Channel;
+use crate::support::clients::{LIMIT, connect, served, stored};
+use crate::support::monitor::{Command, Monitor};
+use crate::support::proxy::Fate;
+use crate::support::sequence;
+use crate::support::server::RedisServer;
+use crate::support::waiters::{channel, until_subscribers, waiter};
+use tokio::time::timeout;
+
+const WINDOW: Duration = Duration::from_secs(5);
+
+fn messages(commands: &[Command]) -> usize {
+    commands.iter().filter(|one| one.name == "PUBLISH").count()
+}
+
+/// How many messages a release that leaves permits causes within a while.
+async fn messages_after_a_release(server: &RedisServer) -> usize {
+    let client = connect(server.url()).await;
+    let semaphore = client.semaphore("quiet");
+    semaphore.try_set_permits(2).await.unwrap();
+    let mut monitor = Monitor::start(server).await;
+    semaphore.release(1).await.unwrap();
+    tokio::time::sleep(WINDOW).await;
+    let first = messages(&monitor.until_marker().await);
+    tokio::time::sleep(WINDOW / 2).await;
+    // One of the late ones may be among them.
+    let more = messages(&monitor.until_marker().await);
+    assert!(more <= 16, "it goes on: {more}");
+    first
+}
+
+#[tokio::test]
+async fn who_hears_all_channels_is_no_waiter() {
+    let server = RedisServer::start().await;
+    let _listener = Channel::pattern(&server, "*").await;
+    assert_eq!(messages_after_a_release(&server).await, 1);
+}
+
+/// Channels know no databases.
+#[tokio::test]
+async fn who_waits_in_another_database_is_called_for_a_while_only() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let elsewhere = connect(format!("{}/1", server.url())).await;
+    let waiting = elsewhere.semaphore("quiet");
+    let waiting = tokio::spawn(async move { waiting.acquire(1).await });
+    until_subscribers(&mut control, &channel("quiet"), 1).await;
+    assert!(messages_after_a_release(&server).await <= 60);
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn where_nobody_listens_a_release_costs_one_script() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let names: Vec<String> = (0..100).map(|number| format!("alone {number}")).collect();
+    let mut monitor = Monitor::start(&server).await;
+    for round in 0..5 {
+        for name in &names {
+            // Every time a new handle.
+            client.semaphore(name).release(1).await.unwrap();
+        }
+        // The last ones are looked after for a while.
+        let pause = if round < 4 { WINDOW / 50 } else { WINDOW };
+        tokio::time::sleep(pause).await;
+    }
+    let commands = monitor.until_marker().await;
+    let count = |names: &[&str]| {
+        let named = |one: &&Command| !one.is_lua() && names.contains(&one.name.as_str());
+        commands.iter().filter(named).count()
+    };
+    // The first one of all is sent twice: its script is not known yet. The handles have gone, and with them what comes later.
+    let scripts = commands.iter().filter(|one| one.is_script()).count();
+    assert!(scripts <= 502, "{scripts}");
+    assert!(count(&["PUBSUB"]) <= 6, "{}", count(&["PUBSUB"]));
+    assert_eq!(messages(&commands), 500);
+}
+
+#[tokio::test]
+async fn permits_that_come_under_another_name_wake_those_who_wait_for_it() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    // Nobody looks without a reason.
+    let client = connect(server.url()).await;
+    let other = connect(server.url()).await;
+    let target = client.semaphore("target");
+    let source = other.semaphore("source");
+
+    let waiting = waiter(&mut control, &target, 2).await;
+    source.try_set_permits(3).await.unwrap();
+    source.rename("target").await.unwrap();
+    served(waiting).await;
+    until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
+
+    let waiting = waiter(&mut control, &target, 3).await;
+    source.try_set_permits(4).await.unwrap();
+    assert!(source.copy_and_replace("target").await.unwrap());
+    served(waiting).await;
+    until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
+
+    target.delete().await.unwrap();
+    let waiting = waiter(&mut control, &target, 2).await;
+    assert!(source.copy("target").await.unwrap());
+    served(waiting).await;
+    until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
+
+    target.delete().await.unwrap();
+    let waiting = waiter(&mut control, &target, 4).await;
+    assert!(source.rename_nx("target").await.unwrap().is_some());
+    served(waiting).await;
+    assert_eq!(stored(&server, "target").await, ["0"]);
+}
+
+async fn announced_again(lost: bool) {
+    let (server, proxy) = sequence::start().await;
+    let client = sequence::connect(proxy.url()).await;
+    let semaphore = client.semaphore("asleep");
+    semaphore.try_set_permits(1).await.unwrap();
+    assert!(semaphore.try_acquire(1).await.unwrap());
+    let mut heard = Channel::subscribe(&server, &channel("asleep")).await;
+    if lost {
+        proxy.at_script(1, Fate::LoseReplyAndClose);
+    }
+    semaphore.release(1).await.unwrap();
+    assert_eq!(proxy.struck(), u64::from(lost));
+    assert_eq!(stored(&server, "asleep").await, ["1"]);
+    assert_eq!(heard.next().await.payload, "1");
+    // A JVM may not have been woken by the first message.
+    let again = timeout(LIMIT, heard.next()).await;
+    assert_eq!(again.expect("another message").payload, "16");
+}
+
+#[tokio::test]
+async fn free_permit_is_announced_again() {
+    announced_again(false).await;
+}
+
+#[tokio::test]
+async fn free_permit_is_announced_again_behind_a_lost_reply() {
+    announced_again(true).await;
+}

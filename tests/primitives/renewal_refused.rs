@@ -1,0 +1,153 @@
+//! Renewal that the server refuses for a while, or can't carry out as it is a replica: that says nothing of what is held, and is
+//! tried again as long as that lasts.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::support::acl::set_user;
+use crate::support::server::{NOWHERE, RedisServer, replica_of};
+use crate::support::waiters::until;
+use redis::FromRedisValue;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Lease};
+
+/// Three tries that are refused are made in the first half of it.
+const LEASE: Duration = Duration::from_secs(6);
+const LIMIT: Duration = Duration::from_secs(20);
+
+async fn start() -> (RedisServer, Client, MultiplexedConnection) {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let client = Client::builder(server.url_as("app", "pw"))
+        .lock_watchdog_timeout(LEASE)
+        .connect()
+        .await
+        .unwrap();
+    let control = server.connection().await;
+    (server, client, control)
+}
+
+/// How often the server has refused `command`.
+async fn refusals(control: &mut MultiplexedConnection, command: &str) -> u64 {
+    let log: Vec<HashMap<String, redis::Value>> = redis::cmd("ACL")
+        .arg("LOG")
+        .query_async(control)
+        .await
+        .unwrap();
+    let of_it = log.iter().filter(|entry| {
+        let object = String::from_redis_value_ref(&entry["object"]).unwrap();
+        object.eq_ignore_ascii_case(command)
+    });
+    of_it
+        .map(|entry| u64::from_redis_value_ref(&entry["count"]).unwrap())
+        .sum()
+}
+
+/// Forbids a command that renewal looks with, until it has been refused so often.
+async fn forbid_for_a_while(control: &mut MultiplexedConnection, command: &str, times: u64) {
+    let rule = async |control: &mut MultiplexedConnection, sign: &str| {
+        set_user(control, &["app", &format!("{sign}{command}")]).await;
+    };
+    rule(control, "-").await;
+    until("it is tried again and again", LIMIT, async || {
+        refusals(control, command).await >= times
+    })
+    .await;
+    rule(control, "+").await;
+}
+
+#[tokio::test]
+async fn a_permit_with_an_id() {
+    let (_server, client, mut control) = start().await;
+    let jobs = client.permit_expirable_semaphore("jobs");
+    jobs.try_set_permits(2).await.unwrap();
+    let guards = [jobs.permit().await.unwrap(), jobs.permit().await.unwrap()];
+    forbid_for_a_while(&mut control, "zmscore", 3).await;
+    let leases = guards.each_ref().map(|guard| guard.lease().clone());
+    until("they are renewed", LIMIT, async || {
+        leases
+            .iter()
+            .all(|lease| lease.remaining() > Some(LEASE * 3 / 4))
+    })
+    .await;
+    for guard in guards {
+        assert!(!guard.is_lost());
+        assert_eq!(guard.release().await, Ok(true));
+    }
+    assert_eq!(jobs.available_permits().await, Ok(2));
+}
+
+#[tokio::test]
+async fn a_lock() {
+    let (_server, client, mut control) = start().await;
+    let guard = client.lock("door").guard().await.unwrap();
+    forbid_for_a_while(&mut control, "hexists", 3).await;
+    until("it is renewed", LIMIT, async || {
+        guard.lease().remaining() > Some(LEASE * 3 / 4)
+    })
+    .await;
+    assert!(!guard.is_lost());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn permits_of_guards() {
+    let (_server, client, mut control) = start().await;
+    let seats = client.semaphore("seats").watched();
+    seats.try_set_permits(2).await.unwrap();
+    let permit = seats.permit(1).await.unwrap();
+    forbid_for_a_while(&mut control, "zmscore", 1).await;
+    assert!(!permit.is_lost());
+    permit.release().await.unwrap();
+    assert_eq!(seats.available_permits().await, Ok(2));
+}
+
+/// How often a replica has refused a change.
+async fn refusals_of_a_replica(control: &mut MultiplexedConnection) -> u64 {
+    let info: String = redis::cmd("INFO")
+        .arg("errorstats")
+        .query_async(control)
+        .await
+        .unwrap();
+    let mut lines = info.lines();
+    let count = lines.find_map(|line| line.strip_prefix("errorstat_READONLY:count="));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+/// It is a replica until it has refused so many changes.
+async fn be_a_replica_for_a_while(control: &mut MultiplexedConnection, times: u64) {
+    replica_of(control, Some(NOWHERE)).await;
+    until("renewals are refused", LIMIT, async || {
+        refusals_of_a_replica(control).await >= times
+    })
+    .await;
+    replica_of(control, None).await;
+}
+
+/// What is held of all kinds: the first ones that are refused do not stand for the others.
+#[tokio::test]
+async fn by_a_replica() {
+    let (_server, client, mut control) = start().await;
+    let seats = client.semaphore("seats").watched();
+    seats.try_set_permits(2).await.unwrap();
+    let permit = seats.permit(1).await.unwrap();
+    let jobs = client.permit_expirable_semaphore("jobs");
+    jobs.try_set_permits(2).await.unwrap();
+    let job = jobs.permit().await.unwrap();
+    let door = client.lock("door").guard().await.unwrap();
+    let began = Instant::now();
+    be_a_replica_for_a_while(&mut control, 3).await;
+    let renewed = |lease: &Lease| lease.remaining() > Some(LEASE * 3 / 4);
+    until(
+        "they are renewed, behind their first end",
+        LIMIT,
+        async || renewed(job.lease()) && renewed(door.lease()) && began.elapsed() > LEASE,
+    )
+    .await;
+    assert!(!permit.is_lost() && !job.is_lost() && !door.is_lost());
+    permit.release().await.unwrap();
+    assert_eq!(job.release().await, Ok(true));
+    door.unlock().await.unwrap();
+    assert_eq!(seats.available_permits().await, Ok(2));
+    assert_eq!(jobs.available_permits().await, Ok(2));
+}

@@ -1,0 +1,818 @@
+//! The permits of guards stand in the grants of their semaphore, come back when their client is gone, and only then.
+
+use std::time::Duration;
+
+use crate::support::acl::set_user;
+use crate::support::clients::{scripts, stored};
+use crate::support::monitor::Monitor;
+use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
+use crate::support::server::RedisServer;
+use crate::support::waiters::{until, until_queued, waiter};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, ClientBuilder, Error, RSemaphore};
+use tokio::time::timeout;
+
+const NAME: &str = "seats";
+const GRANTS: &str = "redisson_sc_grants:{seats}";
+const LIMIT: Duration = Duration::from_secs(20);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn builder(url: String) -> ClientBuilder {
+    Client::builder(url)
+        .response_timeout(Duration::from_millis(300))
+        .retry_window(Duration::from_secs(10))
+        .safety_interval(HOUR)
+}
+
+/// A client whose permits come back after `time_out`.
+async fn connect(url: String, time_out: Duration) -> Client {
+    let builder = builder(url).lock_watchdog_timeout(time_out);
+    builder.connect().await.expect("the server runs")
+}
+
+/// Ends all leases, by the server's clock.
+async fn end_all_times(redis: &mut MultiplexedConnection) {
+    let entries: Vec<String> = redis.zrange(GRANTS, 0, -1).await.unwrap();
+    for entry in entries {
+        let () = redis.zadd(GRANTS, entry, 1).await.unwrap();
+    }
+}
+
+async fn watched(server: &RedisServer) -> (Client, RSemaphore, MultiplexedConnection) {
+    let client = connect(server.url(), HOUR).await;
+    let seats = client.semaphore(NAME).watched();
+    (client, seats, server.connection().await)
+}
+
+/// The counter, and the permits in the grants.
+async fn books(server: &RedisServer) -> (i64, i64) {
+    let counter = stored(server, NAME).await;
+    let counter = counter.first().map_or(0, |text| text.parse().unwrap());
+    let entries = server.connection().await.zrange(GRANTS, 0, -1).await;
+    let entries: Vec<String> = entries.unwrap();
+    let permits = |entry: &String| entry.split(':').nth(2).unwrap().parse::<i64>().unwrap();
+    (counter, entries.iter().map(permits).sum())
+}
+
+async fn until_books(server: &RedisServer, expected: (i64, i64)) {
+    until(&format!("{expected:?}"), LIMIT, async || {
+        books(server).await == expected
+    })
+    .await;
+}
+
+/// What the guard of a client holds whose number this is.
+fn entry(client: u64, permits: i64) -> String {
+    format!("00000000-0000-4000-8000-{client:012}:g1:{permits}:500:the%20late%20one")
+}
+
+/// The guard of a client that died holds permits, and its lease has ended.
+async fn bury(redis: &mut MultiplexedConnection, client: u64, permits: i64) {
+    let entry = entry(client, permits);
+    let () = redis.zadd(GRANTS, entry, 1).await.unwrap();
+}
+
+/// The same; the lease ends in `left` by the server's clock.
+async fn kill(redis: &mut MultiplexedConnection, client: u64, permits: i64, left: Duration) {
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(redis).await.unwrap();
+    let ends = u128::from(seconds * 1_000_000 + micros) + left.as_micros();
+    let entry = entry(client, permits);
+    let () = redis.zadd(GRANTS, entry, ends.to_string()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_limit_is_set_with_what_guards_hold() {
+    let server = RedisServer::start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    let other = connect(server.url(), HOUR).await;
+    let again = other.semaphore(NAME);
+    seats.set_permits(10).await.unwrap();
+    assert_eq!(books(&server).await, (10, 0));
+    let () = redis.pexpire(NAME, 3_600_000).await.unwrap();
+    let three = seats.permit(3).await.unwrap();
+
+    // Several processes deploy the same limit.
+    let (one, two) = tokio::join!(seats.set_permits(8), again.set_permits(8));
+    one.and(two).unwrap();
+    assert_eq!(books(&server).await, (5, 3));
+    again.set_permits(2).await.unwrap();
+    assert_eq!(books(&server).await, (-1, 3));
+    assert!(again.try_permit(1).await.unwrap().is_none());
+    three.release().await.unwrap();
+    assert_eq!(books(&server).await, (2, 0));
+    assert!(redis.pttl::<_, i64>(NAME).await.unwrap() > 0);
+
+    // A waiter is served by it.
+    let taken = seats.permit(2).await.unwrap();
+    let waiting = waiter(&mut redis, &again, 1).await;
+    seats.set_permits(4).await.unwrap();
+    waiting.await.unwrap().unwrap();
+    // A permit without a guard counts as available.
+    assert_eq!(books(&server).await, (1, 2));
+    again.set_permits(4).await.unwrap();
+    assert_eq!(books(&server).await, (2, 2));
+    taken.release().await.unwrap();
+
+    let refused = seats.set_permits(u32::MAX).await.unwrap_err();
+    assert!(matches!(refused, Error::InvalidPermits { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn guards_give_nothing_to_a_semaphore_that_was_made_anew() {
+    let server = RedisServer::start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    for make in ["try_set_permits", "set_permits", "add_permits", "release"] {
+        seats.set_permits(3).await.unwrap();
+        let held = seats.permit(3).await.unwrap();
+        let () = redis.del(NAME).await.unwrap();
+        match make {
+            "try_set_permits" => assert!(seats.try_set_permits(10).await.unwrap()),
+            "set_permits" => seats.set_permits(10).await.unwrap(),
+            "add_permits" => seats.add_permits(10).await.unwrap(),
+            _ => seats.release(10).await.unwrap(),
+        }
+        let after = seats.permit(1).await.unwrap();
+        let lost = held.release().await.unwrap_err();
+        assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
+        assert_eq!(books(&server).await, (9, 1), "{make}");
+        after.release().await.unwrap();
+        assert_eq!(books(&server).await, (10, 0), "{make}");
+        assert!(seats.delete().await.unwrap());
+    }
+}
+
+/// A call that would have made the semaphore anew, and was refused, has ended no guard.
+#[tokio::test]
+async fn a_refused_making_keeps_the_guards() {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    let refused = connect(server.url_as("app", "pw"), HOUR).await;
+    seats.set_permits(5).await.unwrap();
+    let held = seats.permit(3).await.unwrap();
+    seats.rename("parked").await.unwrap();
+    set_user(&mut redis, &["app", "resetchannels"]).await;
+    let error = refused.semaphore(NAME).set_permits(5).await.unwrap_err();
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+    let () = redis.rename("parked", NAME).await.unwrap();
+    held.release().await.unwrap();
+    assert_eq!(books(&server).await, (5, 0));
+}
+
+#[tokio::test]
+async fn permits_of_guards_stand_in_the_grants() {
+    let server = RedisServer::start().await;
+    let (client, seats, mut redis) = watched(&server).await;
+    seats.try_set_permits(10).await.unwrap();
+    assert!(seats.holders().await.unwrap().is_empty());
+
+    let mut three = seats.permit(3).await.unwrap();
+    assert_eq!(books(&server).await, (7, 3));
+    let two = seats.try_permit(2).await.unwrap().expect("there are 7");
+    let one = seats.permit_for(1, LIMIT).await.unwrap().expect("one of 5");
+    assert_eq!(books(&server).await, (4, 6));
+    let holders = seats.holders().await.unwrap();
+    let [holder] = &*holders else {
+        panic!("{holders:?}")
+    };
+    assert_eq!((holder.client_id(), holder.permits()), (client.id(), 6));
+
+    // Split and merged it is still the same.
+    let split = three.split(1).unwrap();
+    three.merge(two);
+    assert_eq!((three.permits(), split.permits()), (4, 1));
+    assert_eq!(books(&server).await, (4, 6));
+    split.release().await.unwrap();
+    assert_eq!(books(&server).await, (5, 5));
+    drop(one);
+    until_books(&server, (6, 4)).await;
+
+    // What no guard holds is nobody's.
+    seats.acquire(2).await.unwrap();
+    assert_eq!(books(&server).await, (4, 4));
+    assert_eq!(three.forget(), 4);
+    until_books(&server, (4, 0)).await;
+    seats.release(6).await.unwrap();
+    assert_eq!(books(&server).await, (10, 0));
+    let none = seats.permit(0).await.unwrap();
+    let mut some = seats.permit(1).await.unwrap();
+    assert_eq!(seats.drain_permits().await.unwrap(), 9);
+    assert_eq!(books(&server).await, (0, 1));
+    some.merge(none);
+    some.release().await.unwrap();
+
+    // The release of a guard does not make a semaphore that was deleted.
+    let held = seats.permit(1).await.unwrap();
+    assert!(seats.delete().await.unwrap());
+    held.release().await.unwrap();
+    assert_eq!(books(&server).await, (0, 0));
+    assert!(!seats.exists().await.unwrap());
+    client.shutdown().await.unwrap();
+    let left: bool = redis.exists(GRANTS).await.unwrap();
+    assert!(!left, "grants of nothing");
+}
+
+/// A part that is given back renews the rest: a guard that is given back in many parts has no time for renewals of its own.
+#[tokio::test]
+async fn what_is_left_of_a_guard_is_renewed_with_each_part() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url(), HOUR).await;
+    let seats = client.semaphore(NAME);
+    seats.try_set_permits(10).await.unwrap();
+    let mut redis = server.connection().await;
+    let mut guard = seats.permit(10).await.unwrap();
+    for left in [9, 8, 7] {
+        let held: Vec<(String, f64)> = redis.zrange_withscores(GRANTS, 0, -1).await.unwrap();
+        let (entry, ends) = &held[0];
+        // It has all but ended.
+        let sooner = ends - 3590e6;
+        let () = redis.zadd(GRANTS, entry, sooner).await.unwrap();
+        guard.split(1).unwrap().release().await.unwrap();
+        assert_eq!(books(&server).await, (10 - left, left));
+        let held: Vec<(String, f64)> = redis.zrange_withscores(GRANTS, 0, -1).await.unwrap();
+        assert!(held[0].1 >= *ends, "it was not renewed: {held:?}");
+    }
+    assert!(!guard.is_lost());
+}
+
+/// A handle for each call, and a client that ends with or without a shutdown.
+#[tokio::test]
+async fn released_guards_leave_no_grants() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    for (is_kept, ends) in [(true, true), (false, true), (false, false)] {
+        let client = connect(server.url(), HOUR).await;
+        client.semaphore(NAME).add_permits(2).await.unwrap();
+        for number in 0..20 {
+            let guard = client.semaphore(NAME).permit(1).await.unwrap();
+            match number % 2 {
+                0 => guard.release().await.unwrap(),
+                _ => drop(guard),
+            }
+            until("it is released", LIMIT, async || {
+                !redis.exists::<_, bool>(GRANTS).await.unwrap()
+            })
+            .await;
+        }
+        let kept = is_kept.then_some(client.semaphore(NAME));
+        if ends {
+            client.shutdown().await.unwrap();
+        }
+        drop((kept, client));
+        assert_eq!(redis.exists::<_, u32>(GRANTS).await.unwrap(), 0);
+    }
+    assert_eq!(books(&server).await, (6, 0));
+}
+
+#[tokio::test]
+async fn unwatched_guard_stands_in_no_grants() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url(), HOUR).await;
+    for seats in [
+        client.semaphore(NAME).unwatched(),
+        client.semaphore(NAME).watched().unwatched(),
+    ] {
+        seats.delete().await.unwrap();
+        seats.try_set_permits(5).await.unwrap();
+        let two = seats.permit(2).await.unwrap();
+        let one = seats.permit_for(1, LIMIT).await.unwrap().expect("one of 3");
+        assert_eq!(books(&server).await, (2, 0));
+        assert!(seats.holders().await.unwrap().is_empty());
+        two.release().await.unwrap();
+        assert_eq!(one.forget(), 1);
+        assert_eq!(books(&server).await, (4, 0));
+    }
+    let off = builder(server.url()).watch_semaphores(false);
+    let off = off.connect().await.unwrap().semaphore(NAME);
+    let held = off.permit(1).await.unwrap();
+    assert_eq!(books(&server).await, (3, 0));
+    held.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn permits_of_dead_guards_come_back_to_a_waiter() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), HOUR).await;
+    let seats = client.semaphore(NAME);
+    seats.try_set_permits(0).await.unwrap();
+    kill(&mut redis, 1, 2, Duration::from_secs(1)).await;
+    kill(&mut redis, 2, 1, Duration::from_secs(2)).await;
+    let waiting = waiter(&mut redis, &seats, 3).await;
+    timeout(LIMIT, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(books(&server).await, (0, 0));
+    assert!(!redis.exists::<_, bool>(GRANTS).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_dead_give_back_once_however_many_look() {
+    let server = RedisServer::start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    seats.try_set_permits(100).await.unwrap();
+    kill(&mut redis, 1_000, 5, HOUR).await;
+    for round in 0..5 {
+        for number in 0..200 {
+            bury(&mut redis, number, 2).await;
+        }
+        let mut looking = Vec::new();
+        for _ in 0..6 {
+            let seats = connect(server.url(), HOUR).await.semaphore(NAME);
+            looking.push(tokio::spawn(async move { seats.reclaim().await }));
+        }
+        let mut found = 0;
+        for look in looking {
+            found += look.await.unwrap().unwrap().len();
+        }
+        assert_eq!(found, 200);
+        assert_eq!(books(&server).await, (100 + 400 * (round + 1), 5));
+    }
+}
+
+/// Whichever comes first gives back, and the other one finds nothing.
+#[tokio::test]
+async fn a_release_and_a_reclaim_at_once_give_back_once() {
+    const ROUNDS: usize = 40;
+    let server = RedisServer::start().await;
+    let (_client, near, mut redis) = watched(&server).await;
+    near.try_set_permits(4).await.unwrap();
+    // The server knows the scripts then.
+    near.permit(1).await.unwrap().release().await.unwrap();
+    near.reclaim().await.unwrap();
+    let proxy = Proxy::start(&server).await;
+    let far = connect(proxy.url(), HOUR).await.semaphore(NAME).watched();
+
+    // The release arrives when others have given back, and is asked about before that.
+    let guard = far.permit(2).await.unwrap();
+    let struck = proxy.struck();
+    proxy.at_script(1, Fate::HoldRequest);
+    let release = tokio::spawn(guard.release());
+    proxy.until_struck(struck + 1).await;
+    end_all_times(&mut redis).await;
+    let dead = near.reclaim().await.unwrap();
+    assert_eq!(dead.iter().map(|dead| dead.permits()).sum::<u64>(), 2);
+    let late = timeout(LIMIT, release).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(late, Error::NotHeld { .. }), "{late}");
+    proxy.deliver(1).await;
+    assert_eq!(books(&server).await, (4, 0));
+
+    // It has been carried out, and its client, whose time is up, does not know it yet.
+    for fate in LOST_REPLIES {
+        let guard = far.permit(2).await.unwrap();
+        let struck = proxy.struck();
+        proxy.at_script(1, fate);
+        let release = tokio::spawn(guard.release());
+        proxy.until_struck(struck + 1).await;
+        until_books(&server, (4, 0)).await;
+        end_all_times(&mut redis).await;
+        assert_eq!(near.reclaim().await.unwrap(), []);
+        let told = timeout(LIMIT, release).await.unwrap().unwrap();
+        assert!(
+            matches!(told, Ok(()) | Err(Error::NotHeld { .. })),
+            "{told:?}"
+        );
+        assert_eq!(books(&server).await, (4, 0));
+    }
+
+    // In any order, beside a release of each way.
+    for round in 0..ROUNDS {
+        let (one, two) = (far.permit(1).await.unwrap(), far.permit(2).await.unwrap());
+        end_all_times(&mut redis).await;
+        let (given, ()) = tokio::join!(near.reclaim(), async {
+            if round % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+            drop(two);
+            if let Err(error) = one.release().await {
+                assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+            }
+        });
+        let given: u64 = given.unwrap().iter().map(|dead| dead.permits()).sum();
+        assert!(given <= 3, "{given}");
+        until_books(&server, (4, 0)).await;
+    }
+}
+
+/// Each kind of call about permits on record, alone and with others, each of whose scripts goes astray in each way.
+#[tokio::test]
+async fn what_goes_astray_takes_effect_once() {
+    let server = RedisServer::start().await;
+    let (_client, near, _redis) = watched(&server).await;
+    near.try_set_permits(9).await.unwrap();
+    // The server knows the scripts then.
+    near.permit(1).await.unwrap().release().await.unwrap();
+    let proxy = Proxy::start(&server).await;
+    let far = connect(proxy.url(), HOUR).await.semaphore(NAME).watched();
+    let kept = far.permit(1).await.unwrap();
+    let [close, lose] = LOST_REPLIES;
+    for fate in [
+        close,
+        lose,
+        Fate::LoseRequest,
+        Fate::HoldRequest,
+        Fate::HoldReply,
+    ] {
+        let mut struck = proxy.struck();
+        let mut astray = || {
+            proxy.at_script(1, fate);
+            struck += 1;
+        };
+        astray();
+        let two = far.permit(2).await.unwrap();
+        proxy.let_go();
+        until_books(&server, (6, 3)).await;
+        astray();
+        let (one, three) = tokio::join!(far.permit(1), far.try_permit(3));
+        let (one, three) = (one.unwrap(), three.unwrap().expect("there are enough"));
+        proxy.let_go();
+        until_books(&server, (2, 7)).await;
+        astray();
+        let (released, again) = tokio::join!(one.release(), three.release());
+        assert_eq!((released, again), (Ok(()), Ok(())), "{fate:?}");
+        proxy.let_go();
+        until_books(&server, (6, 3)).await;
+        astray();
+        two.release().await.unwrap();
+        proxy.let_go();
+        until_books(&server, (8, 1)).await;
+        assert_eq!(proxy.struck(), struck, "{fate:?}");
+    }
+    assert!(!kept.is_lost());
+    kept.release().await.unwrap();
+    assert_eq!(books(&server).await, (9, 0));
+}
+
+#[tokio::test]
+async fn reclaim_with_a_lost_reply_takes_effect_once() {
+    let server = RedisServer::start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    seats.try_set_permits(3).await.unwrap();
+    let proxy = Proxy::start(&server).await;
+    let far = connect(proxy.url(), Duration::from_secs(1)).await;
+    let far = far.semaphore(NAME);
+    far.reclaim().await.unwrap();
+    for fate in LOST_REPLIES {
+        let (before, _) = books(&server).await;
+        bury(&mut redis, 1, 2).await;
+        proxy.at_script(1, fate);
+        let dead = far.reclaim().await.unwrap();
+        assert_eq!(dead.iter().map(|dead| dead.permits()).sum::<u64>(), 2);
+        assert_eq!(far.reclaim().await.unwrap(), []);
+        assert_eq!(books(&server).await, (before + 2, 0));
+    }
+    // The scripts that renew a guard are lost.
+    let (before, _) = books(&server).await;
+    let guard = far.permit(1).await.unwrap();
+    let fates = [LOST_REPLIES[0], LOST_REPLIES[1], Fate::LoseRequest];
+    for fate in fates {
+        let struck = proxy.struck();
+        proxy.at_script(1, fate);
+        proxy.until_struck(struck + 1).await;
+    }
+    assert!(!guard.is_lost());
+    assert_eq!(books(&server).await, (before - 1, 1));
+}
+
+#[tokio::test]
+async fn who_was_cut_off_has_lost_its_permits_before_others_have_them() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let time_out = Duration::from_millis(1500);
+    let far = connect(proxy.url(), time_out).await;
+    let far = far.semaphore(NAME).watched();
+    far.try_set_permits(2).await.unwrap();
+    let (one, two) = (far.permit(1).await.unwrap(), far.permit(1).await.unwrap());
+    // Longer than it is believed alive.
+    tokio::time::sleep(2 * time_out).await;
+    assert!(!one.is_lost() && !two.is_lost(), "they are put off");
+
+    let near = connect(server.url(), time_out).await;
+    let near = near.semaphore(NAME).watched();
+    proxy.blackhole();
+    let waiting = near.permit(1);
+    tokio::select! {
+        biased;
+        () = one.lost() => {}
+        _ = waiting => panic!("somebody has it, and its holder does not know"),
+    }
+    assert!(two.is_lost());
+    let taken = timeout(LIMIT, near.permit(2))
+        .await
+        .expect("they are back")
+        .unwrap();
+    drop(two);
+    proxy.clear();
+    let lost = one.release().await.unwrap_err();
+    assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
+    assert_eq!(books(&server).await, (0, 2));
+    taken.release().await.unwrap();
+    let anew = far.permit(1).await.unwrap();
+    assert!(!anew.is_lost());
+    assert_eq!(books(&server).await, (1, 1));
+    anew.release().await.unwrap();
+    assert_eq!(books(&server).await, (2, 0));
+}
+
+#[tokio::test]
+async fn guards_whose_grants_are_deleted_are_lost() {
+    let server = RedisServer::start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    seats.try_set_permits(4).await.unwrap();
+    let held = seats.permit(1).await.unwrap();
+    let (mut early, other) = (
+        seats.permit(1).await.unwrap(),
+        seats.permit(1).await.unwrap(),
+    );
+    // Another client has reclaimed them, as after a step of the server's clock.
+    let () = redis.del(GRANTS).await.unwrap();
+    let () = redis.set(NAME, 4).await.unwrap();
+    let late = seats.try_permit(1).await.unwrap().expect("there are 4");
+    assert!(!late.is_lost());
+    assert_eq!(books(&server).await, (3, 1));
+    let lost = held.release().await.unwrap_err();
+    assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
+    drop(other);
+    assert_eq!(books(&server).await, (3, 1));
+    // One half of it is held.
+    early.merge(late);
+    let lost = early.release().await.unwrap_err();
+    assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
+    assert_eq!(books(&server).await, (4, 0));
+
+    // A renewal finds it.
+    let client = connect(server.url(), Duration::from_millis(600)).await;
+    let held = client.semaphore(NAME).watched().permit(1).await.unwrap();
+    let () = redis.del(GRANTS).await.unwrap();
+    timeout(LIMIT, held.lost()).await.expect("its renewal");
+}
+
+/// A failover loses the last writes: counter and grants change together, so they are lost together.
+#[tokio::test]
+async fn failover_without_the_last_writes_keeps_the_sum() {
+    let server = RedisServer::start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    seats.try_set_permits(6).await.unwrap();
+    let first = seats.permit(1).await.unwrap();
+    let second = seats.permit(2).await.unwrap();
+    let earlier = dump(&mut redis).await;
+    second.release().await.unwrap();
+    restore(&mut redis, &earlier).await;
+    assert_eq!(books(&server).await, (3, 3), "nobody holds two of them");
+    let third = seats.permit(1).await.unwrap();
+    assert_eq!(books(&server).await, (2, 4));
+
+    // An acquisition is lost.
+    let earlier = dump(&mut redis).await;
+    let fourth = seats.permit(2).await.unwrap();
+    restore(&mut redis, &earlier).await;
+    assert_eq!(books(&server).await, (2, 4), "but two more are held");
+    let lost = fourth.release().await.unwrap_err();
+    assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
+    assert!(!first.is_lost() && !third.is_lost());
+    first.release().await.unwrap();
+    third.release().await.unwrap();
+    // The second one, whose release was lost, is not renewed.
+    assert_eq!(books(&server).await, (4, 2));
+    end_all_times(&mut redis).await;
+    let dead = seats.reclaim().await.unwrap();
+    assert_eq!(dead.iter().map(|dead| dead.permits()).sum::<u64>(), 2);
+    assert_eq!(books(&server).await, (6, 0));
+}
+
+type Dump = Vec<(&'static str, Option<Vec<u8>>)>;
+
+async fn dump(redis: &mut MultiplexedConnection) -> Dump {
+    let mut all = Vec::new();
+    for key in [NAME, GRANTS] {
+        let content = redis::cmd("DUMP")
+            .arg(key)
+            .query_async(redis)
+            .await
+            .unwrap();
+        all.push((key, content));
+    }
+    all
+}
+
+async fn restore(redis: &mut MultiplexedConnection, dump: &Dump) {
+    for (key, content) in dump {
+        let () = redis.del(key).await.unwrap();
+        if let Some(content) = content {
+            let mut restore = redis::cmd("RESTORE");
+            restore.arg(key).arg(0).arg(&content[..]);
+            let () = restore.query_async(redis).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn permits_that_go_from_guard_to_guard_stay_on_record() {
+    const CALLERS: usize = 32;
+    const ROUNDS: usize = 50;
+    let server = RedisServer::start().await;
+    let (client, seats, mut redis) = watched(&server).await;
+    seats.try_set_permits(3).await.unwrap();
+    let before = scripts(&mut redis).await;
+    let mut callers = Vec::new();
+    for number in 0..CALLERS {
+        let seats = seats.clone();
+        callers.push(tokio::spawn(async move {
+            for round in 0..ROUNDS {
+                // Some come without a guard, some go without waiting for it.
+                if number % 8 == 0 {
+                    seats.acquire(1).await.unwrap();
+                    seats.release(1).await.unwrap();
+                } else if round % 5 == 0 {
+                    let _gone = seats.permit_for(1, Duration::ZERO).await.unwrap();
+                } else {
+                    let guard = seats.permit(1).await.unwrap();
+                    tokio::task::yield_now().await;
+                    drop(guard);
+                }
+            }
+        }));
+    }
+    for caller in callers {
+        timeout(LIMIT, caller).await.expect("it is served").unwrap();
+    }
+    let sent = scripts(&mut redis).await - before;
+    until_books(&server, (3, 0)).await;
+    assert!(sent < 2 * (CALLERS * ROUNDS) as u64, "{sent} scripts");
+    assert_eq!(client.stats().held_permits, 0);
+}
+
+#[tokio::test]
+async fn however_many_semaphores_are_held_one_script_a_period_puts_them_off() {
+    const SEMAPHORES: usize = 90;
+    let server = RedisServer::start().await;
+    let period = Duration::from_secs(1);
+    let client = connect(server.url(), 3 * period).await;
+    let mut held = Vec::new();
+    for number in 0..SEMAPHORES {
+        let seats = client.semaphore(&format!("s{number}")).watched();
+        seats.try_set_permits(1).await.unwrap();
+        held.push(seats.permit(1).await.unwrap());
+    }
+    let began = tokio::time::Instant::now();
+    let mut monitor = Monitor::start(&server).await;
+    tokio::time::sleep(4 * period).await;
+    let commands = monitor.until_marker().await;
+    let sent = commands.iter().filter(|one| one.is_script()).count();
+    let periods = began.elapsed().as_secs_f64() / period.as_secs_f64();
+    assert!(
+        sent >= 2 && (sent as f64) <= periods + 1.0,
+        "{sent} in {periods}"
+    );
+    assert!(held.iter().all(|guard| !guard.is_lost()));
+}
+
+#[tokio::test]
+async fn hostile_grants_harm_nobody_else() {
+    let server = RedisServer::start().await;
+    let (_client, seats, mut redis) = watched(&server).await;
+    seats.try_set_permits(5).await.unwrap();
+    // More than the counter can take stays in the grants.
+    bury(&mut redis, 1, i64::from(i32::MAX)).await;
+    bury(&mut redis, 2, 1).await;
+    assert_eq!(seats.reclaim().await.unwrap().len(), 1);
+    let waits = Duration::from_millis(50);
+    assert!(seats.permit_for(7, waits).await.unwrap().is_none());
+    let max = i64::from(i32::MAX);
+    assert_eq!(books(&server).await, (6, max));
+    let () = redis.del(GRANTS).await.unwrap();
+    let held = seats.permit(1).await.unwrap();
+    let id = "00000000-0000-4000-8000-000000000001";
+    let odd = ["", "x", ":", "::::", "dead:1", "dead:g1:9:500"];
+    let of_one = ["g1", "g1:-3:500", "g1:1e3:500", "g1:x:500", "q1:1:500"];
+    let all = odd.map(str::to_owned).into_iter();
+    for entry in all.chain(of_one.map(|rest| format!("{id}:{rest}"))) {
+        let () = redis.zadd(GRANTS, &entry, 1).await.unwrap();
+        seats.holders().await.unwrap();
+        seats.reclaim().await.unwrap();
+        let left: Vec<String> = redis.zrange(GRANTS, 0, -1).await.unwrap();
+        assert_eq!(left.len(), 1, "{entry:?}: {left:?}");
+        seats.permit(1).await.unwrap().release().await.unwrap();
+    }
+    held.release().await.unwrap();
+    // Permits that come back do not make a semaphore that was deleted.
+    let () = redis.del(NAME).await.unwrap();
+    bury(&mut redis, 1, 3).await;
+    assert_eq!(seats.reclaim().await.unwrap().len(), 1);
+    assert!(!seats.exists().await.unwrap());
+    let () = redis.del(GRANTS).await.unwrap();
+    let () = redis.set(GRANTS, "no zset").await.unwrap();
+    seats.release(2).await.unwrap();
+    let held = seats.permit(1).await.unwrap();
+    assert_eq!(books(&server).await, (1, 1));
+    held.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_with_its_data_and_without() {
+    let mut server = RedisServer::options().appendonly().start().await;
+    let (_client, seats, _redis) = watched(&server).await;
+    seats.try_set_permits(3).await.unwrap();
+    let (one, two) = (
+        seats.permit(1).await.unwrap(),
+        seats.permit(1).await.unwrap(),
+    );
+    server.kill().await;
+    server.restart().await;
+    assert_eq!(books(&server).await, (1, 2));
+    one.release().await.unwrap();
+    assert_eq!(books(&server).await, (2, 1));
+    let mut redis = server.connection().await;
+    let () = redis::cmd("FLUSHALL")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert!(
+        seats.try_permit(1).await.unwrap().is_none(),
+        "there is nothing"
+    );
+    // Nobody has said that there was something; but what was never there does not come back.
+    let gone = two.release().await;
+    assert_eq!(books(&server).await, (0, 0), "{gone:?}");
+}
+
+/// The server's memory is that of its last snapshot.
+#[tokio::test]
+async fn restart_without_the_last_writes_keeps_the_sum() {
+    let mut server = RedisServer::start().await;
+    let (_client, seats, _redis) = watched(&server).await;
+    seats.try_set_permits(6).await.unwrap();
+    let first = seats.permit(1).await.unwrap();
+    let second = seats.permit(2).await.unwrap();
+    snapshot(&server).await;
+    second.release().await.unwrap();
+    assert_eq!(books(&server).await, (5, 1));
+    server.kill().await;
+    server.restart().await;
+    assert_eq!(books(&server).await, (3, 3), "nobody holds two of them");
+    let third = seats.permit(1).await.unwrap();
+    assert_eq!(books(&server).await, (2, 4));
+    assert!(!first.is_lost() && !third.is_lost());
+
+    snapshot(&server).await;
+    let fourth = seats.permit(2).await.unwrap();
+    server.kill().await;
+    server.restart().await;
+    assert_eq!(books(&server).await, (2, 4), "but two more are held");
+    let lost = fourth.release().await.unwrap_err();
+    assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
+    assert!(!first.is_lost() && !third.is_lost());
+    drop((first, third));
+    until_books(&server, (4, 2)).await;
+    let mut redis = server.connection().await;
+    end_all_times(&mut redis).await;
+    seats.reclaim().await.unwrap();
+    assert_eq!(books(&server).await, (6, 0));
+}
+
+async fn snapshot(server: &RedisServer) {
+    let mut redis = server.connection().await;
+    let () = redis::cmd("SAVE").query_async(&mut redis).await.unwrap();
+}
+
+#[tokio::test]
+async fn clients_that_hold_beside_each_other() {
+    let server = RedisServer::start().await;
+    let (one, seats, _redis) = watched(&server).await;
+    let two = connect(server.url(), HOUR).await;
+    seats.try_set_permits(6).await.unwrap();
+    let held = seats.permit(2).await.unwrap();
+    let others = two.semaphore(NAME).watched().permit(3).await.unwrap();
+    let mut holders = seats.holders().await.unwrap();
+    holders.sort_by_key(|holder| holder.permits());
+    let ids: Vec<&str> = holders.iter().map(|holder| holder.client_id()).collect();
+    assert_eq!(ids, [one.id(), two.id()]);
+    held.release().await.unwrap();
+    assert_eq!(books(&server).await, (3, 3));
+    // An unwatched guard of the same client.
+    let plain = one.semaphore(NAME).unwatched().permit(1).await.unwrap();
+    assert_eq!(books(&server).await, (2, 3));
+    plain.release().await.unwrap();
+    others.release().await.unwrap();
+    assert_eq!(books(&server).await, (6, 0));
+}
+
+/// A lease begins with what is granted, not with the first time that nothing was.
+#[tokio::test]
+async fn who_has_waited_long_has_a_whole_lease_before_it() {
+    const TIME_OUT: Duration = Duration::from_secs(3);
+    let server = RedisServer::start().await;
+    let client = connect(server.url(), TIME_OUT).await;
+    let seats = client.semaphore(NAME).watched();
+    seats.try_set_permits(0).await.unwrap();
+    let waiting = seats.clone();
+    let waiting = tokio::spawn(async move { waiting.permit(1).await });
+    until_queued(&mut server.connection().await, NAME, 1).await;
+    // All but the last third, in which nothing was put off.
+    tokio::time::sleep(TIME_OUT * 3 / 4).await;
+    seats.release(1).await.unwrap();
+    let held = waiting.await.unwrap().unwrap();
+    let lost = timeout(TIME_OUT * 2, held.lost()).await;
+    assert!(lost.is_err(), "its process lives");
+    held.release().await.unwrap();
+    assert_eq!(books(&server).await, (1, 0));
+}

@@ -1,0 +1,360 @@
+//! Grants: short leases that a client confirms, or loses to the next in the queue; never both, and never neither.
+
+use std::time::Duration;
+
+use crate::support::acl::set_user;
+use crate::support::clients::{LIMIT, builder, connect, limited, served, stored, until_stored};
+use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
+use crate::support::sequence::start;
+use crate::support::server::RedisServer;
+use crate::support::waiters::{queued, until, until_notified, until_queued, waiter};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Error, Permit, RSemaphore, Result};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const NAME: &str = "granted";
+const GRANTS: &str = "redisson_sc_grants:{granted}";
+
+fn guard(semaphore: &RSemaphore) -> JoinHandle<Result<Permit>> {
+    let semaphore = semaphore.clone();
+    tokio::spawn(async move { semaphore.permit(1).await })
+}
+
+/// A guard's caller that stands in the queue behind `before` others, and whose client hears of it.
+async fn queued_guard(
+    control: &mut MultiplexedConnection,
+    client: &Client,
+    before: usize,
+) -> JoinHandle<Result<Permit>> {
+    let task = guard(&client.semaphore(NAME));
+    until_queued(control, NAME, before + 1).await;
+    until_notified(control, NAME, client.id()).await;
+    client.semaphore(NAME).available_permits().await.unwrap();
+    task
+}
+
+async fn got(task: JoinHandle<Result<Permit>>) -> Permit {
+    timeout(LIMIT, task)
+        .await
+        .expect("served")
+        .unwrap()
+        .unwrap()
+}
+
+/// Waits until so many grants and leases are there.
+async fn until_granted(control: &mut MultiplexedConnection, count: usize) {
+    until(&format!("{count} are granted"), LIMIT, async || {
+        control.zcard::<_, usize>(GRANTS).await.unwrap() == count
+    })
+    .await;
+}
+
+/// A client behind a proxy that loses nothing yet.
+async fn far(server: &RedisServer) -> (Proxy, Client) {
+    let proxy = Proxy::start(server).await;
+    let client = builder(proxy.url()).response_timeout(LIMIT);
+    let client = client.connect().await.unwrap();
+    (proxy, client)
+}
+
+#[tokio::test]
+async fn stalled_waiter_loses_its_grant_to_the_next() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (proxy, stalled) = far(&server).await;
+    let other = connect(server.url()).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let first = waiter(&mut control, &stalled.semaphore(NAME), 1).await;
+    let second = waiter(&mut control, &other.semaphore(NAME), 1).await;
+    proxy.deafen();
+    releasing.release(1).await.unwrap();
+    served(second).await;
+    assert!(!first.is_finished());
+    assert_eq!(stored(&server, NAME).await, ["0"]);
+    proxy.clear();
+    until_queued(&mut control, NAME, 1).await;
+    releasing.release(1).await.unwrap();
+    served(first).await;
+    assert_eq!(stored(&server, NAME).await, ["0"]);
+    until_granted(&mut control, 0).await;
+}
+
+#[tokio::test]
+async fn stalled_guard_loses_its_grant_to_the_next() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (proxy, stalled) = far(&server).await;
+    let other = connect(server.url()).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let first = queued_guard(&mut control, &stalled, 0).await;
+    let second = queued_guard(&mut control, &other, 1).await;
+    proxy.deafen();
+    releasing.release(1).await.unwrap();
+    let held = got(second).await;
+    assert!(!first.is_finished());
+    proxy.clear();
+    until_queued(&mut control, NAME, 1).await;
+    held.release().await.unwrap();
+    let held = got(first).await;
+    assert!(!held.is_lost());
+    assert_eq!(stored(&server, NAME).await, ["0"]);
+    held.release().await.unwrap();
+    assert_eq!(stored(&server, NAME).await, ["1"]);
+    until_granted(&mut control, 0).await;
+}
+
+/// A guard does not wait for the answer to its confirmation; a caller without one does.
+#[tokio::test]
+async fn guard_is_taken_at_once_and_confirmed() {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = builder(proxy.url()).response_timeout(LIMIT);
+    let client = client.connect().await.unwrap();
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let waiting = queued_guard(&mut control, &client, 0).await;
+    proxy.at_script(1, Fate::HoldReply);
+    releasing.release(1).await.unwrap();
+    let held = got(waiting).await;
+    proxy.until_struck(1).await;
+    proxy.deliver(1).await;
+    // The first script may have confirmed the entry, behind the subscription.
+    until(
+        "it is renewed for longer than a grant lasts",
+        LIMIT,
+        async || {
+            let (seconds, _): (f64, u64) =
+                redis::cmd("TIME").query_async(&mut control).await.unwrap();
+            let ends: Vec<(String, f64)> = control.zrange_withscores(GRANTS, 0, -1).await.unwrap();
+            assert_eq!(ends.len(), 1, "{ends:?}");
+            ends[0].1 > (seconds + 10.0) * 1e6
+        },
+    )
+    .await;
+    assert!(!held.is_lost());
+    held.release().await.unwrap();
+    releasing.acquire(1).await.unwrap();
+
+    let bare = waiter(&mut control, &client.semaphore(NAME), 1).await;
+    let struck = proxy.struck();
+    proxy.at_script(1, Fate::HoldReply);
+    releasing.release(1).await.unwrap();
+    proxy.until_struck(struck + 1).await;
+    assert!(!bare.is_finished());
+    proxy.deliver(1).await;
+    served(bare).await;
+    assert_eq!(stored(&server, NAME).await, ["0"]);
+}
+
+/// The request to leave the queue arrives behind the grant, or the grant behind a caller that has gone.
+#[tokio::test]
+async fn dropped_waiter_returns_a_grant_that_crosses_its_leave() {
+    for (guards, fate) in [
+        (false, Fate::HoldRequest),
+        (true, Fate::HoldRequest),
+        (false, Fate::HoldReply),
+        (true, Fate::HoldReply),
+    ] {
+        let (server, proxy) = start().await;
+        let mut control = server.connection().await;
+        let client = builder(proxy.url()).response_timeout(LIMIT);
+        let client = client.connect().await.unwrap();
+        let releasing = connect(server.url()).await.semaphore(NAME);
+        let waiting = match guards {
+            true => {
+                let guard = queued_guard(&mut control, &client, 0).await;
+                guard.abort_handle()
+            }
+            false => {
+                let waiting = waiter(&mut control, &client.semaphore(NAME), 1).await;
+                waiting.abort_handle()
+            }
+        };
+        proxy.at_script(1, fate);
+        if fate == Fate::HoldRequest {
+            waiting.abort();
+            proxy.until_struck(1).await;
+            releasing.release(1).await.unwrap();
+        } else {
+            releasing.release(1).await.unwrap();
+            proxy.until_struck(1).await;
+            waiting.abort();
+        }
+        proxy.deliver(1).await;
+        until_stored(&server, NAME, 1).await;
+        until_granted(&mut control, 0).await;
+        until_queued(&mut control, NAME, 0).await;
+        client.shutdown().await.unwrap();
+        assert_eq!(stored(&server, NAME).await, ["1"], "{guards} {fate:?}");
+    }
+}
+
+#[tokio::test]
+async fn lost_or_late_confirmation_takes_effect_once() {
+    let [close, lose] = LOST_REPLIES;
+    for fate in [close, lose, Fate::LoseRequest, Fate::HoldRequest] {
+        let (server, proxy) = start().await;
+        let mut control = server.connection().await;
+        let client = builder(proxy.url()).connect().await.unwrap();
+        let releasing = connect(server.url()).await.semaphore(NAME);
+        let waiting = waiter(&mut control, &client.semaphore(NAME), 1).await;
+        proxy.at_script(1, fate);
+        releasing.release(1).await.unwrap();
+        proxy.until_struck(1).await;
+        served(waiting).await;
+        assert_eq!(stored(&server, NAME).await, ["0"], "{fate:?}");
+        until_granted(&mut control, 0).await;
+        if fate == Fate::HoldRequest {
+            proxy.deliver(1).await;
+        }
+        client.semaphore(NAME).release(1).await.unwrap();
+        assert_eq!(stored(&server, NAME).await, ["1"], "{fate:?}");
+        until_granted(&mut control, 0).await;
+    }
+}
+
+/// The guard is told before the next one can have its permit.
+#[tokio::test]
+async fn guard_whose_confirmation_does_not_arrive_is_lost_before_the_next_has_its_permit() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (proxy, client) = far(&server).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let other = connect(server.url()).await;
+    let first = queued_guard(&mut control, &client, 0).await;
+    let mut second = queued_guard(&mut control, &other, 1).await;
+    proxy.at_script(1, Fate::HoldRequest);
+    releasing.release(1).await.unwrap();
+    let held = got(first).await;
+    proxy.until_struck(1).await;
+    tokio::select! {
+        biased;
+        () = held.lost() => {}
+        _ = &mut second => panic!("the next one has it, and the guard does not know"),
+    }
+    let next = got(second).await;
+    assert_eq!(stored(&server, NAME).await, ["0"]);
+    proxy.deliver(1).await;
+    held.release().await.unwrap_err();
+    assert!(!next.is_lost());
+    assert_eq!(stored(&server, NAME).await, ["0"]);
+    next.release().await.unwrap();
+    assert_eq!(stored(&server, NAME).await, ["1"]);
+}
+
+/// The client that granted is gone before it can see to it that the grant is confirmed.
+#[tokio::test]
+async fn grant_of_a_client_that_died_goes_to_the_next() {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let dying = builder(proxy.url()).connect().await.unwrap();
+    let (deaf, stalled) = far(&server).await;
+    let other = builder(server.url()).safety_interval(Duration::from_secs(1));
+    let other = other.connect().await.unwrap();
+    let first = waiter(&mut control, &stalled.semaphore(NAME), 1).await;
+    let second = waiter(&mut control, &other.semaphore(NAME), 1).await;
+    deaf.deafen();
+    proxy.mute();
+    let releasing = dying.semaphore(NAME);
+    let releasing = tokio::spawn(async move { releasing.release(1).await });
+    until_granted(&mut control, 1).await;
+    proxy.blackhole();
+    releasing.abort();
+    served(second).await;
+    assert!(!first.is_finished());
+    assert_eq!(stored(&server, NAME).await, ["0"]);
+    until_granted(&mut control, 0).await;
+}
+
+/// How long the grants of those that wait last, in milliseconds.
+async fn lives(control: &mut MultiplexedConnection) -> Vec<u64> {
+    let all = queued(control, NAME).await.into_iter();
+    all.map(|entry| entry.split(':').nth(3).unwrap().parse().unwrap())
+        .collect()
+}
+
+/// A grant of the only permit has run out as soon as another client can have it.
+async fn until_run_out(other: &RSemaphore) {
+    until("it has run out", LIMIT, async || {
+        other.reclaim().await.unwrap();
+        other.try_acquire(1).await.unwrap()
+    })
+    .await;
+}
+
+/// Messages may be slower than a grant lasts.
+#[tokio::test]
+async fn grants_of_a_client_that_confirms_late_last_longer() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (proxy, client) = far(&server).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let waiting = waiter(&mut control, &client.semaphore(NAME), 1).await;
+    let before = lives(&mut control).await;
+    proxy.at_script(1, Fate::HoldRequest);
+    releasing.release(1).await.unwrap();
+    proxy.until_struck(1).await;
+    until_run_out(&releasing).await;
+    proxy.deliver(1).await;
+    until("it waits with another entry", LIMIT, async || {
+        let now = lives(&mut control).await;
+        now.len() == 1 && now[0] >= before[0] * 3 / 2
+    })
+    .await;
+    releasing.release(1).await.unwrap();
+    served(waiting).await;
+    until_granted(&mut control, 0).await;
+}
+
+/// The script that takes a grant from a client takes all its entries out of the queue, and says so.
+#[tokio::test]
+async fn client_whose_guard_has_run_out_queues_its_others_again() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (proxy, client) = far(&server).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    let first = queued_guard(&mut control, &client, 0).await;
+    let second = guard(&client.semaphore(NAME));
+    until_queued(&mut control, NAME, 2).await;
+    proxy.at_script(1, Fate::HoldRequest);
+    releasing.release(1).await.unwrap();
+    let lost = got(first).await;
+    proxy.until_struck(1).await;
+    until_run_out(&releasing).await;
+    assert!(lost.is_lost());
+    until_queued(&mut control, NAME, 0).await;
+    proxy.deliver(1).await;
+    until_queued(&mut control, NAME, 1).await;
+    releasing.release(1).await.unwrap();
+    let held = got(second).await;
+    assert!(!held.is_lost());
+    assert_eq!(stored(&server, NAME).await, ["0"]);
+}
+
+/// A message can't be taken back: it goes out when nothing can be refused any more.
+#[tokio::test]
+async fn refused_release_notifies_nobody() {
+    let (server, limited) = limited("~* &* +@all").await;
+    let mut control = server.connection().await;
+    let held = limited.semaphore(NAME);
+    held.release(1).await.unwrap();
+    held.acquire(1).await.unwrap();
+    let other = connect(server.url()).await;
+    let waiting = queued_guard(&mut control, &other, 0).await;
+    // The last thing that a script does is to put its answer on record.
+    set_user(&mut control, &["app", "-set"]).await;
+    let refused = held.release(1).await.expect_err("it is forbidden");
+    assert!(
+        matches!(refused, Error::PermissionDenied { .. }),
+        "{refused}"
+    );
+    // Answered behind what a message would have caused.
+    other.semaphore(NAME).available_permits().await.unwrap();
+    assert!(!waiting.is_finished());
+    assert_eq!(queued(&mut control, NAME).await.len(), 1);
+    set_user(&mut control, &["app", "+set"]).await;
+    held.release(1).await.unwrap();
+    got(waiting).await.release().await.unwrap();
+    assert_eq!(stored(&server, NAME).await, ["1"]);
+}

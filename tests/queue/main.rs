@@ -1,0 +1,11 @@
+//! The queue of waiters: order, grants, shares, and processes that freeze or die.
+
+mod grants;
+mod jvms;
+mod leased_turns;
+mod order;
+mod processes;
+mod shares;
+mod starving;
+#[path = "../support/mod.rs"]
+mod support;

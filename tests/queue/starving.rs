@@ -1,0 +1,264 @@
+//! Waiters that could starve, and what a grant costs in a crowd of clients.
+
+use std::time::{Duration, Instant};
+
+use crate::support::clients::{connect, release_as_redisson, scripts, served};
+use crate::support::crowd::Crowd;
+use crate::support::proxy::Proxy;
+use crate::support::server::RedisServer;
+use crate::support::waiters::{until, until_queued, waiter};
+use futures::future::join_all;
+use redisson_semaphore::{Client, RSemaphore};
+
+const NAME: &str = "starving";
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn semaphore(url: String) -> RSemaphore {
+    let client = Client::connect(url).await;
+    client.expect("the server runs").semaphore(NAME)
+}
+
+async fn semaphores(server: &RedisServer, permits: u32, count: usize) -> Vec<RSemaphore> {
+    let all = join_all((0..count).map(|_| semaphore(server.url()))).await;
+    assert!(all[0].try_set_permits(permits).await.unwrap());
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_clients_have_equal_shares_at_the_cost_of_two() {
+    const CLIENTS: usize = 100;
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let clients = semaphores(&server, 1, CLIENTS).await;
+    let hold = Duration::from_millis(5);
+    let crowds: Vec<Crowd> = clients
+        .iter()
+        .map(|client| Crowd::start(client, 1, 1, hold))
+        .collect();
+    until("each has been served", LIMIT, async || {
+        crowds.iter().all(|crowd| crowd.served() > 0)
+    })
+    .await;
+    for crowd in &crowds {
+        crowd.take();
+    }
+    let before = scripts(&mut connection).await;
+    let total = || crowds.iter().map(Crowd::served).sum::<usize>();
+    until("all are served five times", LIMIT, async || {
+        total() >= 5 * CLIENTS
+    })
+    .await;
+    let cost = (scripts(&mut connection).await - before) as f64 / total() as f64;
+    let shares: Vec<usize> = crowds.iter().map(Crowd::served).collect();
+    assert!(
+        shares.iter().all(|share| (3..=7).contains(share)),
+        "{shares:?}"
+    );
+    // A release, a request and a confirmation.
+    assert!(cost <= 3.3, "{cost} scripts a grant");
+}
+
+/// The longest of three waits for all 8 permits beside 16 callers of another client, each with one for `hold` or a bit more.
+async fn large_beside_small(hold: Duration) -> Duration {
+    let server = RedisServer::start().await;
+    let clients = semaphores(&server, 8, 2).await;
+    // They do not give back at the same time.
+    let crowds: Vec<Crowd> = (0..16)
+        .map(|number| Crowd::start(&clients[0], 1, 1, hold + number * hold / 16))
+        .collect();
+    let mut longest = Duration::ZERO;
+    for _ in 0..3 {
+        join_all(crowds.iter().map(|crowd| crowd.until_served(3))).await;
+        let began = Instant::now();
+        tokio::time::timeout(LIMIT, clients[1].acquire(8))
+            .await
+            .expect("served before the test's limit")
+            .unwrap();
+        longest = longest.max(began.elapsed());
+        clients[1].release(8).await.unwrap();
+    }
+    join_all(crowds.into_iter().map(Crowd::stop)).await;
+    longest
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_request_is_not_passed_for_ever_by_small_ones_of_another_process() {
+    let holds = [4, 20, 50].map(Duration::from_millis);
+    let waits = join_all(holds.map(large_beside_small)).await;
+    for waited in waits {
+        assert!(waited < Duration::from_secs(10), "{waited:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_for_more_than_there_ever_is_does_not_stop_the_others() {
+    let server = RedisServer::start().await;
+    let clients = semaphores(&server, 8, 3).await;
+    let impossible = tokio::spawn({
+        let client = clients[0].clone();
+        async move { client.acquire(9).await }
+    });
+    let crowds = [&clients[1], &clients[2]]
+        .map(|client| Crowd::start(client, 8, 1, Duration::from_millis(5)));
+    for crowd in &crowds {
+        crowd.until_served(400).await;
+    }
+    impossible.abort();
+    for crowd in crowds {
+        crowd.stop().await;
+    }
+}
+
+/// Something is free, and too little for each of them: nobody has a reason to ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocked_queue_costs_little() {
+    const CLIENTS: usize = 20;
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let in_vain: Vec<_> = semaphores(&server, 2, CLIENTS)
+        .await
+        .into_iter()
+        .map(|client| tokio::spawn(async move { client.acquire(3).await }))
+        .collect();
+    until_queued(&mut connection, NAME, CLIENTS).await;
+    for _ in 0..3 {
+        let before = scripts(&mut connection).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let sent = scripts(&mut connection).await - before;
+        assert!(sent < 100, "{sent} scripts in three seconds");
+    }
+    assert!(in_vain.iter().all(|waits| !waits.is_finished()));
+}
+
+/// However many they are, and whenever they came.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_for_more_than_there_ever_is_do_not_stop_the_others_in_turn() {
+    let server = RedisServer::start().await;
+    let small = semaphores(&server, 4, 2).await;
+    let crowds: Vec<Crowd> = small
+        .iter()
+        .map(|client| Crowd::start(client, 8, 1, Duration::from_millis(5)))
+        .collect();
+    let mut in_vain = Vec::new();
+    for _ in 0..10 {
+        let large = semaphore(server.url()).await;
+        in_vain.push(tokio::spawn(async move { large.acquire(5).await }));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // By then they block for a sixth of the time at the most.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let served = || crowds.iter().map(Crowd::served).sum::<usize>();
+    let mut standing = 0;
+    for _ in 0..24 {
+        let before = served();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        standing += usize::from(served() == before);
+    }
+    assert!(standing <= 8, "{standing} of 24 seconds");
+    assert!(in_vain.iter().all(|large| !large.is_finished()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_far_away_is_served_beside_a_busy_one() {
+    for millis in [20, 60, 100] {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(&server).await;
+        let near = semaphores(&server, 1, 1).await.remove(0);
+        proxy.set_round_trip(Duration::from_millis(millis));
+        let far = semaphore(proxy.url()).await;
+        let busy = Crowd::start(&near, 16, 1, Duration::from_millis(5));
+        busy.until_served(16).await;
+        let distant = Crowd::start(&far, 1, 1, Duration::from_millis(5));
+        distant.until_served(2).await;
+        busy.take();
+        distant.take();
+        distant.until_served(10).await;
+        let share = busy.served() / 16;
+        assert!(share < 150, "10 grants beside {share}, {millis} ms away");
+        busy.stop().await;
+        distant.stop().await;
+    }
+}
+
+/// The last caller of a client is served locally: the entry that it had leaves, and takes nobody's place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entry_of_a_caller_served_locally_leaves_the_queue() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    for shut_down in [false, true, false, true] {
+        let clients = join_all((0..2).map(|_| connect(server.url()))).await;
+        let first = clients[0].semaphore(NAME);
+        first.try_set_permits(1).await.unwrap();
+        first.acquire(1).await.unwrap();
+        let own = waiter(&mut connection, &first, 1).await;
+        let other = tokio::spawn({
+            let semaphore = clients[1].semaphore(NAME);
+            async move { semaphore.acquire(1).await }
+        });
+        until_queued(&mut connection, NAME, 2).await;
+        first.release(1).await.unwrap();
+        served(own).await;
+        first.release(1).await.unwrap();
+        drop(first);
+        if shut_down {
+            clients[0].shutdown().await.unwrap();
+        }
+        served(other).await;
+        clients[1].semaphore(NAME).release(1).await.unwrap();
+        until_queued(&mut connection, NAME, 0).await;
+    }
+}
+
+/// A release by Redisson is heard by one client, which is another one when that has gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn last_of_a_crowd_hears_a_release_by_redisson() {
+    const CROWD: usize = 40;
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let clients = join_all((0..=CROWD).map(|_| connect(server.url()))).await;
+    clients[0].semaphore(NAME).try_set_permits(1).await.unwrap();
+    for _ in 0..4 {
+        clients[0].semaphore(NAME).acquire(1).await.unwrap();
+        let crowd: Vec<_> = clients[1..]
+            .iter()
+            .map(|client| {
+                let semaphore = client.semaphore(NAME);
+                tokio::spawn(async move { semaphore.acquire(1).await })
+            })
+            .collect();
+        until_queued(&mut connection, NAME, CROWD).await;
+        let last = tokio::spawn({
+            let semaphore = clients[0].semaphore(NAME);
+            async move { semaphore.acquire(1).await }
+        });
+        until_queued(&mut connection, NAME, CROWD + 1).await;
+        crowd.iter().for_each(tokio::task::JoinHandle::abort);
+        until_queued(&mut connection, NAME, 1).await;
+        release_as_redisson(&mut connection, NAME, 1).await;
+        served(last).await;
+        clients[0].semaphore(NAME).release(1).await.unwrap();
+    }
+}
+
+/// Small callers that never wait see that a large one is queued.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_request_is_served_beside_those_who_never_wait() {
+    let server = RedisServer::start().await;
+    let clients = semaphores(&server, 8, 2).await;
+    // They never go all at once.
+    let holds = [61, 67, 71, 73, 79, 83, 89].map(Duration::from_millis);
+    let crowds = holds.map(|hold| Crowd::start(&clients[0], 1, 1, hold));
+    until("all of them are at work", LIMIT, async || {
+        crowds.iter().all(|crowd| crowd.served() > 1)
+    })
+    .await;
+    let large = tokio::spawn({
+        let semaphore = clients[1].clone();
+        async move { semaphore.acquire(8).await }
+    });
+    served(large).await;
+    clients[1].release(8).await.unwrap();
+    for crowd in crowds {
+        crowd.stop().await;
+    }
+}
