@@ -1,7 +1,7 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test builds oldest-crates oldest-rust test-servers bench bench-network figures soak sim fmt clean
+.PHONY: help setup demo test test-all builds oldest-crates oldest-rust test-servers bench bench-network figures soak sim fmt clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -18,26 +18,21 @@ UNCOMMITTED = $(if $(shell git status --porcelain),--allow-dirty)
 # The oldest Rust that is promised, and the features, as Cargo.toml has them.
 RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 FEATURES = $(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
-# The tests that are there with a feature only.
-FEATURE_TESTS = $(shell awk -F'"' '/^name/ { name = $$2 } /^required-features/ { print "--test", name }' Cargo.toml)
 
-test: setup ## check everything, on the redis-server of this machine, and what matters most on others
-	@redis-server --version
-	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
-	scripts/test-programs --locked
-	cargo test --locked --package rsem --package services
-	cargo test --locked --all-features --lib $(FEATURE_TESTS)
-	cargo test --locked --all-features --doc
-	$(MAKE) --jobs 2 --output-sync=target test-servers builds SERVER_TESTS="$(EACH_SERVER)"
-	cargo run --locked --example in_process
-	cargo run --locked --example shared
-	cargo run --locked --package demo
+test: setup ## check this machine's redis-server and the newest Redisson: before each change
+	scripts/test
 
-# Beside the tests on other servers, which mostly wait.
-builds: setup ## build what users build: each feature alone, the documentation, the package, with the oldest crates
+test-all: export REDISSONS := all
+test-all: test ## make test with all Redissons, other servers, each feature alone, packages, faults and simulation for longer
+	$(MAKE) test-servers
+	$(MAKE) builds
+	$(MAKE) soak
+	$(MAKE) sim
+
+builds: setup ## build what users build: each feature alone, the package, with the oldest crates
 	set -e; for feature in $(FEATURES); do cargo check --locked --no-default-features --features $$feature; done
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+	set -e; for package in rsem services demo network; do cargo check --locked --package $$package; done
+	cargo test --locked --test faults -- tls_that_is_not_built_in
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)
 	$(MAKE) oldest-crates
@@ -57,18 +52,19 @@ oldest-rust: ## build with the oldest Rust that is promised, which rustup fetche
 	scripts/setup.sh oldest-rust
 	cargo +$(RUST) check --locked --all-features --package redisson-semaphore --package rsem --target-dir target/oldest-rust
 
-# What has to hold on every server: the contracts of all primitives, faults, and a Redisson beside it. A server that cannot be had
-# is a failure. In `make test` it is a part, within a minute for each.
-EACH_SERVER = contract_redis contract_lock_redis leased_redisson lost_reply permission replicas interop_waiting
+# These hold on every server: the contracts of all primitives, faults, and a Redisson beside it. A server that cannot be had is a
+# failure.
 SERVERS ?= redis-6.2 redis-8.0 valkey-8.0 valkey-8.1
-SERVER_TESTS = $(EACH_SERVER) leased_recipes reconnect restart failover sentinel hazards renewal_refused \
-	interop_lock_waiting
-test-servers: setup ## check more of it on other versions of the server (SERVERS='redis-6.2 valkey-8.1')
+SERVER_PROGRAMS = contracts faults deployments primitives interop
+SERVER_TESTS = semaphore_redis:: lock_redis:: leased_redisson:: leased_recipes:: lost_reply:: permission:: reconnect:: \
+	replicas:: restart:: failover:: sentinel:: renewal_refused:: waiting::
+ON_SERVERS = printf '%s\n' $(SERVERS) | xargs --max-procs 4 --replace env AT_ONCE=1 RUST_TEST_THREADS=2 \
+	REDIS_SERVER=$(CURDIR)/target/servers/{}/redis-server scripts/test-programs --locked --all-features
+test-servers: setup ## check the other versions of the server (SERVERS='redis-6.2 valkey-8.1')
 	scripts/servers.sh $(SERVERS)
-	cargo test --locked --no-run $(addprefix --test ,$(SERVER_TESTS))
-	printf '%s\n' $(SERVERS) | xargs --max-procs 4 --replace env AT_ONCE=1 \
-		REDIS_SERVER=$(CURDIR)/target/servers/{}/redis-server \
-		scripts/test-programs --locked $(addprefix --test ,$(SERVER_TESTS))
+	cargo test --locked --all-features --no-run --test hazards $(addprefix --test ,$(SERVER_PROGRAMS))
+	$(ON_SERVERS) --test hazards
+	$(ON_SERVERS) $(addprefix --test ,$(SERVER_PROGRAMS)) -- $(SERVER_TESTS)
 
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in five minutes; ONLY=wake-up: one workload)
 	cargo bench --locked --bench compare
@@ -80,12 +76,13 @@ figures: bench ## measure, and fill the guide's figures from it: on a quiet mach
 	cargo run --locked --release --package demo > benches/demo.txt
 	cargo bench --locked --bench compare -- figures
 
-# A part of `make test`, for 30 s.
+# A part of `make test-all`.
 SOAK ?= 5m
 soak: export SOAK := $(SOAK)
 soak: setup ## faults of all kinds for a while, and the same faults for Redisson (SOAK=10m)
 	cargo test --locked --release --test soak -- compare
 
+# A part of `make test`, for a minute.
 SIM ?= 5m
 sim: export SIM := $(SIM)
 sim: ## made-up histories, thousands of them, each judged and repeatable (SIM=10m, or SEED=<number> for one)
