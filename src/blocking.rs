@@ -271,12 +271,8 @@ shell! {
     }
     waits {
         fn lock(&self) -> ();
-        fn lock_with_lease(&self, lease: Duration) -> ();
         fn try_lock(&self) -> bool;
-        fn try_lock_with_lease(&self, lease: Duration) -> bool;
         fn try_lock_for(&self, wait: Duration) -> bool;
-        fn try_lock_for_with_lease(&self, wait: Duration, lease: Duration) -> bool;
-        fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Option<Hold>;
         fn unlock(&self) -> ();
         fn force_unlock(&self) -> bool;
         fn is_locked(&self) -> bool;
@@ -286,11 +282,19 @@ shell! {
     }
     guards {
         fn guard(&self) -> LockGuard, guard;
-        fn guard_with_lease(&self, lease: Duration) -> LockGuard, guard;
         fn try_guard(&self) -> Option<LockGuard>, some_guard;
-        fn try_guard_with_lease(&self, lease: Duration) -> Option<LockGuard>, some_guard;
         fn guard_for(&self, wait: Duration) -> Option<LockGuard>, some_guard;
-        fn guard_for_with_lease(&self, wait: Duration, lease: Duration) -> Option<LockGuard>, some_guard;
+    }
+}
+
+impl Lock {
+    /// See [`Lock::with_lease`](crate::Lock::with_lease).
+    #[must_use]
+    pub fn with_lease(&self, lease: Duration) -> Lock {
+        Lock {
+            inner: self.inner.with_lease(lease),
+            client: self.client.clone(),
+        }
     }
 }
 

@@ -19,9 +19,9 @@ use std::time::Duration;
 /// fn after_an_acquisition(error: Error) -> Next {
 ///     match error.effect() {
 ///         // Nothing was taken, and it may work out later.
-///         Effect::None if error.is_retryable() => Next::Again,
+///         Effect::NotApplied if error.is_retryable() => Next::Again,
 ///         // A wrong name or amount, a key of another type, no permission: it would fail again.
-///         Effect::None => Next::Fail(error),
+///         Effect::NotApplied => Next::Fail(error),
 ///         // If it was granted after all, the crate gives it back: as if nothing had been taken.
 ///         Effect::Unknown => Next::Unlimited,
 ///         _ => Next::Fail(error),
@@ -41,7 +41,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Effect {
     /// Nothing took effect, and nothing will: the call may be repeated.
-    None,
+    NotApplied,
     /// The call may or may not have taken effect, or may do so still; no answer came in time. What was acquired is given
     /// back, a release or unlock is carried out; see [`Error::OutcomeUnknown`] for how long that is tried. Any other change
     /// is as it is: look, before it is made again.
@@ -362,7 +362,7 @@ impl Error {
     pub fn effect(&self) -> Effect {
         match self {
             Error::OutcomeUnknown { .. } | Error::Unfinished { .. } => Effect::Unknown,
-            _ => Effect::None,
+            _ => Effect::NotApplied,
         }
     }
 
@@ -519,7 +519,7 @@ mod tests {
                 error.is_invalid_argument(),
             ];
             assert_eq!(told, answers, "{error}");
-            assert!(!error.is_retryable() || error.effect() == Effect::None);
+            assert!(!error.is_retryable() || error.effect() == Effect::NotApplied);
             assert!(error.name().is_none_or(|name| name == "seats"), "{error}");
         }
     }

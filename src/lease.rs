@@ -121,6 +121,11 @@ impl Lease {
         .await;
     }
 
+    /// Runs `future` until it is done, or the lease is lost: `None` then.
+    pub(crate) async fn run<F: Future>(&self, future: F) -> Option<F::Output> {
+        run_unless(self.lost(), future).await
+    }
+
     async fn lost_by_timer(&self) {
         loop {
             let changed = self.shared.changed.notified();
@@ -200,6 +205,18 @@ impl Lease {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock()
+    }
+}
+
+/// Runs `future` until it is done, or `lost` has come: `None` then.
+pub(crate) async fn run_unless<F: Future>(
+    lost: impl Future<Output = ()>,
+    future: F,
+) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        () = lost => None,
+        done = future => Some(done),
     }
 }
 

@@ -77,8 +77,8 @@ pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
 pub use redisson::{
-    ExpireCondition, ExpireTime, RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore,
-    RSemaphore,
+    ExpireCondition, ExpireTime, FencedGuard, RCountDownLatch, RFencedLock, RLock,
+    RPermitExpirableSemaphore, RSemaphore,
 };
 #[cfg(feature = "redisson-yaml")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redisson-yaml")))]

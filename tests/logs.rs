@@ -36,7 +36,7 @@ async fn permits_whose_fate_stays_unknown_are_named() {
     given.try_set_permits(9).await.unwrap();
     let permit = given.permit(5).await.unwrap();
     let lock = client.lock("fate-lock").guard().await.unwrap();
-    let number = lock.lock().owner().rsplit(':').next().unwrap();
+    let number = lock.handle().owner().rsplit(':').next().unwrap();
     let owner = number.to_owned();
     let slot = client
         .slot_semaphore("fate-slots", 3)

@@ -235,7 +235,7 @@ async fn set(
     })?;
     semaphore.add_permits(delta).await?;
     match ttl {
-        Some(ttl) => semaphore.expire(ttl, None).await?,
+        Some(ttl) => semaphore.expire(ttl).await?,
         None => semaphore.clear_expire().await?,
     };
     say(format_args!(
@@ -254,7 +254,7 @@ async fn set_with_ids(
 ) -> Result<bool, Failure> {
     if semaphore.try_set_permits(permits).await? {
         if let Some(ttl) = ttl {
-            semaphore.expire(ttl, None).await?;
+            semaphore.expire(ttl).await?;
         }
         return tell_with_ids(semaphore).await;
     }
@@ -268,7 +268,7 @@ async fn set_with_ids(
     }
     semaphore.set_permits(permits).await?;
     match ttl {
-        Some(ttl) => semaphore.expire(ttl, None).await?,
+        Some(ttl) => semaphore.expire(ttl).await?,
         None => semaphore.clear_expire().await?,
     };
     tell_with_ids(semaphore).await
@@ -358,7 +358,7 @@ async fn tell(semaphore: &RSemaphore) -> Result<bool, Failure> {
 
 async fn tell_with_ids(semaphore: &RPermitExpirableSemaphore) -> Result<bool, Failure> {
     let (available, permits) =
-        tokio::try_join!(semaphore.available_permits(), semaphore.permits())?;
+        tokio::try_join!(semaphore.available_permits(), semaphore.total_permits())?;
     say(format_args!(
         "{}: {available} available of {permits}",
         semaphore.name()

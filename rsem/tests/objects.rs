@@ -397,7 +397,7 @@ async fn permits_with_ids_are_not_counted_twice() {
         assert_eq!(ended.status, status, "{arguments:?}: {ended:?}");
         let all = format!("{}{}", ended.out, ended.err);
         assert!(all.contains(told), "{arguments:?}: {ended:?}");
-        assert_eq!(jobs.permits().await, Ok(permits), "{arguments:?}");
+        assert_eq!(jobs.total_permits().await, Ok(permits), "{arguments:?}");
         assert_eq!(jobs.acquired_permits().await, Ok(1), "{arguments:?}");
         // It stays unless it is set anew.
         if arguments[0] == "set" && status == 0 {

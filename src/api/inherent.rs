@@ -70,30 +70,11 @@ macro_rules! inherent_lock {
             }
             awaited {
                 fn lock(&self) -> ();
-                fn lock_with_lease(&self, lease: std::time::Duration) -> ();
                 fn try_lock(&self) -> bool;
-                fn try_lock_with_lease(&self, lease: std::time::Duration) -> bool;
                 fn try_lock_for(&self, wait: std::time::Duration) -> bool;
-                fn try_lock_for_with_lease(
-                    &self,
-                    wait: std::time::Duration,
-                    lease: std::time::Duration
-                ) -> bool;
-                fn hold(
-                    &self,
-                    wait: Option<std::time::Duration>,
-                    lease: Option<std::time::Duration>
-                ) -> Option<$crate::Hold>;
                 fn guard(&self) -> $crate::LockGuard;
-                fn guard_with_lease(&self, lease: std::time::Duration) -> $crate::LockGuard;
                 fn try_guard(&self) -> Option<$crate::LockGuard>;
-                fn try_guard_with_lease(&self, lease: std::time::Duration) -> Option<$crate::LockGuard>;
                 fn guard_for(&self, wait: std::time::Duration) -> Option<$crate::LockGuard>;
-                fn guard_for_with_lease(
-                    &self,
-                    wait: std::time::Duration,
-                    lease: std::time::Duration
-                ) -> Option<$crate::LockGuard>;
                 fn unlock(&self) -> ();
                 fn force_unlock(&self) -> bool;
                 fn is_locked(&self) -> bool;

@@ -243,6 +243,15 @@ impl LeasedPermit {
         self.lease.lost().await;
     }
 
+    /// Runs `future` until it is done, or the permit is lost: `None` then, and the future has been dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// As safe as `future`.
+    pub async fn run<F: Future>(&self, future: F) -> Option<F::Output> {
+        self.lease.run(future).await
+    }
+
     /// Gives the permit back and waits until that is done; `false` if it had been lost.
     ///
     /// # Errors

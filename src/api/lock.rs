@@ -22,7 +22,7 @@ use crate::stats::Holding;
 ///
 /// # Leases
 ///
-/// A lock that is taken with a lease is free again when the lease has run out. One that is taken without is
+/// A lock that is taken [with a lease](Lock::with_lease) is free again when the lease has run out. One that is taken without is
 /// renewed in the background for as long as it is held and the process lives, or, where an implementation says so, for as long
 /// as somebody is there who could unlock it. Either may be lost: the lease
 /// runs out, someone forces the lock open, the server loses its data. [`lease`](Lock::lease) and the guards tell.
@@ -49,15 +49,22 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// Who this handle is.
     fn owner(&self) -> &str;
 
-    /// Another handle to the same lock, which is an owner of its own; costs no I/O.
+    /// Another handle to the same lock, with the same lease, which is an owner of its own; costs no I/O.
     #[doc(hidden)]
     fn fresh_handle(&self) -> Arc<dyn Lock>;
 
-    /// Takes the lock, waiting for `wait` at the most (without limit for `None`, not at all for zero), for as long
-    /// as `lease` (renewed until it is unlocked for `None`). `None` when the time has run out.
+    /// This lock, for the same owner, with a lease: it is free again after `lease`, rounded up to whole milliseconds, and is not renewed. Every
+    /// call of the handle that takes the lock takes it for as long.
     ///
-    /// This is what the other ways to take the lock are made of.
-    async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>>;
+    /// # Errors
+    ///
+    /// The calls of the handle answer with [`InvalidDuration`](crate::Error::InvalidDuration) for a lease that Redis cannot store.
+    fn with_lease(&self, lease: Duration) -> Arc<dyn Lock>;
+
+    /// Takes the lock, waiting for `wait` at the most: without a limit for `None`, not at all for zero. `None` when the time has run out.
+    /// The other ways to take the lock are made of this one.
+    #[doc(hidden)]
+    async fn hold(&self, wait: Option<Duration>) -> Result<Option<Hold>>;
 
     /// Gives the lock back, or one hold of it where the owner has several: the latest that has no guard.
     ///
@@ -72,7 +79,7 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// Whether anybody holds it.
     async fn is_locked(&self) -> Result<bool>;
 
-    /// How often this owner holds it; 0 if it does not. A guard has another owner, the one of [`LockGuard::lock`].
+    /// How often this owner holds it; 0 if it does not. A guard has another owner, the one of [`LockGuard::handle`].
     async fn hold_count(&self) -> Result<u32>;
 
     /// How long it stays locked if nothing happens.
@@ -115,13 +122,7 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// Takes the lock, waiting until it is free.
     #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard` gives a guard"]
     async fn lock(&self) -> Result<()> {
-        self.hold(None, None).await.map(drop)
-    }
-
-    /// As [`lock`](Lock::lock), for as long as `lease` at the most.
-    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_with_lease` gives a guard"]
-    async fn lock_with_lease(&self, lease: Duration) -> Result<()> {
-        self.hold(None, Some(lease)).await.map(drop)
+        self.hold(None).await.map(drop)
     }
 
     /// Takes the lock if it is free now, or held by this owner already.
@@ -130,67 +131,32 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
         self.try_lock_for(Duration::ZERO).await
     }
 
-    /// As [`try_lock`](Lock::try_lock), for as long as `lease` at the most.
-    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard_with_lease` gives a guard"]
-    async fn try_lock_with_lease(&self, lease: Duration) -> Result<bool> {
-        self.try_lock_for_with_lease(Duration::ZERO, lease).await
-    }
-
     /// Takes the lock, waiting for `wait` at the most.
     #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for` gives a guard"]
     async fn try_lock_for(&self, wait: Duration) -> Result<bool> {
-        Ok(self.hold(Some(wait), None).await?.is_some())
-    }
-
-    /// As [`try_lock_for`](Lock::try_lock_for), for as long as `lease` at the most.
-    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for_with_lease` gives a guard"]
-    async fn try_lock_for_with_lease(&self, wait: Duration, lease: Duration) -> Result<bool> {
-        Ok(self.hold(Some(wait), Some(lease)).await?.is_some())
+        Ok(self.hold(Some(wait)).await?.is_some())
     }
 
     /// [`lock`](Lock::lock) for an owner of its own, with a guard that unlocks.
     async fn guard(&self) -> Result<LockGuard> {
-        Ok(self.guarded(None, None).await?.expect("waited for"))
-    }
-
-    /// [`lock_with_lease`](Lock::lock_with_lease) with a guard that unlocks.
-    async fn guard_with_lease(&self, lease: Duration) -> Result<LockGuard> {
-        Ok(self.guarded(None, Some(lease)).await?.expect("waited for"))
+        Ok(self.guarded(None).await?.expect("waited for"))
     }
 
     /// [`try_lock`](Lock::try_lock) with a guard; `None` when someone else holds it.
     async fn try_guard(&self) -> Result<Option<LockGuard>> {
-        self.guarded(Some(Duration::ZERO), None).await
-    }
-
-    /// [`try_lock_with_lease`](Lock::try_lock_with_lease) with a guard; `None` when someone else holds it.
-    async fn try_guard_with_lease(&self, lease: Duration) -> Result<Option<LockGuard>> {
-        self.guarded(Some(Duration::ZERO), Some(lease)).await
+        self.guarded(Some(Duration::ZERO)).await
     }
 
     /// [`try_lock_for`](Lock::try_lock_for) with a guard; `None` when the time has run out.
     async fn guard_for(&self, wait: Duration) -> Result<Option<LockGuard>> {
-        self.guarded(Some(wait), None).await
-    }
-
-    /// As [`guard_for`](Lock::guard_for), for as long as `lease` at the most.
-    async fn guard_for_with_lease(
-        &self,
-        wait: Duration,
-        lease: Duration,
-    ) -> Result<Option<LockGuard>> {
-        self.guarded(Some(wait), Some(lease)).await
+        self.guarded(Some(wait)).await
     }
 
     /// [`hold`](Lock::hold) with a guard; `None` when the time has run out.
     #[doc(hidden)]
-    async fn guarded(
-        &self,
-        wait: Option<Duration>,
-        lease: Option<Duration>,
-    ) -> Result<Option<LockGuard>> {
+    async fn guarded(&self, wait: Option<Duration>) -> Result<Option<LockGuard>> {
         let owner = self.fresh_handle();
-        let hold = owner.hold(wait, lease).await?;
+        let hold = owner.hold(wait).await?;
         Ok(hold.map(|hold| LockGuard::new(owner, hold)))
     }
 }
@@ -264,14 +230,12 @@ impl LockGuard {
 
     /// The lock, of the owner that holds it.
     #[must_use]
-    pub fn lock(&self) -> &Arc<dyn Lock> {
+    pub fn handle(&self) -> &Arc<dyn Lock> {
         &self.lock
     }
 
-    /// The fencing token, from locks that give one.
-    ///
-    /// Sent along with whatever is written under the lock, it lets the place that is written to refuse a holder
-    /// whose lock has been lost: it refuses any token lower than the highest that it has seen.
+    /// The fencing token, for code that takes any `dyn Lock`; `None` from locks that give none. The guards of an
+    /// [`RFencedLock`](crate::RFencedLock) have [a number](crate::FencedGuard::token).
     #[must_use]
     pub fn token(&self) -> Option<u64> {
         self.hold.token
@@ -300,8 +264,32 @@ impl LockGuard {
         self.hold.lease.lost().await;
     }
 
+    /// Runs `future` until it is done, or the lock is lost: `None` then, and the future has been dropped.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> redisson_semaphore::Result<()> {
+    /// use redisson_semaphore::memory;
+    ///
+    /// let door = memory::Lock::new("door");
+    /// let guard = door.guard().await?;
+    /// assert_eq!(guard.run(async { "done" }).await, Some("done"));
+    /// door.lose();
+    /// assert_eq!(guard.run(async { "not begun" }).await, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// As safe as `future`.
+    pub async fn run<F: Future>(&self, future: F) -> Option<F::Output> {
+        self.hold.lease.run(future).await
+    }
+
     /// Takes the lock once more for the same owner, without waiting: for a function that locks what its caller has locked. The lock is free
-    /// when all guards of the owner have gone. The new guard has no lease: the lock is renewed until it has gone.
+    /// when all guards of the owner have gone. The new guard lasts as the first one does: for the lease of the handle, or renewed until it has
+    /// gone.
     ///
     /// # Errors
     ///
@@ -314,7 +302,7 @@ impl LockGuard {
     pub async fn again(&self) -> Result<LockGuard> {
         let taken = match self.is_lost() {
             true => None,
-            false => self.lock.hold(Some(Duration::ZERO), None).await?,
+            false => self.lock.hold(Some(Duration::ZERO)).await?,
         };
         let guard = taken.map(|hold| LockGuard::new(Arc::clone(&self.lock), hold));
         // A loss that was not known until now: the lock has been taken anew.
@@ -345,7 +333,7 @@ impl LockGuard {
         unlock.await
     }
 
-    /// Keeps the lock held: it is not unlocked on drop. Returns what was granted. A clone of [`lock`](Self::lock) unlocks it
+    /// Keeps the lock held: it is not unlocked on drop. Returns what was granted. A clone of [`handle`](Self::handle) unlocks it
     /// later. Without such a clone the lock is renewed no more and ends with its lease.
     #[must_use = "the lock stays held"]
     pub fn forget(mut self) -> Hold {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::Sealed;
 use crate::error::{Error, Result};
-use crate::lease::Lease;
+use crate::lease::{Lease, run_unless};
 use crate::stats::{Counters, Held, What};
 
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
@@ -249,6 +249,15 @@ impl Permit {
         }
         let lost = leases.iter().map(|lease| Box::pin(lease.lost()));
         futures::future::select_all(lost).await;
+    }
+
+    /// Runs `future` until it is done, or the permits are lost: `None` then, and the future has been dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// As safe as `future`.
+    pub async fn run<F: Future>(&self, future: F) -> Option<F::Output> {
+        run_unless(self.lost(), future).await
     }
 
     /// Gives the permits back and waits until that is done.

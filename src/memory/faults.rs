@@ -118,7 +118,7 @@ impl Faults {
             _ => None,
         };
         if let Some(error) = fails {
-            if error.effect() == Effect::None && !error.is_retryable() {
+            if error.effect() == Effect::NotApplied && !error.is_retryable() {
                 return Err(error);
             }
             self.owe(move || drop(act()));

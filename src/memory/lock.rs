@@ -42,6 +42,8 @@ pub struct Lock {
     owner: Arc<str>,
     /// What it has held last.
     last: LastLease,
+    /// For how long this handle takes the lock; `None`: without an end.
+    lease: Option<Duration>,
 }
 
 /// What is left of a lock that was taken without a lease.
@@ -234,6 +236,7 @@ impl Lock {
             shared: Arc::new(Shared::new(name, state)),
             owner: "memory:0".into(),
             last: LastLease::default(),
+            lease: None,
         }
     }
 
@@ -244,6 +247,16 @@ impl Lock {
             shared: Arc::clone(&self.shared),
             owner: format!("memory:{id}").into(),
             last: LastLease::default(),
+            lease: self.lease,
+        }
+    }
+
+    /// This lock with a lease; see [`RLock::with_lease`](crate::RLock::with_lease).
+    #[must_use]
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Lock {
+            lease: Some(lease),
+            ..self.clone()
         }
     }
 
@@ -316,9 +329,13 @@ impl api::Lock for Lock {
         Arc::new(self.with_owner(owner))
     }
 
-    async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>> {
+    fn with_lease(&self, lease: Duration) -> Arc<dyn api::Lock> {
+        Arc::new(self.with_lease(lease))
+    }
+
+    async fn hold(&self, wait: Option<Duration>) -> Result<Option<Hold>> {
         check_name(&self.shared.name)?;
-        if let Some(lease) = lease {
+        if let Some(lease) = self.lease {
             api::check_millis(&self.shared.name, "lease", lease)?;
         }
         self.shared
@@ -326,7 +343,7 @@ impl api::Lock for Lock {
             .await?;
         let claim = Claim {
             owner: Arc::clone(&self.owner),
-            term: lease,
+            term: self.lease,
         };
         let taken = match wait {
             Some(Duration::ZERO) => self.shared.take(&claim),

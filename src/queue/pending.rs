@@ -44,7 +44,7 @@ impl<P: Primitive> Drop for Pending<'_, P> {
             (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.owe(P::give_back(grant)),
             // What is owed is tried again where nobody has read that it was refused.
             (Ok(Err(error)), Some(call), _)
-                if call.is_owed_anew() && error.effect() == Effect::None =>
+                if call.is_owed_anew() && error.effect() == Effect::NotApplied =>
             {
                 self.object.owe(call);
             }

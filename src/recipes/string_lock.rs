@@ -31,6 +31,8 @@ pub struct StringLock {
     handle: Handle,
     owner: Arc<str>,
     held: Arc<Mutex<Option<Own>>>,
+    /// For how long this handle takes the lock; `None`: refreshed.
+    lease: Option<Duration>,
 }
 
 /// What this owner holds.
@@ -57,15 +59,16 @@ impl Own {
 
 impl StringLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        StringLock::of(Handle::new(core, Layout::Lock, name, 1))
+        StringLock::of(Handle::new(core, Layout::Lock, name, 1), None)
     }
 
-    fn of(handle: Handle) -> Self {
+    fn of(handle: Handle, lease: Option<Duration>) -> Self {
         let core = &handle.core;
         StringLock {
             owner: format!("{}:{}", core.id(), core.next_sequence()).into(),
             handle,
             held: Arc::default(),
+            lease,
         }
     }
 
@@ -79,6 +82,16 @@ impl StringLock {
             settings.timeout = timeout;
         });
         StringLock { handle, ..self }
+    }
+
+    /// This lock, for the same owner, with a lease: it is free again after `lease` and is not refreshed; see
+    /// [`Lock::with_lease`](crate::Lock::with_lease).
+    #[must_use]
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        StringLock {
+            lease: Some(lease),
+            ..self.clone()
+        }
     }
 
     /// The expiry for a lock that has none when a caller of this handle asks for it: its holder is about to set one, or has died. By
@@ -166,11 +179,15 @@ impl Lock for StringLock {
     fn fresh_handle(&self) -> Arc<dyn Lock> {
         // As long as this handle is there, it keeps what the client knows of the lock.
         let _ = self.handle.line();
-        Arc::new(StringLock::of(self.handle.clone()))
+        Arc::new(StringLock::of(self.handle.clone(), self.lease))
     }
 
-    async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>> {
-        let handle = match lease {
+    fn with_lease(&self, lease: Duration) -> Arc<dyn Lock> {
+        Arc::new(self.with_lease(lease))
+    }
+
+    async fn hold(&self, wait: Option<Duration>) -> Result<Option<Hold>> {
+        let handle = match self.lease {
             Some(lease) => (self.handle.clone()).with(|settings| settings.timeout = lease),
             None => self.handle.clone(),
         };
@@ -179,7 +196,7 @@ impl Lock for StringLock {
             Some(wait) => handle.try_acquire_for(wait).await?,
         };
         let Some(held) = held else { return Ok(None) };
-        let lease = match lease {
+        let lease = match self.lease {
             Some(_) => Lease::until(held.until),
             None => handle.keep(&held),
         };

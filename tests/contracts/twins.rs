@@ -255,18 +255,21 @@ async fn locks(client: &Client, seed: u64) {
     } else {
         memory::Lock::new(&name)
     };
-    let owners: Vec<Twins<Arc<dyn Lock>>> = (0..3)
-        .map(|owner| Twins::<Arc<dyn Lock>> {
-            memory: Arc::new(twin.with_owner(owner)),
-            redis: if fenced {
-                Arc::new(client.fenced_lock(&name).with_owner(owner))
-            } else {
-                Arc::new(client.lock(&name).with_owner(owner))
-            },
-        })
-        .collect();
     // Holds of one kind: how a lease and a renewal go together is said in the lock's contract.
     let lease = random.bool().then_some(LONG);
+    let leased = |lock: Arc<dyn Lock>| match lease {
+        Some(lease) => lock.with_lease(lease),
+        None => lock,
+    };
+    let owners: Vec<Twins<Arc<dyn Lock>>> = (0..3)
+        .map(|owner| Twins::<Arc<dyn Lock>> {
+            memory: leased(Arc::new(twin.with_owner(owner))),
+            redis: leased(match fenced {
+                true => Arc::new(client.fenced_lock(&name).with_owner(owner)),
+                false => Arc::new(client.lock(&name).with_owner(owner)),
+            }),
+        })
+        .collect();
     let mut history = vec![format!("seed {seed}, lease {lease:?}")];
     let mut waiting: Vec<Waiting<Result<Option<Hold>>>> = Vec::new();
     let mut guards: Vec<(LockGuard, LockGuard)> = Vec::new();
@@ -284,38 +287,28 @@ async fn locks(client: &Client, seed: u64) {
         };
         match random.u8(..12) {
             0 | 1 => {
-                let one = twins.memory.hold(Some(Duration::ZERO), lease).await;
-                let two = twins.redis.hold(Some(Duration::ZERO), lease).await;
+                let one = twins.memory.hold(Some(Duration::ZERO)).await;
+                let two = twins.redis.hold(Some(Duration::ZERO)).await;
                 history.push(format!("try: {:?}", told(&one)));
                 assert_eq!(told(&one), told(&two), "{history:#?}");
             }
             2 => {
-                let one = twins.memory.hold(Some(wait), lease).await;
-                let two = twins.redis.hold(Some(wait), lease).await;
+                let one = twins.memory.hold(Some(wait)).await;
+                let two = twins.redis.hold(Some(wait)).await;
                 history.push(format!("timed: {:?}", told(&one)));
                 assert_eq!(told(&one), told(&two), "{history:#?}");
             }
             3 | 4 if waiting.len() < MOST_WAITING => {
-                wait!(history, waiting, twins, |it| it.hold(None, lease).await);
+                wait!(history, waiting, twins, |it| it.hold(None).await);
             }
             5 if waiting.len() < MOST_WAITING => {
-                wait!(history, waiting, twins, |it| it
-                    .hold(Some(LONG), lease)
-                    .await);
+                wait!(history, waiting, twins, |it| it.hold(Some(LONG)).await);
             }
             6 => cancel_one(&mut waiting, &mut random, &mut history).await,
             7 if random.u8(..4) == 0 => both!(history, twins, |it| it.force_unlock().await),
             8 => {
-                let one = twins
-                    .memory
-                    .guarded(Some(Duration::ZERO), lease)
-                    .await
-                    .unwrap();
-                let two = twins
-                    .redis
-                    .guarded(Some(Duration::ZERO), lease)
-                    .await
-                    .unwrap();
+                let one = twins.memory.guarded(Some(Duration::ZERO)).await.unwrap();
+                let two = twins.redis.guarded(Some(Duration::ZERO)).await.unwrap();
                 history.push(format!("guard: {}", one.is_some()));
                 assert_eq!(one.is_some(), two.is_some(), "{history:#?}");
                 guards.extend(one.zip(two));

@@ -175,7 +175,7 @@ async fn a_url_of_the_other_kind_is_told() {
         error.to_string().contains("its URL is redis+cluster://"),
         "{error}"
     );
-    assert_eq!(error.effect(), Effect::None);
+    assert_eq!(error.effect(), Effect::NotApplied);
 
     for (url, words) in [
         ("redis+cluster://", "redis+cluster://"),
@@ -196,7 +196,7 @@ async fn a_url_of_the_other_kind_is_told() {
     let third = Client::builder(cluster.url()).database(3).connect().await;
     let error = third.unwrap_err();
     assert!(error.to_string().contains("SELECT"), "{error}");
-    assert_eq!(error.effect(), Effect::None);
+    assert_eq!(error.effect(), Effect::NotApplied);
     let both = Client::builder(cluster.url()).sentinels(["redis://127.0.0.1"]);
     let error = both.connect().await.unwrap_err();
     assert!(error.to_string().contains("have no sentinels"), "{error}");
@@ -393,7 +393,7 @@ async fn a_name_mapper_that_takes_keys_apart_is_refused() {
     for (number, told) in told.into_iter().chain(more).enumerate() {
         let refused = matches!(told, Err(Error::InvalidName { .. }));
         assert!(refused, "call {number}: {told:?}");
-        assert_eq!(told.unwrap_err().effect(), Effect::None);
+        assert_eq!(told.unwrap_err().effect(), Effect::NotApplied);
     }
     for server in &cluster.servers {
         assert_eq!(
@@ -436,7 +436,7 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     let told = hasty.semaphore(name).try_acquire(1).await.unwrap_err();
     assert!(matches!(told, Error::RefusedForNow { .. }), "{told:?}");
     assert!(told.to_string().contains("TRYAGAIN"), "{told}");
-    assert_eq!(told.effect(), Effect::None);
+    assert_eq!(told.effect(), Effect::NotApplied);
     let call = tokio::spawn(async move { guard.release().await });
     // Its record may be on either side until the slot has arrived.
     until("it is told to come again", LIMIT, async || {
@@ -811,7 +811,7 @@ async fn what_was_not_sent_has_not_happened_though_others_are_served() {
     };
     assert!(served > 0);
     for error in told {
-        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert_eq!(error.effect(), Effect::NotApplied, "{error}");
         assert!(error.is_retryable(), "{error}");
     }
 }

@@ -189,7 +189,7 @@ async fn calls_in_the_middle_of_a_failover_wait_for_its_end() {
             semaphore.acquire(1),
             semaphore.try_acquire(1),
             semaphore.release(3),
-            semaphore.expire(LIMIT, None),
+            semaphore.expire(LIMIT),
             other.add_permits(4),
         )
     };
@@ -354,7 +354,7 @@ async fn a_server_that_stays_a_replica_is_told_when_the_window_has_passed() {
     let began = std::time::Instant::now();
     let error = semaphore.add_permits(2).await.unwrap_err();
     assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
-    assert_eq!(error.effect(), Effect::None);
+    assert_eq!(error.effect(), Effect::NotApplied);
     assert!(began.elapsed() >= window, "it was not tried again");
     // What it has been told did not happen does not happen later.
     replica_of(&mut pair.replica.connection().await, None).await;
@@ -396,7 +396,7 @@ async fn a_replica_refuses_changes() {
     for error in [
         semaphore.delete().await.unwrap_err(),
         semaphore.rename("elsewhere").await.unwrap_err(),
-        semaphore.expire(LIMIT, None).await.unwrap_err(),
+        semaphore.expire(LIMIT).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
     }
@@ -427,7 +427,7 @@ async fn a_server_that_refuses_for_now_is_quoted() {
             semaphore.add_permits(1),
             lock.try_lock(),
             LeasedSemaphore::try_acquire(&recipe),
-            semaphore.expire(LIMIT, None),
+            semaphore.expire(LIMIT),
             semaphore.try_acquire_for(1, LIMIT),
         );
         let errors = [
@@ -438,7 +438,7 @@ async fn a_server_that_refuses_for_now_is_quoted() {
             told.4.unwrap_err(),
         ];
         for error in errors {
-            assert_eq!(error.effect(), Effect::None);
+            assert_eq!(error.effect(), Effect::NotApplied);
             let Error::RefusedForNow { detail, .. } = &error else {
                 panic!("{error}");
             };

@@ -545,7 +545,7 @@ async fn a_server_without_the_command_is_told_before_anything_is_changed() {
     assert_eq!(plain.semaphore("seats").try_set_permits(1).await, Ok(true));
     let error = builder(server.url()).wait_for_replicas(1).connect().await;
     let error = error.unwrap_err();
-    assert_eq!(error.effect(), Effect::None);
+    assert_eq!(error.effect(), Effect::NotApplied);
     assert!(!error.is_retryable(), "{error}");
     assert!(error.to_string().contains("wait_for_replicas"), "{error}");
 }

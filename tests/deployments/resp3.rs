@@ -80,7 +80,7 @@ async fn told(port: u16, password: Option<&str>, protocol: Protocol) -> Error {
     }
     let connected = timeout(LIMIT, connecting.connect()).await;
     let error = connected.expect("at once").expect_err("it cannot be");
-    assert_eq!(error.effect(), Effect::None);
+    assert_eq!(error.effect(), Effect::NotApplied);
     assert!(!format!("{error:?}").contains("secret"), "{error:?}");
     error
 }

@@ -195,7 +195,7 @@ async fn a_server_that_is_away_during_calls() {
     for error in [
         semaphore.acquire(1).await.unwrap_err(),
         semaphore.try_acquire(1).await.unwrap_err(),
-        semaphore.expire(LIMIT, None).await.unwrap_err(),
+        semaphore.expire(LIMIT).await.unwrap_err(),
         semaphore.available_permits().await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");

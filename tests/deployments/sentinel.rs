@@ -231,7 +231,7 @@ async fn what_cannot_work_is_told() {
     let at_once = async |connecting: redisson_semaphore::ClientBuilder| {
         let connected = timeout(LIMIT, connecting.connect()).await;
         let error = connected.expect("at once").expect_err("it cannot work");
-        assert_eq!(error.effect(), Effect::None);
+        assert_eq!(error.effect(), Effect::NotApplied);
         error
     };
     let error = at_once(to("nobody", vec![good()])).await;

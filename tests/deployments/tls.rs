@@ -58,7 +58,7 @@ async fn told(connecting: ClientBuilder, server: &str) -> String {
         panic!("{error}");
     };
     assert_eq!(name, server);
-    assert_eq!(error.effect(), Effect::None);
+    assert_eq!(error.effect(), Effect::NotApplied);
     detail.clone()
 }
 

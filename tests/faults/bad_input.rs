@@ -274,7 +274,7 @@ async fn names_that_cannot_be_used_are_refused_by_every_operation() {
             ("delete", semaphore.delete().await.err()),
             ("rename", semaphore.rename("good").await.err()),
             ("copy", semaphore.copy("good").await.err()),
-            ("expire", semaphore.expire(LIMIT, None).await.err()),
+            ("expire", semaphore.expire(LIMIT).await.err()),
             ("remaining_ttl", semaphore.remaining_ttl().await.err()),
             ("size_in_memory", semaphore.size_in_memory().await.err()),
             ("acquire 0", semaphore.acquire(0).await.err()),
@@ -406,7 +406,7 @@ async fn times_to_live_that_redis_cannot_store() {
     for ttl in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
         for error in [
             semaphore.try_set_permits_for(1, ttl).await.err(),
-            semaphore.expire(ttl, None).await.err(),
+            semaphore.expire(ttl).await.err(),
         ] {
             let error = error.expect("refused");
             assert!(
@@ -420,7 +420,7 @@ async fn times_to_live_that_redis_cannot_store() {
     // The longest that is accepted is accepted by Redis, too.
     assert!(
         semaphore
-            .expire(Duration::from_millis(1 << 53), None)
+            .expire(Duration::from_millis(1 << 53))
             .await
             .unwrap()
     );
@@ -542,7 +542,7 @@ async fn names_that_are_too_long_are_refused() {
     ];
     for error in errors {
         assert!(matches!(error, Error::InvalidName { .. }), "{error}");
-        assert_eq!(error.effect(), Effect::None);
+        assert_eq!(error.effect(), Effect::NotApplied);
         // It is not repeated as a whole.
         assert!(error.to_string().len() < 1000);
     }

@@ -188,7 +188,11 @@ fn assert_effect(errors: &[Error], effect: Effect) {
     for error in errors {
         assert!(error.is_unavailable(), "{error}");
         assert_eq!(error.effect(), effect, "{error}");
-        assert_eq!(error.is_retryable(), effect == Effect::None, "{error}");
+        assert_eq!(
+            error.is_retryable(),
+            effect == Effect::NotApplied,
+            "{error}"
+        );
     }
 }
 
@@ -206,9 +210,9 @@ async fn with_redis_away_every_call_ends_and_what_was_not_sent_will_not_be() {
         .expect("it is noticed")
         .unwrap();
     let told = objects.everything().await;
-    assert_effect(&told.taken, Effect::None);
-    assert_effect(&told.changed, Effect::None);
-    assert_effect(&told.looked, Effect::None);
+    assert_effect(&told.taken, Effect::NotApplied);
+    assert_effect(&told.changed, Effect::NotApplied);
+    assert_effect(&told.looked, Effect::NotApplied);
     assert_effect(&told.given, Effect::Unknown);
     server.restart().await;
     objects.are_as_they_should_be(&server).await;
@@ -231,7 +235,7 @@ async fn in_a_silent_network_every_call_ends_and_what_it_took_is_given_back() {
         let told = objects.everything().await;
         assert_effect(&told.taken, Effect::Unknown);
         assert!(told.changed.iter().all(Error::is_unavailable));
-        assert_effect(&told.looked, Effect::None);
+        assert_effect(&told.looked, Effect::NotApplied);
         assert_effect(&told.given, Effect::Unknown);
         proxy.clear();
         objects.are_as_they_should_be(&server).await;
@@ -271,7 +275,7 @@ async fn while_the_server_refuses_for_now_calls_end_and_are_told_why() {
         };
         assert!(detail.contains("NOREPLICAS"), "{error}");
     }
-    assert_effect(&refused, Effect::None);
+    assert_effect(&refused, Effect::NotApplied);
     needed("0", &mut control).await;
     for given in objects.give().await {
         given.unwrap();

@@ -228,7 +228,7 @@ fn changes(semaphore: &RSemaphore) -> Vec<BoxFuture<'_, ()>> {
         semaphore.add_permits(3).map(drop).boxed(),
         semaphore.try_set_permits(7).map(drop).boxed(),
         semaphore.delete().map(drop).boxed(),
-        semaphore.expire(day, None).map(drop).boxed(),
+        semaphore.expire(day).map(drop).boxed(),
         semaphore.rename("renamed").map(drop).boxed(),
         semaphore.copy("copied").map(drop).boxed(),
         semaphore.available_permits().map(drop).boxed(),

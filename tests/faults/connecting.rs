@@ -42,7 +42,7 @@ async fn a_service_starts_while_redis_is_down() {
         matches!(&error, Error::Unavailable { name, .. } if *name == format!("127.0.0.1:{}", server.port())),
         "{error}"
     );
-    assert_eq!(error.effect(), Effect::None);
+    assert_eq!(error.effect(), Effect::NotApplied);
     until("the reason is told", LIMIT, async || {
         until_disconnected(&mut state).await.contains("refused")
     })

@@ -61,7 +61,7 @@ async fn forgotten_scripts_are_sent_again() {
         flush().await;
         semaphore.acquire(2).await.unwrap();
         flush().await;
-        assert!(semaphore.expire(LIMIT, None).await.unwrap());
+        assert!(semaphore.expire(LIMIT).await.unwrap());
         assert!(semaphore.clear_expire().await.unwrap());
         flush().await;
         assert_eq!(semaphore.drain_permits().await, Ok(1));

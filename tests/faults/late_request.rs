@@ -79,7 +79,7 @@ async fn refused_then_delivered(
     }
     proxy.at_script(1, Fate::HoldRequest);
     let error = call(&semaphore).await;
-    assert_eq!(error.effect(), Effect::None, "{error}");
+    assert_eq!(error.effect(), Effect::NotApplied, "{error}");
     let _: () = control.set("late", after).await.unwrap();
     proxy.deliver(1).await;
     assert_eq!(

@@ -142,7 +142,7 @@ async fn a_refusal_after_a_lost_reply_does_not_say_that_nothing_happened() {
     let left = semaphore.available_permits().await.unwrap();
     match answer {
         Ok(true) => assert_eq!(left, 2),
-        Err(error) if error.effect() == Effect::None => {
+        Err(error) if error.effect() == Effect::NotApplied => {
             assert_eq!(
                 left, 3,
                 "a permit is lost, but the caller was told: {error}"

@@ -137,7 +137,7 @@ async fn given_back_meanwhile(
         LIMIT,
         async || {
             let slots: bool = redis.exists("slots").await.unwrap();
-            let count: Option<u32> = redis.hget("door", kept.lock().owner()).await.unwrap();
+            let count: Option<u32> = redis.hget("door", kept.handle().owner()).await.unwrap();
             !slots && count == Some(1)
         },
     )
@@ -250,7 +250,7 @@ async fn a_call_on_a_connection_that_died_unnoticed_was_not_sent() {
         ];
         for error in errors {
             assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-            assert_eq!(error.effect(), Effect::None);
+            assert_eq!(error.effect(), Effect::NotApplied);
         }
         server.restart().await;
     }

@@ -856,7 +856,7 @@ async fn a_lock_comes_free_and_its_listeners_are_told_or_neither_happens() {
                 let notes = "redisson_lock_notes:{door}";
                 let _: () = control.hset(notes, "x", "1").await.unwrap();
             }
-            door.lock_with_lease(LIMIT).await.unwrap();
+            door.with_lease(LIMIT).lock().await.unwrap();
             set_user(&mut control, &["app", rule]).await;
             let what = format!("{rule}, {noted}");
             denied(&door.unlock().await.unwrap_err(), "door");

@@ -451,7 +451,7 @@ async fn who_could_not_ask_is_told_that_nothing_was_sent() {
     for told in told.expect("they end") {
         let error = told.unwrap_err();
         assert!(matches!(error, Error::ShutDown { .. }), "{error}");
-        assert_eq!(error.effect(), Effect::None);
+        assert_eq!(error.effect(), Effect::NotApplied);
     }
     drop(closed.expect("it ends"));
 }

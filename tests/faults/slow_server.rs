@@ -83,7 +83,7 @@ async fn callers_that_wait_are_told_when_the_window_has_passed() {
         0 => semaphore.acquire(1).await.unwrap_err(),
         1 => semaphore.try_acquire(2).await.unwrap_err(),
         2 => semaphore.add_permits(-1).await.unwrap_err(),
-        _ => semaphore.expire(LIMIT, None).await.unwrap_err(),
+        _ => semaphore.expire(LIMIT).await.unwrap_err(),
     });
     let told = timeout(LIMIT, join_all(calls)).await.expect("they end");
     server.thaw();

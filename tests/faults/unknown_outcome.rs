@@ -145,7 +145,7 @@ async fn who_was_told_that_nothing_was_sent_is_not_named_later() {
         let second = semaphore.clone();
         let second = tokio::spawn(async move { second.acquire(1).await });
         let error = first.await.unwrap().unwrap_err();
-        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert_eq!(error.effect(), Effect::NotApplied, "{error}");
         let server = RedisServer::start().await;
         let _: () = server.connection().await.set("named", 5).await.unwrap();
         let mut monitor = Monitor::start(&server).await;
@@ -203,7 +203,7 @@ async fn what_was_told_not_to_have_happened_does_not_happen_later() {
     client.semaphore("other").exists().await.unwrap_err();
     let error = semaphore.add_permits(1).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    assert_eq!(error.effect(), Effect::None);
+    assert_eq!(error.effect(), Effect::NotApplied);
     server.restart().await;
     let mut control = server.connection().await;
     until_subscribers(&mut control, &channel("told"), 1).await;
@@ -301,7 +301,7 @@ async fn each_command_has_its_own_deadline() {
         .await;
         tokio::join!(
             timed(Box::pin(async move {
-                semaphore.expire(LIMIT, None).await.unwrap_err()
+                semaphore.expire(LIMIT).await.unwrap_err()
             })),
             timed(Box::pin(
                 async move { lock.hold_count().await.unwrap_err() }

@@ -75,7 +75,7 @@ fn assert_told<S: Subject>(what: &str, call: &str, kind: Kind, told: &Result<boo
         Err(error) => {
             assert!(error.is_unavailable(), "{what}");
             assert!(error.to_string().contains(S::NAME), "{what}");
-            let again = error.effect() == Effect::None;
+            let again = error.effect() == Effect::NotApplied;
             assert_eq!(error.is_retryable(), again, "{what}");
             assert!(again || kind != Kind::Look, "{what}");
             // What is given back is given back in the end.
@@ -100,7 +100,7 @@ async fn stopped<S: Subject>(bound: Bound) {
     let waits = S::new(&client, &format!("{}-away-waits", S::NAME));
     let told = timeout(LIMIT, waits.take(Some(SHORT))).await;
     let error = told.expect("it has a bound").unwrap_err();
-    assert_eq!(error.effect(), Effect::None, "{error}");
+    assert_eq!(error.effect(), Effect::NotApplied, "{error}");
     server.restart().await;
     let mut redis = server.connection().await;
     let up = |state: &ConnectionState| matches!(state, ConnectionState::Connected);

@@ -150,7 +150,7 @@ async fn in_each_key<S: Subject>() {
                     let what = format!("{what}: told {error}");
                     assert!(error.to_string().contains(&name), "{what}");
                     assert!(!error.is_retryable(), "{what}");
-                    if error.effect() == Effect::None {
+                    if error.effect() == Effect::NotApplied {
                         let after = read(&mut redis, &others).await;
                         // A value of another type in place of a queue or its grants goes.
                         let gone = |two: &Snapshot| two.kind == "none" && is_of_a_queue(&key);

@@ -540,8 +540,8 @@ async fn a_record_that_somebody_else_has_written_keeps_nothing_from_being_done()
             }
         };
         write(&mut control).await;
-        assert_eq!(shelf.expire(hour, None).await, Ok(true), "{text}");
-        assert_eq!(jobs.expire(hour, None).await, Ok(true), "{text}");
+        assert_eq!(shelf.expire(hour).await, Ok(true), "{text}");
+        assert_eq!(jobs.expire(hour).await, Ok(true), "{text}");
         write(&mut control).await;
         let moved = shelf.rename("moved").await.unwrap();
         assert_eq!(moved.delete().await, Ok(true), "{text}");
@@ -725,6 +725,7 @@ async fn use_everything(client: &Client) {
     let short = Duration::from_millis(5);
     let seats = client.semaphore("seats");
     let door = client.fenced_lock("door");
+    let leased = door.with_lease(LIMIT);
     let string = client.string_lock("string");
     let recipes = crate::layouts::ALL.map(|layout| layout.make(client, "recipe", Shape::new(2)));
     let semaphores = async {
@@ -744,7 +745,7 @@ async fn use_everything(client: &Client) {
             seats.available_permits()
         ));
         drop(tokio::join!(
-            seats.expire(LIMIT, None),
+            seats.expire(LIMIT),
             seats.remaining_ttl(),
             seats.expire_time(),
             seats.rename("other")
@@ -754,7 +755,7 @@ async fn use_everything(client: &Client) {
         drop(tokio::join!(
             door.try_guard(),
             door.guard_for(short),
-            door.try_lock_with_lease(LIMIT)
+            leased.try_lock()
         ));
         drop(tokio::join!(
             door.is_locked(),

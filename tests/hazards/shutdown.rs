@@ -19,7 +19,7 @@ use crate::support::waiters::until;
 fn told_of_the_end<T>(what: &str, told: redisson_semaphore::Result<T>) {
     let error = told.map(drop).expect_err(what);
     assert!(matches!(error, Error::ShutDown { .. }), "{what}: {error}");
-    assert_eq!(error.effect(), Effect::None, "{what}");
+    assert_eq!(error.effect(), Effect::NotApplied, "{what}");
     let text = error.to_string();
     assert!(text.contains("nothing took effect"), "{what}: {text}");
 }

@@ -160,7 +160,7 @@ impl End {
         match told {
             Ok(true) => End::Done,
             Ok(false) => panic!("it does not do what it does"),
-            Err(error) if error.effect() == Effect::None => End::NotDone,
+            Err(error) if error.effect() == Effect::NotApplied => End::NotDone,
             Err(_) => End::unknown(kind),
         }
     }

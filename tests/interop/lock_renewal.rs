@@ -43,7 +43,7 @@ async fn both_sides_outlive_pauses() {
                 .unwrap();
             until_passed(&world, WATCHDOG).await;
             assert!(!guard.is_lost(), "{version}");
-            assert!(guard.lock().is_held().await.unwrap());
+            assert!(guard.handle().is_held().await.unwrap());
             assert!(javas.is_locked().await.unwrap(), "{version}");
             assert!(!javas.try_lock().await.unwrap());
             let name = json!({"name": "mine", "thread": "a"});

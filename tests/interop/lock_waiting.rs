@@ -145,7 +145,7 @@ async fn the_end_of_a_lease_wakes_the_other_side() {
             .await;
         assert_eq!(gone.class, "IllegalMonitorStateException");
         lock.unlock().await.unwrap();
-        lock.lock_with_lease(lease).await.unwrap();
+        lock.with_lease(lease).lock().await.unwrap();
         world.java("lock", leased).await;
         assert!(matches!(lock.unlock().await, Err(Error::NotHeld { .. })));
     }

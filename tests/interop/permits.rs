@@ -165,7 +165,7 @@ impl Side<'_> {
             Side::Rust(semaphore) => [
                 semaphore.available_permits().await.unwrap(),
                 semaphore.acquired_permits().await.unwrap(),
-                semaphore.permits().await.unwrap(),
+                semaphore.total_permits().await.unwrap(),
             ],
         }
     }

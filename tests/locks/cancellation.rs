@@ -178,7 +178,7 @@ async fn unlocks_that_are_dropped_are_carried_out() {
             match way {
                 0 => drop(polled(guard.unlock(), polls).await),
                 1 => {
-                    let owner = Arc::clone(guard.lock());
+                    let owner = Arc::clone(guard.handle());
                     let _ = guard.forget();
                     drop(polled(owner.unlock(), polls.max(1)).await);
                 }
@@ -283,7 +283,8 @@ async fn a_lock_is_not_forced_for_a_caller_who_has_gone() {
     let peer = Client::connect(server.url()).await.unwrap();
     for lock in &locks {
         let held = peer.lock(lock.name());
-        held.lock_with_lease(Duration::from_secs(3600))
+        held.with_lease(Duration::from_secs(3600))
+            .lock()
             .await
             .unwrap();
     }

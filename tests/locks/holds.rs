@@ -106,14 +106,14 @@ async fn retaken(
     let name = format!("retaken-{held_before}-{lease:?}-{fate:?}");
     let lock = client.fenced_lock(&name);
     for _ in 0..held_before {
-        lock.lock_with_lease(LEASE).await.unwrap();
+        lock.with_lease(LEASE).lock().await.unwrap();
     }
     // Its request is late by nearly all of its lease.
     proxy.at_script(1, Fate::HoldRequest);
     let began = Instant::now();
     let late = tokio::spawn({
         let lock = lock.clone();
-        async move { lock.hold(None, Some(LEASE)).await }
+        async move { lock.with_lease(LEASE).hold(None).await }
     });
     proxy.until_struck(1).await;
     until("the lease is nearly over", LIMIT, async || {
@@ -127,7 +127,8 @@ async fn retaken(
     if let Some(fate) = fate {
         proxy.at_script(1, fate);
     }
-    let hold = lock.hold(None, lease).await.unwrap().expect("waited for");
+    let lock = lease.map_or_else(|| lock.clone(), |lease| lock.with_lease(lease));
+    let hold = lock.hold(None).await.unwrap().expect("waited for");
     assert!(hold.token() > old.token(), "{name}: the same token");
     assert_eq!(lock.hold_count().await.unwrap(), 1, "{name}");
     assert!(!hold.lease().is_lost());
@@ -161,7 +162,7 @@ async fn a_renewal_in_parts_leaves_alone_what_was_taken_meanwhile() {
     let anew = locks.iter().enumerate().map(|(number, lock)| async move {
         lock.unlock().await?;
         let lease = if number % 2 == 0 { HOUR } else { SHORTER };
-        lock.lock_with_lease(lease).await
+        lock.with_lease(lease).lock().await
     });
     let others = async {
         proxy.until_struck(struck + 1).await;
@@ -205,7 +206,7 @@ async fn a_hold_whose_write_was_lost_does_not_cost_the_one_below() {
     for count in [1, 7] {
         let outer = lock.guard().await.unwrap();
         let inner = outer.again().await.unwrap();
-        let owner = outer.lock().owner();
+        let owner = outer.handle().owner();
         let _: () = redis.hset("reentrant", owner, count).await.unwrap();
         inner.unlock().await.unwrap();
         assert!(!other.try_lock().await.unwrap(), "the outer guard holds it");
@@ -236,7 +237,7 @@ async fn unlocked_once_by_an_owner_that_is_found_again() {
     for fate in LOST_REPLIES {
         let lock = || client.lock(&format!("found-{fate:?}")).with_owner(7);
         for _ in 0..HOLDS {
-            lock().lock_with_lease(HOUR).await.unwrap();
+            lock().with_lease(HOUR).lock().await.unwrap();
             settled().await;
         }
         for left in (0..HOLDS).rev() {
@@ -260,19 +261,23 @@ async fn holds_that_go_in_any_order() {
     let lock = client.lock("order");
 
     // The one that stays is renewed.
-    let limited = lock.guard_with_lease(WATCHDOG).await.unwrap();
-    let watched = limited.again().await.unwrap();
-    limited.unlock().await.unwrap();
+    let owner = lock.with_owner(7);
+    let limited = owner.with_lease(WATCHDOG).hold(None).await.unwrap();
+    let watched = owner.hold(None).await.unwrap().expect("waited for");
+    owner
+        .unlock_hold(&limited.expect("waited for"))
+        .await
+        .unwrap();
     until_passed(&mut redis, 2 * WATCHDOG).await;
-    assert!(!watched.is_lost(), "it is renewed");
-    assert_eq!(watched.lock().hold_count().await.unwrap(), 1);
-    watched.unlock().await.unwrap();
+    assert!(!watched.lease().is_lost(), "it is renewed");
+    assert_eq!(owner.hold_count().await.unwrap(), 1);
+    owner.unlock_hold(&watched).await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
 
     // The one that stays is not.
     let watched = lock.guard().await.unwrap();
-    let owner = Arc::clone(watched.lock());
-    let limited = owner.hold(None, Some(2 * WATCHDOG)).await.unwrap();
+    let owner = Arc::clone(watched.handle());
+    let limited = owner.with_lease(2 * WATCHDOG).hold(None).await.unwrap();
     let limited = limited.expect("waited for");
     watched.unlock().await.unwrap();
     assert!(ttl(&mut redis, "order").await > WATCHDOG);
@@ -283,7 +288,8 @@ async fn holds_that_go_in_any_order() {
     .await;
 
     // Of several with leases, the last of those that stay counts.
-    let holds = [HOUR, 3 * HOUR, 2 * HOUR].map(|lease| lock.hold(None, Some(lease)));
+    let leased = [HOUR, 3 * HOUR, 2 * HOUR].map(|lease| lock.with_lease(lease));
+    let holds = leased.iter().map(|lock| lock.hold(None));
     let holds = try_join_all(holds).await.unwrap();
     let give_back = async |number: usize| {
         let hold = holds[number].as_ref().expect("waited for");
@@ -305,9 +311,9 @@ async fn an_owner_that_is_found_again_has_its_leases() {
     let client = connect(server.url(), 3 * SHORTER).await;
     let lock = |name: &str| client.lock(name).with_owner(7);
 
-    lock("two").lock_with_lease(SHORTER).await.unwrap();
+    lock("two").with_lease(SHORTER).lock().await.unwrap();
     settled().await;
-    lock("two").lock_with_lease(SHORTER).await.unwrap();
+    lock("two").with_lease(SHORTER).lock().await.unwrap();
     settled().await;
     let lease = lock("two").lease();
     assert!(lease.remaining().unwrap() > Duration::ZERO);
@@ -322,7 +328,7 @@ async fn an_owner_that_is_found_again_has_its_leases() {
     assert!(lease.is_lost(), "the client knows");
 
     // What was taken with a lease is not renewed when the hold without one has gone.
-    lock("kept").lock_with_lease(SHORTER).await.unwrap();
+    lock("kept").with_lease(SHORTER).lock().await.unwrap();
     settled().await;
     lock("kept").lock().await.unwrap();
     settled().await;
@@ -344,12 +350,12 @@ async fn fractions_of_a_millisecond_are_rounded_up() {
     let client = connect(server.url(), HOUR).await;
     let lease = HOUR + Duration::from_micros(300);
     let mut monitor = Monitor::start(&server).await;
-    client.lock("lock").lock_with_lease(lease).await.unwrap();
+    client.lock("lock").with_lease(lease).lock().await.unwrap();
     let string_lock = client.string_lock("string-lock");
-    string_lock.lock_with_lease(lease).await.unwrap();
+    string_lock.with_lease(lease).lock().await.unwrap();
     let semaphore = client.semaphore("semaphore");
     assert!(semaphore.try_set_permits_for(1, lease).await.unwrap());
-    assert!(semaphore.expire(lease, None).await.unwrap());
+    assert!(semaphore.expire(lease).await.unwrap());
     let seen = monitor.until_marker().await;
     let set = |key: &str, time: &str| {
         let about = |command: &&Command| {
@@ -376,11 +382,11 @@ async fn a_lease_that_may_have_been_shortened_is_lost_in_time() {
         .await
         .unwrap();
     let lock = client.lock("shortened");
-    let guard = lock.guard_with_lease(HOUR).await.unwrap();
+    let guard = lock.with_lease(HOUR).guard().await.unwrap();
     proxy.at_script(1, Fate::HoldReply);
     let on_top = tokio::spawn({
-        let owner = Arc::clone(guard.lock());
-        async move { owner.hold(None, Some(SHORT)).await }
+        let owner = Arc::clone(guard.handle());
+        async move { owner.with_lease(SHORT).hold(None).await }
     });
     proxy.until_struck(1).await;
     lost(guard.lease()).await;
@@ -429,7 +435,7 @@ async fn an_unlock_that_is_refused() {
     .await;
 
     acl("+publish").await;
-    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+    let hold = lock.hold(None).await.unwrap().expect("waited for");
     acl("-publish").await;
     denied(lock.unlock_hold(&hold).await);
     acl("+publish").await;
@@ -439,7 +445,7 @@ async fn an_unlock_that_is_refused() {
 
     // Of two holds, the other one's time does not begin.
     lock.lock().await.unwrap();
-    lock.lock_with_lease(2 * LIMIT).await.unwrap();
+    lock.with_lease(2 * LIMIT).lock().await.unwrap();
     acl("-hset").await;
     denied(lock.unlock().await);
     let left: u64 = redis::cmd("PTTL")
@@ -494,7 +500,7 @@ async fn an_unlock_behind_one_that_was_refused_to_nobody() {
     let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
     let lock = client.lock("both");
     lock.lock().await.unwrap();
-    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+    let hold = lock.hold(None).await.unwrap().expect("waited for");
     acl(&redis, "-evalsha").await;
     lock.unlock_hold_detached(&hold);
     assert!(lock.try_lock().await.is_err(), "behind that");
@@ -556,7 +562,7 @@ async fn releases_at_the_same_time_give_back_different_holds() {
 
         lock.lock().await.unwrap();
         lock.lock().await.unwrap();
-        let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+        let hold = lock.hold(None).await.unwrap().expect("waited for");
         lock.unlock_hold_detached(&hold);
         lock.unlock().await.unwrap();
         lock.unlock().await.unwrap();

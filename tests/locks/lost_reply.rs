@@ -54,14 +54,15 @@ const STEPS: usize = 18;
 async fn step(number: usize, client: &Client, name: &str) -> String {
     let lock = client.fenced_lock(name);
     let (mine, yours) = (lock.with_owner(1), lock.with_owner(2));
+    let (plain, foreign) = (mine.as_lock(), yours.as_lock());
     match number {
-        0 => said(mine.lock().await),
-        1 => said(mine.lock_with_lease(HOUR).await),
-        2 => said(yours.try_lock().await),
-        3 => said(yours.try_lock_for(Duration::from_millis(1)).await),
+        0 => said(plain.lock().await),
+        1 => said(plain.with_lease(HOUR).lock().await),
+        2 => said(foreign.try_lock().await),
+        3 => said(foreign.try_lock_for(Duration::from_millis(1)).await),
         4 => said(yours.unlock().await),
         5 => said(mine.unlock().await),
-        6 => said(mine.hold_count().await),
+        6 => said(plain.hold_count().await),
         7 => said(mine.unlock().await),
         8 => said(mine.unlock().await),
         9 => said(mine.lock_and_get_token().await),
@@ -85,7 +86,7 @@ async fn step(number: usize, client: &Client, name: &str) -> String {
             said(yours.guard_for(LIMIT).await.map(|guard| guard.is_some()))
         }
         17 => {
-            let guard = mine.guard_with_lease(HOUR).await.unwrap();
+            let guard = mine.with_lease(HOUR).guard().await.unwrap();
             said(guard.unlock().await)
         }
         _ => unreachable!("there are {STEPS} steps"),
@@ -454,10 +455,10 @@ async fn what_was_never_sent_never_happens() {
     // Now the client knows.
     lock.token().await.unwrap_err();
     let (waits, tries) = (lock.with_owner(1), lock.with_owner(2));
-    let both = async { tokio::join!(waits.lock(), tries.try_lock()) };
+    let both = async { tokio::join!(waits.as_lock().lock(), tries.as_lock().try_lock()) };
     let (waited, tried) = timeout(LIMIT, both).await.expect("they are told");
     for error in [waited.unwrap_err(), tried.unwrap_err()] {
-        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert_eq!(error.effect(), Effect::NotApplied, "{error}");
     }
     server.restart().await;
     until("the server is back", LIMIT, async || {

@@ -224,7 +224,7 @@ async fn a_server_that_stays_away_ends_the_lease_in_time() {
     // It was not given back in place of somebody else's.
     let other = connect(server.url(), WATCHDOG).await.lock("away");
     assert!(other.try_lock_for(LIMIT).await.unwrap());
-    let owner = Arc::clone(guard.lock());
+    let owner = Arc::clone(guard.handle());
     drop(guard);
     assert!(matches!(owner.unlock().await, Err(Error::NotHeld { .. })));
     assert!(other.is_held().await.unwrap());
@@ -255,7 +255,7 @@ async fn a_restart_without_the_data_is_a_loss_and_with_them_is_none() {
         // Renewal has recovered.
         let guard = lock.guard().await.unwrap();
         until_passed(&mut redis, 5 * WATCHDOG).await;
-        assert!(!guard.is_lost() && guard.lock().is_held().await.unwrap());
+        assert!(!guard.is_lost() && guard.handle().is_held().await.unwrap());
     }
 }
 
@@ -276,7 +276,7 @@ async fn a_loss_is_told_at_the_next_renewal() {
     let _: () = redis.del("deleted").await.unwrap();
     assert!(other.lock("retaken").force_unlock().await.unwrap());
     let thief = other.lock("retaken");
-    thief.lock_with_lease(4 * LIMIT).await.unwrap();
+    thief.with_lease(4 * LIMIT).lock().await.unwrap();
     let _: () = redis.set("retyped", "text").await.unwrap();
     join_all(held.iter().map(|guard| lost(guard.lease()))).await;
     assert!(!sound.is_lost());
@@ -296,7 +296,7 @@ async fn a_hold_that_was_lost_leaves_the_next_one_alone() {
     let server = RedisServer::start().await;
     let client = connect(server.url(), WATCHDOG).await;
     let lock = client.lock("again");
-    let take = async || lock.hold(None, None).await.unwrap().expect("waited for");
+    let take = async || lock.hold(None).await.unwrap().expect("waited for");
     let mut hold = take().await;
     for told in [true, false, true, false] {
         assert!(
@@ -332,7 +332,7 @@ async fn it_ends_with_the_hold_that_wanted_it() {
     let mut redis = server.connection().await;
     let client = connect(server.url(), WATCHDOG).await;
     let lock = client.lock("mixed");
-    lock.lock_with_lease(2 * WATCHDOG).await.unwrap();
+    lock.with_lease(2 * WATCHDOG).lock().await.unwrap();
     lock.lock().await.unwrap();
     until_passed(&mut redis, 3 * WATCHDOG).await;
     assert_eq!(lock.hold_count().await.unwrap(), 2, "it is renewed");
@@ -353,9 +353,9 @@ async fn a_lease_on_top_does_not_end_a_hold_without_one() {
     let client = connect(server.url(), WATCHDOG).await;
     let lock = client.lock("top");
     let guard = lock.guard().await.unwrap();
-    let owner = guard.lock();
+    let owner = guard.handle();
     let lease = Duration::from_millis(1);
-    let short = owner.hold(None, Some(lease)).await.unwrap();
+    let short = owner.with_lease(lease).hold(None).await.unwrap();
     until_passed(&mut redis, 2 * WATCHDOG).await;
     assert!(!guard.is_lost() && owner.is_held().await.unwrap());
     let short = short.expect("waited for");
@@ -363,7 +363,7 @@ async fn a_lease_on_top_does_not_end_a_hold_without_one() {
     until_passed(&mut redis, 2 * WATCHDOG).await;
     assert!(!guard.is_lost() && owner.is_held().await.unwrap());
     // A longer one is kept.
-    owner.lock_with_lease(100 * WATCHDOG).await.unwrap();
+    owner.with_lease(100 * WATCHDOG).lock().await.unwrap();
     let left = lock.remaining_ttl().await.unwrap();
     assert!(matches!(left, RemainingTtl::Expires(left) if left > 50 * WATCHDOG));
     owner.unlock().await.unwrap();
@@ -390,7 +390,7 @@ async fn dropping_races_with_it() {
                     drop(guard);
                     // Behind the unlock; and a lease that must end by itself.
                     if round == 199 {
-                        lock.lock_with_lease(SHORTEST).await.unwrap();
+                        lock.with_lease(SHORTEST).lock().await.unwrap();
                     }
                 }
             })
@@ -430,7 +430,7 @@ async fn an_owner_by_number_needs_no_handle_in_between() {
     let lease = lock().lease();
     lock().unlock().await.unwrap();
     assert!(!lock().is_locked().await.unwrap());
-    lock().lock_with_lease(WATCHDOG).await.unwrap();
+    lock().with_lease(WATCHDOG).lock().await.unwrap();
     until("its lease is over", LIMIT, async || {
         !lock().is_locked().await.unwrap()
     })
@@ -449,7 +449,7 @@ async fn it_ends_with_the_last_handle_of_its_owner() {
     let _ = handle.guard().await.unwrap().forget();
     // A guard is a handle of its owner.
     let guard = client.lock("y").guard().await.unwrap();
-    guard.lock().lock().await.unwrap();
+    guard.handle().lock().await.unwrap();
     until_passed(&mut redis, 2 * WATCHDOG).await;
     assert!(!redis.exists::<_, bool>("x").await.unwrap());
     assert!(!handle.is_locked().await.unwrap());

@@ -100,7 +100,7 @@ async fn a_server_that_takes_no_changes_for_a_while_is_waited_for() {
                     let taken = lock("short").try_lock_for(Duration::from_millis(10)).await;
                     taken.map(|taken| assert!(taken))
                 },
-                async { lock("leased").lock_with_lease(HOUR).await },
+                async { lock("leased").with_lease(HOUR).lock().await },
                 async {
                     fenced
                         .lock_and_get_token()
@@ -245,7 +245,7 @@ async fn every_caller_has_its_own_deadline_while_the_server_is_silent() {
     let errors = told(callers, began).await;
     assert_eq!(errors[0].effect(), Effect::Unknown, "{}", errors[0]);
     for error in &errors[1..] {
-        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert_eq!(error.effect(), Effect::NotApplied, "{error}");
     }
     proxy.clear();
     let sound = connect(server.url(), LIMIT).await.lock("door");
@@ -271,7 +271,7 @@ async fn callers_behind_a_question_that_is_not_answered_have_their_own_deadlines
     let errors = told(callers, began).await;
     assert_eq!(errors[0].effect(), Effect::Unknown, "{}", errors[0]);
     for error in &errors[1..] {
-        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert_eq!(error.effect(), Effect::NotApplied, "{error}");
     }
 }
 
@@ -311,7 +311,7 @@ async fn what_could_not_be_given_back_at_once_is_given_back() {
     let client = connect(server.url(), Duration::from_millis(1500)).await;
     let lock = client.lock("door");
     let hold = async || {
-        let hold = lock.hold(None, Some(HOUR)).await.unwrap();
+        let hold = lock.with_lease(HOUR).hold(None).await.unwrap();
         hold.expect("waited for")
     };
     let give_back = async |hold: Hold| lock.unlock_hold(&hold).await.unwrap();
@@ -324,7 +324,7 @@ async fn what_could_not_be_given_back_at_once_is_given_back() {
     };
     let mut count = async || -> Option<u32> { redis.hget("door", lock.owner()).await.unwrap() };
     for refusing in [Refusing::Replica, Refusing::Replicas] {
-        let guard = lock.guard_with_lease(HOUR).await.unwrap();
+        let guard = lock.with_lease(HOUR).guard().await.unwrap();
         refused(guard.unlock().boxed(), refusing).await;
         let free = async || !lock.is_locked().await.unwrap();
         until("it is given back", LIMIT, free).await;
@@ -440,7 +440,7 @@ async fn a_wait_that_runs_out_before_its_answer_is_answered_by_it() {
         lock.unlock().await.unwrap();
         proxy.at_script(1, fate);
         let wait = Duration::from_millis(20);
-        let hold = timeout(LIMIT, lock.hold(Some(wait), None)).await;
+        let hold = timeout(LIMIT, lock.hold(Some(wait))).await;
         let hold = hold.expect("it ends").unwrap().expect("it is free");
         assert_eq!(hold.token(), Some(2 * round as u64 + 2), "taken twice");
         if fate == Fate::HoldRequest {
@@ -469,7 +469,7 @@ async fn repetition_behind_a_lost_reply_is_answered_from_the_record() {
     let asks = tokio::spawn(async move { asks.lock_and_get_token().await });
     proxy.until_struck(1).await;
     // Who waits behind it has not asked anything.
-    let behind = locking(&client.fenced_lock("door")).await;
+    let behind = locking(client.fenced_lock("door").as_lock()).await;
     let _: () = redis::cmd("SET")
         .arg(&["redisson_lock_token:{door}", "nonsense"])
         .query_async(&mut redis)

@@ -49,7 +49,7 @@ async fn a_leased_hold_that_came_by_hand_over() {
         holder.lock().await.unwrap();
         let (leased, next) = (client.lock("door"), client.lock("door"));
         let first =
-            tokio::spawn(async move { leased.lock_with_lease(Duration::from_millis(200)).await });
+            tokio::spawn(async move { leased.with_lease(Duration::from_millis(200)).lock().await });
         until_subscribers(&mut server.connection().await, CHANNEL, 1).await;
         let second = locking(&next);
         tokio::task::yield_now().await;
@@ -69,17 +69,17 @@ async fn a_lease_that_becomes_shorter() {
     for gives_back in [false, true] {
         let (holder, next) = (client.lock("door"), client.lock("door"));
         if gives_back {
-            holder.lock_with_lease(short).await.unwrap();
+            holder.with_lease(short).lock().await.unwrap();
             holder.lock().await.unwrap();
         } else {
-            holder.lock_with_lease(LONG).await.unwrap();
+            holder.with_lease(LONG).lock().await.unwrap();
         }
         let waits = locking(&next);
         until_subscribers(&mut server.connection().await, CHANNEL, 1).await;
         if gives_back {
             holder.unlock().await.unwrap();
         } else {
-            holder.lock_with_lease(short).await.unwrap();
+            holder.with_lease(short).lock().await.unwrap();
         }
         served("it sleeps on", waits).await;
         next.unlock().await.unwrap();
@@ -134,7 +134,7 @@ async fn a_key_of_another_type() {
         lock.lock().await,
         lock.try_lock().await.map(drop),
         lock.try_lock_for(LIMIT).await.map(drop),
-        lock.lock_with_lease(LONG).await,
+        lock.with_lease(LONG).lock().await,
         lock.unlock().await,
         lock.force_unlock().await.map(drop),
         lock.hold_count().await.map(drop),
@@ -169,7 +169,7 @@ async fn a_token_that_is_none() {
         let _: () = redis.set(key, token).await.unwrap();
         let error = lock.lock_and_get_token().await.unwrap_err();
         assert!(matches!(error, Error::Server { .. }), "{token:?}: {error}");
-        let error = lock.try_lock().await.unwrap_err();
+        let error = lock.as_lock().try_lock().await.unwrap_err();
         assert!(matches!(error, Error::Server { .. }), "{token:?}: {error}");
         assert!(!lock.is_locked().await.unwrap(), "{token:?}");
         let left: String = redis.get(key).await.unwrap();
@@ -216,8 +216,8 @@ fn what_is_told_of_a_lease_is_told_while_nothing_is_locked() {
                 let mut context = Context::from_waker(&waker);
                 assert!(lost.as_mut().poll(&mut context).is_pending());
                 // The end is put off.
-                guard.lock().lock().await.unwrap();
-                guard.lock().unlock().await.unwrap();
+                guard.handle().lock().await.unwrap();
+                guard.handle().unlock().await.unwrap();
                 assert!(lost.as_mut().poll(&mut context).is_pending());
                 if forced {
                     other.lock("door").force_unlock().await.unwrap();

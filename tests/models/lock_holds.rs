@@ -110,7 +110,9 @@ impl Owner {
         let term = self.rng.bool().then(|| HOUR * self.rng.u32(1..9));
         match kind {
             0..40 if self.holds.len() < MOST_HOLDS => {
-                let hold = self.lock().hold(None, term).await.unwrap();
+                let lock = self.lock();
+                let lock = term.map_or_else(|| lock.clone(), |term| lock.with_lease(term));
+                let hold = lock.hold(None).await.unwrap();
                 let hold = hold.expect("waited for");
                 let token = hold.token().unwrap();
                 assert!(token > self.last_token, "{token} is no new token");
@@ -122,7 +124,7 @@ impl Owner {
             40..55 if self.holds.len() < MOST_HOLDS => {
                 match term {
                     None => self.lock().lock().await.unwrap(),
-                    Some(term) => self.lock().lock_with_lease(term).await.unwrap(),
+                    Some(term) => self.lock().with_lease(term).lock().await.unwrap(),
                 }
                 self.last_token = self.lock().token().await.unwrap().unwrap_or(0);
                 self.holds.push(Taken { hold: None, term });

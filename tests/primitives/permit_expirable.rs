@@ -48,7 +48,7 @@ async fn counts(semaphore: &RPermitExpirableSemaphore) -> [i64; 3] {
     [
         semaphore.available_permits().await.unwrap(),
         semaphore.acquired_permits().await.unwrap(),
-        semaphore.permits().await.unwrap(),
+        semaphore.total_permits().await.unwrap(),
     ]
 }
 
@@ -450,7 +450,7 @@ async fn both_keys_are_one_object() {
     let mut control = server.connection().await;
     let jobs = client.permit_expirable_semaphore("jobs").with_lease(HOUR);
     assert!(!jobs.exists().await.unwrap() && !jobs.touch().await.unwrap());
-    assert!(!jobs.expire(HOUR, None).await.unwrap() && !jobs.clear_expire().await.unwrap());
+    assert!(!jobs.expire(HOUR).await.unwrap() && !jobs.clear_expire().await.unwrap());
     assert!(matches!(
         jobs.rename("new").await,
         Err(Error::NoSuchObject { .. })
@@ -472,12 +472,17 @@ async fn both_keys_are_one_object() {
             control.pttl(key).await.unwrap(),
         ]
     };
-    assert!(!jobs.expire(HOUR, ExpireCondition::Set).await.unwrap());
+    assert!(!jobs.expire_if(HOUR, ExpireCondition::Set).await.unwrap());
     assert_eq!(lives(&mut control, "jobs").await, [-1, -1]);
-    assert!(jobs.expire(HOUR, ExpireCondition::NotSet).await.unwrap());
-    assert!(!jobs.expire(2 * HOUR, ExpireCondition::Less).await.unwrap());
+    assert!(jobs.expire_if(HOUR, ExpireCondition::NotSet).await.unwrap());
     assert!(
-        jobs.expire_at(SystemTime::now() + 2 * HOUR, ExpireCondition::Greater)
+        !jobs
+            .expire_if(2 * HOUR, ExpireCondition::Less)
+            .await
+            .unwrap()
+    );
+    assert!(
+        jobs.expire_at_if(SystemTime::now() + 2 * HOUR, ExpireCondition::Greater)
             .await
             .unwrap()
     );
@@ -495,7 +500,7 @@ async fn both_keys_are_one_object() {
     assert!(jobs.clear_expire().await.unwrap() && !jobs.clear_expire().await.unwrap());
     assert_eq!(lives(&mut control, "jobs").await, [-1, -1]);
     assert!(matches!(
-        jobs.expire(Duration::ZERO, None).await,
+        jobs.expire(Duration::ZERO).await,
         Err(Error::InvalidDuration { .. })
     ));
     // Who waits under the new name is told.
@@ -606,7 +611,7 @@ async fn nonsense_is_told_and_changes_nothing() {
             odd.set_permits(1).await.unwrap_err(),
             odd.holders().await.unwrap_err(),
             odd.delete().await.unwrap_err(),
-            odd.expire(HOUR, None).await.unwrap_err(),
+            odd.expire(HOUR).await.unwrap_err(),
         ] {
             assert!(matches!(error, Error::InvalidName { .. }), "{error}");
         }
@@ -647,7 +652,7 @@ async fn what_is_no_semaphore_is_told_and_left_alone() {
             jobs.try_acquire().await.unwrap_err(),
             jobs.try_release(held.id()).await.unwrap_err(),
             jobs.available_permits().await.unwrap_err(),
-            jobs.permits().await.unwrap_err(),
+            jobs.total_permits().await.unwrap_err(),
             jobs.set_permits(3).await.unwrap_err(),
             jobs.try_set_permits(3).await.unwrap_err(),
             jobs.add_permits(1).await.unwrap_err(),

@@ -97,7 +97,7 @@ async fn a_refusal_leaves_everything_as_it_was() {
             helper.try_set_permits(3).await.unwrap();
             // One caller alone goes a shorter way where it does not expire.
             if number < 8 {
-                helper.expire(HOUR, None).await.unwrap();
+                helper.expire(HOUR).await.unwrap();
             }
             let held = helper.acquire_many(2).await.unwrap();
             // One permit has ended, and is to be taken out by whoever comes, unless he only releases.
@@ -230,7 +230,7 @@ async fn a_user_with_what_is_documented_can_do_all() {
     assert!(!guard.is_lost() && guard.release().await.unwrap());
     jobs.set_permits(5).await.unwrap();
     jobs.add_permits(1).await.unwrap();
-    assert_eq!(jobs.permits().await, Ok(6));
+    assert_eq!(jobs.total_permits().await, Ok(6));
     assert_eq!(jobs.release_all().await, Ok(0));
     assert_eq!(jobs.delete().await, Ok(true));
     client.shutdown().await.unwrap();

@@ -8,7 +8,7 @@ use crate::support::server::RedisServer;
 use crate::support::waiters::{until, waiter};
 use futures::future::BoxFuture;
 use redis::AsyncCommands;
-use redisson_semaphore::{Error, Lock, Stats};
+use redisson_semaphore::{Error, Stats};
 
 #[tokio::test]
 async fn calls_and_holders_are_counted() {

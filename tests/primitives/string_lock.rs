@@ -131,12 +131,12 @@ async fn it_is_kept_without_a_lease_and_ends_with_one() {
     assert!(!guard.is_lost());
     guard.unlock().await.unwrap();
 
-    short.lock_with_lease(LONG).await.unwrap();
+    short.with_lease(LONG).lock().await.unwrap();
     let left = short.remaining_ttl().await.unwrap();
     assert!(matches!(left, RemainingTtl::Expires(left) if left > LONG - LIMIT));
     short.unlock().await.unwrap();
 
-    two.lock_with_lease(SHORT).await.unwrap();
+    two.with_lease(SHORT).lock().await.unwrap();
     let lease = two.lease();
     in_time(short.lock()).await.unwrap();
     in_time(lease.lost()).await;
@@ -155,7 +155,7 @@ async fn a_lock_that_is_forced_open_is_lost() {
     assert!(two.force_unlock().await.unwrap());
     in_time(waiting).await.unwrap();
     in_time(guard.lost()).await;
-    let owner = Arc::clone(guard.lock());
+    let owner = Arc::clone(guard.handle());
     assert!(is_not_held(guard.unlock().await, &owner));
     assert!(
         two.is_held().await.unwrap(),
@@ -216,7 +216,7 @@ async fn a_guard_of_a_hold_that_was_given_back_releases_nothing() {
     let world = World::new().await;
     let [lock, other] = world.locks("given-back");
     let dropped = lock.guard().await.unwrap();
-    let owner = Arc::clone(dropped.lock());
+    let owner = Arc::clone(dropped.handle());
     owner.unlock().await.unwrap();
     owner.lock().await.unwrap();
     drop(dropped);
@@ -224,7 +224,7 @@ async fn a_guard_of_a_hold_that_was_given_back_releases_nothing() {
     assert!(owner.is_held().await.unwrap());
     owner.unlock().await.unwrap();
     let told = lock.guard().await.unwrap();
-    let owner = Arc::clone(told.lock());
+    let owner = Arc::clone(told.handle());
     owner.unlock().await.unwrap();
     owner.lock().await.unwrap();
     assert!(is_not_held(told.unlock().await, &owner));
@@ -237,12 +237,12 @@ async fn guards_exclude_each_other_and_are_not_entered_again() {
     let world = World::new().await;
     let [lock, other] = world.locks("guards");
     let guard = lock.guard().await.unwrap();
-    assert_ne!(guard.lock().owner(), lock.owner());
+    assert_ne!(guard.handle().owner(), lock.owner());
     for handle in [&lock, &other] {
         assert!(handle.try_guard().await.unwrap().is_none());
         assert!(!handle.try_lock().await.unwrap());
     }
-    let owner = guard.lock();
+    let owner = guard.handle();
     assert!(is_not_held(guard.again().await.map(drop), owner));
     assert!(!guard.is_lost() && owner.is_held().await.unwrap());
     // Lost unnoticed, and free: it is not taken anew.
@@ -266,7 +266,7 @@ async fn a_forgotten_guard_ends_with_its_time() {
     let short = world.first.string_lock("forgotten").timeout(SHORT);
     let [_, other] = world.locks("forgotten");
     let guard = short.guard().await.unwrap();
-    let owner = Arc::clone(guard.lock());
+    let owner = Arc::clone(guard.handle());
     let _ = guard.forget();
     assert!(!other.try_lock_for(SHORT * 3).await.unwrap(), "refreshed");
     owner.unlock().await.unwrap();

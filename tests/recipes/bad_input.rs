@@ -116,7 +116,7 @@ async fn times_that_are_no_times() {
             }
         }
         let lock = world.client.string_lock("a");
-        let error = lock.lock_with_lease(time).await.unwrap_err();
+        let error = lock.with_lease(time).lock().await.unwrap_err();
         assert!(matches!(error, Error::InvalidDuration { .. }), "{error}");
     }
 }

@@ -159,7 +159,7 @@ async fn handles_that_come_and_go_leave_a_handful_of_keys() {
     let lock = client.string_lock("leases");
     for millis in 0..100 {
         let lease = Duration::from_millis(10_000 + millis);
-        lock.lock_with_lease(lease).await.unwrap();
+        lock.with_lease(lease).lock().await.unwrap();
         lock.unlock().await.unwrap();
     }
     let records = keys(&mut redis, "redisson_sc_recipe_once:lock:{lock:leases}*").await;
@@ -273,7 +273,7 @@ async fn a_hold_that_was_given_back_is_not_given_back_in_place_of_the_next() {
     let server = RedisServer::start().await;
     let client = Client::connect(server.url()).await.unwrap();
     let lock = client.string_lock("holds");
-    let former = lock.hold(None, None).await.unwrap().expect("free");
+    let former = lock.hold(None).await.unwrap().expect("free");
     lock.unlock().await.unwrap();
     lock.lock().await.unwrap();
     lock.unlock_hold(&former).await.unwrap_err();

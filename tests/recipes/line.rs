@@ -51,7 +51,7 @@ async fn leases_that_differ_share_the_scripts() {
     let callers = (0..100).map(|number| {
         let lock = client.string_lock("leases").check_interval(NEVER);
         async move {
-            lock.lock_with_lease(lease(number)).await.unwrap();
+            lock.with_lease(lease(number)).lock().await.unwrap();
             let left = lock.lease().remaining().expect("it ends");
             assert!(left <= lease(number) && left > Duration::from_secs(30));
             lock.unlock().await.unwrap();

@@ -300,7 +300,7 @@ async fn a_wait_that_ends_without_a_connection_leaves_nothing_to_be_sent() {
     let ended = timeout(LIMIT, semaphore.try_acquire_for(Duration::from_millis(100)));
     let error = ended.await.expect("it ends").unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    assert_eq!(error.effect(), Effect::None);
+    assert_eq!(error.effect(), Effect::NotApplied);
     server.restart().await;
     timeout(LIMIT, async {
         assert!(semaphore.holders().await.unwrap().is_empty());
@@ -368,7 +368,7 @@ async fn a_dropped_call_that_found_no_connection_is_not_carried_out_later() {
     drop(all);
     // By the time that this one is told its caller has been missed.
     let error = timeout(LIMIT, semaphore.try_acquire()).await.unwrap();
-    assert_eq!(error.unwrap_err().effect(), Effect::None);
+    assert_eq!(error.unwrap_err().effect(), Effect::NotApplied);
     server.restart().await;
     let holders = timeout(LIMIT, semaphore.holders()).await.unwrap().unwrap();
     assert_eq!(holders.len(), 1);

@@ -20,7 +20,7 @@ pub(crate) trait Caller: Sync {
 
     /// It was told an error instead of being granted `permits`.
     fn failed(&self, permits: u32, error: &Error) {
-        if error.effect() == Effect::None {
+        if error.effect() == Effect::NotApplied {
             self.tell(Step::Refused(permits));
         }
         self.tell(Step::Failed(error.to_string()));

@@ -304,7 +304,7 @@ async fn what_permits_with_ids_need() {
     }
     work.add_permits(1).await.unwrap();
     work.set_permits(2).await.unwrap();
-    assert_eq!(work.permits().await, Ok(2));
+    assert_eq!(work.total_permits().await, Ok(2));
     assert_eq!(work.acquired_permits().await, Ok(1));
     assert_eq!(work.available_permits().await, Ok(1));
     assert_eq!(work.holders().await.unwrap().len(), 1);
@@ -373,7 +373,11 @@ async fn what_locks_need() {
     for task in tasks {
         served(task).await;
     }
-    client.fenced_lock("door").lock().await.unwrap();
+    client
+        .fenced_lock("door")
+        .lock_and_get_token()
+        .await
+        .unwrap();
     assert_eq!(other.lock("door").try_lock_for(SHORT).await, Ok(false));
     assert_eq!(door.hold_count().await, Ok(0));
     assert_eq!(door.is_held().await, Ok(false));
@@ -449,7 +453,7 @@ async fn use_everything(server: &RedisServer, tenant: &str) {
     let waiting = other.semaphore("seats");
     let waiting = tokio::spawn(async move { waiting.acquire(1).await });
     let next = other.fenced_lock("door");
-    let locking = tokio::spawn(async move { next.lock().await });
+    let locking = tokio::spawn(async move { next.lock_and_get_token().await });
     let done = client.count_down_latch("done");
     done.try_set_count(1).await.unwrap();
     let passing = other.count_down_latch("done");
@@ -473,9 +477,14 @@ async fn use_everything(server: &RedisServer, tenant: &str) {
     guard.release().await.unwrap();
     held.unlock().await.unwrap();
     done.count_down().await.unwrap();
-    for task in [waiting, locking, passing] {
+    for task in [waiting, passing] {
         served(task).await;
     }
+    timeout(LIMIT, locking)
+        .await
+        .expect("served")
+        .unwrap()
+        .unwrap();
     let work = client.permit_expirable_semaphore("work");
     work.try_set_permits(3).await.unwrap();
     let _ = work.acquire().await.unwrap();
@@ -540,12 +549,12 @@ async fn what_operations_on_objects_need() {
     seats.release(3).await.unwrap();
     seats.exists().await.unwrap();
     seats.touch().await.unwrap();
-    seats.expire(LIMIT, None).await.unwrap();
+    seats.expire(LIMIT).await.unwrap();
     seats.remaining_ttl().await.unwrap();
     seats.expire_time().await.unwrap();
     seats.clear_expire().await.unwrap();
     let tomorrow = std::time::SystemTime::now() + Duration::from_secs(86_400);
-    seats.expire_at(tomorrow, None).await.unwrap();
+    seats.expire_at(tomorrow).await.unwrap();
     seats.size_in_memory().await.unwrap();
     let rules = [
         "app",

@@ -28,7 +28,7 @@ impl Way {
             Way::Lock | Way::Fenced => lock.lock().await.unwrap(),
             Way::Patient(wait) => while !lock.try_lock_for(wait).await.unwrap() {},
             Way::Timed => assert!(lock.try_lock_for(LIMIT).await.unwrap(), "starved"),
-            Way::Leased => lock.lock_with_lease(LEASE).await.unwrap(),
+            Way::Leased => lock.with_lease(LEASE).lock().await.unwrap(),
             Way::Reentrant => {
                 lock.lock().await.unwrap();
                 lock.lock().await.unwrap();
@@ -59,7 +59,7 @@ impl LockCrowd {
         let (grants, longest_wait) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         for _ in 0..callers {
             let lock = match way {
-                Way::Fenced => RLock::clone(&client.fenced_lock("door")),
+                Way::Fenced => client.fenced_lock("door").as_lock().clone(),
                 _ => client.lock("door"),
             };
             let (grants, longest_wait) = (Arc::clone(&grants), Arc::clone(&longest_wait));

@@ -49,7 +49,7 @@ pub fn assert_clear(error: &Error, name: &str) {
     let text = error.to_string();
     assert!(text.contains(&format!("{name:?}")), "no name: {text}");
     assert!(text.contains("nothing"), "no effect told: {text}");
-    assert_eq!(error.effect(), Effect::None, "{text}");
+    assert_eq!(error.effect(), Effect::NotApplied, "{text}");
 }
 
 /// The same for a refusal that may pass: what gives back is carried out then.

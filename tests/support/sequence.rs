@@ -69,7 +69,7 @@ async fn step(number: usize, client: &Client, name: &str) -> String {
             let both = tokio::join!(semaphore.acquire(8), semaphore.release(2));
             format!("{both:?} {:?}", semaphore.release(8).await)
         }
-        14 => format!("{:?}", semaphore.expire(hour, None).await),
+        14 => format!("{:?}", semaphore.expire(hour).await),
         15 => format!("{:?}", semaphore.clear_expire().await),
         16 => format!("{:?}", semaphore.clear_expire().await),
         17 => format!("{:?}", semaphore.copy(copied.name()).await),

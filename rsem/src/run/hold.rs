@@ -66,7 +66,7 @@ impl Hold {
             ],
             Hold::Lock(guard) => {
                 let token = guard.token().map(|token| ("RSEM_TOKEN", token.to_string()));
-                let name = ("RSEM_NAME", guard.lock().name().to_owned());
+                let name = ("RSEM_NAME", guard.handle().name().to_owned());
                 [name].into_iter().chain(token).collect()
             }
         }
@@ -97,7 +97,7 @@ impl fmt::Display for Hold {
                 permit.permits(),
                 permit.semaphore().name()
             ),
-            Hold::Lock(guard) => write!(f, "lock {:?}", guard.lock().name()),
+            Hold::Lock(guard) => write!(f, "lock {:?}", guard.handle().name()),
         }
     }
 }

@@ -297,7 +297,7 @@ async fn what_is_refused_for_good_is_not_given_back() {
             twins.leased.permit().await.unwrap(),
         );
         twins.fail_with(&error);
-        let owner = Arc::clone(guards.1.lock());
+        let owner = Arc::clone(guards.1.handle());
         for told in given_back(&twins, guards).await {
             assert_eq!(told, Err(error.clone()));
         }

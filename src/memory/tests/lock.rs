@@ -24,12 +24,9 @@ async fn served_after(lock: &Lock, change: impl Future<Output = Result<()>>) -> 
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_one_who_waited_before() {
     let holder = Lock::new("door");
-    let first = holder.with_owner(1);
+    let first = holder.with_owner(1).with_lease(SHORT);
     holder.lock().await.unwrap();
-    let (taken, served) = tokio::join!(
-        first.lock_with_lease(SHORT),
-        served_after(&holder, holder.unlock())
-    );
+    let (taken, served) = tokio::join!(first.lock(), served_after(&holder, holder.unlock()));
     taken.unwrap();
     assert_eq!(served, SHORT);
 }
@@ -37,25 +34,25 @@ async fn the_lease_of_one_who_waited_before() {
 #[tokio::test(start_paused = true)]
 async fn a_shorter_lease_of_the_same_holder() {
     let holder = Lock::new("door");
-    holder.lock_with_lease(LONG).await.unwrap();
-    let again = holder.lock_with_lease(SHORT);
-    assert_eq!(served_after(&holder, again).await, SHORT);
+    holder.with_lease(LONG).lock().await.unwrap();
+    let again = holder.with_lease(SHORT);
+    assert_eq!(served_after(&holder, again.lock()).await, SHORT);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_shorter_lease_that_is_left_after_an_unlock() {
     let holder = Lock::new("door");
-    holder.lock_with_lease(SHORT).await.unwrap();
-    holder.lock_with_lease(LONG).await.unwrap();
+    holder.with_lease(SHORT).lock().await.unwrap();
+    holder.with_lease(LONG).lock().await.unwrap();
     assert_eq!(served_after(&holder, holder.unlock()).await, SHORT);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_left_unpolled_holds_up_nobody() {
     let holder = Lock::new("door");
-    holder.lock_with_lease(SHORT).await.unwrap();
-    let first = holder.with_owner(1);
-    let mut unpolled = std::pin::pin!(first.lock_with_lease(SHORT));
+    holder.with_lease(SHORT).lock().await.unwrap();
+    let first = holder.with_owner(1).with_lease(SHORT);
+    let mut unpolled = std::pin::pin!(first.lock());
     assert!(super::poll_once(unpolled.as_mut()).await.is_pending());
     let nothing = std::future::ready(Ok(()));
     assert_eq!(served_after(&holder, nothing).await, 2 * SHORT);
@@ -64,7 +61,7 @@ async fn one_that_is_left_unpolled_holds_up_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_longer_lease_is_waited_for() {
     let holder = Lock::new("door");
-    holder.lock_with_lease(SHORT).await.unwrap();
-    let again = holder.lock_with_lease(LONG);
-    assert_eq!(served_after(&holder, again).await, LONG);
+    holder.with_lease(SHORT).lock().await.unwrap();
+    let again = holder.with_lease(LONG);
+    assert_eq!(served_after(&holder, again.lock()).await, LONG);
 }

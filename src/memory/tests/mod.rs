@@ -314,7 +314,6 @@ async fn refuses_all(name: &str) {
         nameless.lock(),
         nameless.try_lock(),
         nameless.try_lock_for(MOMENT),
-        nameless.hold(None, None),
         nameless.unlock(),
         nameless.force_unlock(),
         nameless.is_locked(),

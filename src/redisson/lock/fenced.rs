@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::RLock;
 use super::names;
+use crate::api::{Hold, Lock, LockGuard};
 use crate::engine::Core;
 use crate::engine::command::Commands;
 use crate::error::{Error, Result};
@@ -17,8 +18,18 @@ use crate::transport::Command;
 /// can be refused by the place it writes to once a later holder has been there: that makes a holder harmless that
 /// has lost the lock and does not know yet.
 ///
-/// It is an [`RLock`] in everything else; every way of taking it gives a token, and guards show it
-/// ([`LockGuard::token`](crate::LockGuard::token)). A lock of one name must be used as one kind throughout.
+/// Every way of taking it gives a token: [`guard`](RFencedLock::guard) and its like give a [`FencedGuard`] that has it. In everything else it
+/// is as [`RLock`] is. A lock of one name must be used as one kind throughout.
+///
+/// ```no_run
+/// # async fn f(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// let ledger = client.fenced_lock("ledger"); // Java: redisson.getFencedLock("ledger")
+/// let guard = ledger.guard().await?;
+/// println!("the storage refuses writes below token {}", guard.token());
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # In Redis
 ///
@@ -29,7 +40,7 @@ use crate::transport::Command;
 ///
 /// # DIFFERENCE from Redisson
 ///
-/// As [`RLock`]; and `lock_and_get_token_with_lease` keeps to its lease, which Redisson's blocking
+/// As [`RLock`]; and `lock_and_get_token` keeps to the lease of its handle, which Redisson's blocking
 /// `lockAndGetToken(long, TimeUnit)` does not.
 #[derive(Clone, Debug)]
 pub struct RFencedLock(RLock);
@@ -42,54 +53,80 @@ impl RFencedLock {
         })
     }
 
-    pub(super) fn fresh(&self) -> Self {
-        RFencedLock(self.0.fresh())
-    }
-
     /// This lock for the owner number `id`; see [`RLock::with_owner`].
     #[must_use]
     pub fn with_owner(&self, id: u64) -> Self {
         RFencedLock(self.0.with_owner(id))
     }
 
-    /// As [`RLock::lock`]; returns the token. Redisson: `lockAndGetToken()`.
-    pub async fn lock_and_get_token(&self) -> Result<u64> {
-        let token = self.taken(None, None).await?;
-        Ok(token.expect("waited for"))
+    /// This lock with a lease; see [`RLock::with_lease`].
+    #[must_use]
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        RFencedLock(self.0.with_lease(lease))
     }
 
-    /// As [`RLock::lock_with_lease`]; returns the token. Redisson: `lockAndGetToken(long, TimeUnit)`.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub async fn lock_and_get_token_with_lease(&self, lease: Duration) -> Result<u64> {
-        let token = self.taken(None, Some(lease)).await?;
+    /// The same lock for calls that give no token to their caller, with the same owner and lease: Redisson's `RFencedLock` is an `RLock`.
+    #[must_use]
+    pub fn as_lock(&self) -> &RLock {
+        &self.0
+    }
+
+    /// The name that the handle was made with, before mapping.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// As [`RLock::guard`], with a token.
+    pub async fn guard(&self) -> Result<FencedGuard> {
+        Lock::guard(self).await.map(FencedGuard)
+    }
+
+    /// As [`RLock::try_guard`], with a token.
+    pub async fn try_guard(&self) -> Result<Option<FencedGuard>> {
+        Ok(Lock::try_guard(self).await?.map(FencedGuard))
+    }
+
+    /// As [`RLock::guard_for`], with a token.
+    pub async fn guard_for(&self, wait: Duration) -> Result<Option<FencedGuard>> {
+        Ok(Lock::guard_for(self, wait).await?.map(FencedGuard))
+    }
+
+    /// As [`RLock::lock`]; returns the token. Redisson: `lockAndGetToken()`, `lockAndGetToken(long, TimeUnit)`.
+    pub async fn lock_and_get_token(&self) -> Result<u64> {
+        let token = self.taken(None).await?;
         Ok(token.expect("waited for"))
     }
 
     /// As [`RLock::try_lock`]; returns the token, or `None`. Redisson: `tryLockAndGetToken()`.
     pub async fn try_lock_and_get_token(&self) -> Result<Option<u64>> {
-        self.taken(Some(Duration::ZERO), None).await
+        self.taken(Some(Duration::ZERO)).await
     }
 
-    /// As [`RLock::try_lock_for`]; returns the token, or `None`. Redisson: `tryLockAndGetToken(long, TimeUnit)`.
-    pub async fn try_lock_and_get_token_for(&self, wait: Duration) -> Result<Option<u64>> {
-        self.taken(Some(wait), None).await
-    }
-
-    /// As [`RLock::try_lock_for_with_lease`]; returns the token, or `None`. Redisson:
+    /// As [`RLock::try_lock_for`]; returns the token, or `None`. Redisson: `tryLockAndGetToken(long, TimeUnit)`,
     /// `tryLockAndGetToken(long, long, TimeUnit)`.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub async fn try_lock_and_get_token_for_with_lease(
-        &self,
-        wait: Duration,
-        lease: Duration,
-    ) -> Result<Option<u64>> {
-        self.taken(Some(wait), Some(lease)).await
+    pub async fn try_lock_and_get_token_for(&self, wait: Duration) -> Result<Option<u64>> {
+        self.taken(Some(wait)).await
+    }
+
+    /// As [`RLock::unlock`].
+    pub async fn unlock(&self) -> Result<()> {
+        self.0.unlock().await
+    }
+
+    /// As [`RLock::force_unlock`].
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.0.force_unlock().await
+    }
+
+    /// As [`RLock::is_locked`].
+    pub async fn is_locked(&self) -> Result<bool> {
+        self.0.is_locked().await
+    }
+
+    /// As [`RLock::is_held`].
+    pub async fn is_held(&self) -> Result<bool> {
+        self.0.is_held().await
     }
 
     /// The last token that was given, to whomever; `None` if there was none. Redis: `GET`. Redisson: `getToken()`, which
@@ -109,16 +146,56 @@ impl RFencedLock {
         Ok((token > 0).then_some(token))
     }
 
-    async fn taken(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<u64>> {
-        let hold = self.0.hold(wait, lease).await?;
+    async fn taken(&self, wait: Option<Duration>) -> Result<Option<u64>> {
+        let hold = self.0.hold(wait).await?;
         Ok(hold.and_then(|hold| hold.token()))
     }
 }
 
-impl Deref for RFencedLock {
-    type Target = RLock;
+/// A fenced lock held; unlocked when dropped. It is a [`LockGuard`] that has a [token](FencedGuard::token).
+#[must_use = "the lock is given back when the guard is dropped"]
+#[derive(Debug)]
+pub struct FencedGuard(LockGuard);
 
-    fn deref(&self) -> &RLock {
+impl FencedGuard {
+    /// The fencing token.
+    ///
+    /// The holder sends it along with everything that it writes under the lock. The storage refuses a token that is lower than the highest it
+    /// has seen: so it refuses a holder that has lost the lock.
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.0.token().expect("a fenced lock gives one")
+    }
+
+    /// As [`LockGuard::again`]; the new guard has a token of its own, a higher one.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn again(&self) -> Result<FencedGuard> {
+        self.0.again().await.map(FencedGuard)
+    }
+
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn unlock(self) -> Result<()> {
+        self.0.unlock().await
+    }
+
+    /// As [`LockGuard::forget`].
+    #[must_use = "the lock stays held"]
+    pub fn forget(self) -> Hold {
+        self.0.forget()
+    }
+}
+
+impl Deref for FencedGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
         &self.0
     }
 }

@@ -12,74 +12,78 @@ use crate::lease::Lease;
 use crate::stats::Holding;
 
 /// What a lock with fencing tokens can do, it does as the lock it is.
-macro_rules! lock_by_its_inherent_methods {
-    ($type:ty) => {
+macro_rules! lock_as {
+    ($lock:path => $type:ty) => {
         impl crate::api::Sealed for $type {}
 
         #[async_trait]
         impl Lock for $type {
             fn name(&self) -> &str {
-                RLock::name(self)
+                $lock(self).name()
             }
 
             fn owner(&self) -> &str {
-                RLock::owner(self)
+                $lock(self).owner()
             }
 
             fn fresh_handle(&self) -> Arc<dyn Lock> {
-                Arc::new(<$type>::fresh(self))
+                Arc::new($lock(self).fresh())
             }
 
-            async fn hold(
-                &self,
-                wait: Option<Duration>,
-                lease: Option<Duration>,
-            ) -> Result<Option<Hold>> {
-                RLock::hold(self, wait, lease).await
+            fn with_lease(&self, lease: Duration) -> Arc<dyn Lock> {
+                Arc::new($lock(self).with_lease(lease))
+            }
+
+            async fn hold(&self, wait: Option<Duration>) -> Result<Option<Hold>> {
+                $lock(self).hold(wait).await
             }
 
             async fn unlock(&self) -> Result<()> {
-                RLock::unlock(self).await
+                $lock(self).unlock().await
             }
 
             async fn force_unlock(&self) -> Result<bool> {
-                RLock::force_unlock(self).await
+                $lock(self).force_unlock().await
             }
 
             async fn is_locked(&self) -> Result<bool> {
-                RLock::is_locked(self).await
+                $lock(self).is_locked().await
             }
 
             async fn hold_count(&self) -> Result<u32> {
-                RLock::hold_count(self).await
+                $lock(self).hold_count().await
             }
 
             async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-                RLock::remaining_ttl(self).await
+                $lock(self).remaining_ttl().await
             }
 
             fn lease(&self) -> Lease {
-                RLock::lease(self)
+                $lock(self).lease()
             }
 
             fn holding(&self) -> Holding {
-                RLock::holding(self)
+                $lock(self).holding()
             }
 
             fn unlock_detached(&self) {
-                RLock::unlock_detached(self);
+                $lock(self).unlock_detached();
             }
 
             async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-                RLock::unlock_hold(self, hold).await
+                $lock(self).unlock_hold(hold).await
             }
 
             fn unlock_hold_detached(&self, hold: &Hold) {
-                RLock::unlock_hold_detached(self, hold);
+                $lock(self).unlock_hold_detached(hold);
             }
         }
     };
 }
 
-lock_by_its_inherent_methods!(RLock);
-lock_by_its_inherent_methods!(RFencedLock);
+fn itself(lock: &RLock) -> &RLock {
+    lock
+}
+
+lock_as!(itself => RLock);
+lock_as!(RFencedLock::as_lock => RFencedLock);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use self::call::{Call, Claim, Locks};
 use self::held::{Holds, change, owner};
-pub use fenced::RFencedLock;
+pub use fenced::{FencedGuard, RFencedLock};
 
 use super::names;
 use super::object::Object;
@@ -131,6 +131,8 @@ pub struct RLock {
     _own: Option<Arc<Own>>,
     /// What it has held last.
     last: LastLease,
+    /// For how long this handle takes the lock; `None`: renewed.
+    lease: Option<Duration>,
     fenced: bool,
 }
 
@@ -172,13 +174,17 @@ impl RLock {
             owner,
             _own: Some(Arc::new(own)),
             last: LastLease::default(),
+            lease: None,
             fenced,
         }
     }
 
     /// This lock for an owner of its own.
     fn fresh(&self) -> Self {
-        RLock::owned_by_itself(Arc::clone(&self.core), Arc::clone(&self.line), self.fenced)
+        RLock {
+            lease: self.lease,
+            ..RLock::owned_by_itself(Arc::clone(&self.core), Arc::clone(&self.line), self.fenced)
+        }
     }
 
     /// This lock for the owner number `id` of this client. Handles of the same number are the same owner.
@@ -192,6 +198,34 @@ impl RLock {
             number: id,
             _own: None,
             last: LastLease::default(),
+            ..self.clone()
+        }
+    }
+
+    /// This lock, for the same owner, with a lease: it is free again after `lease`, rounded up to whole milliseconds, and is not renewed. Every
+    /// call of the handle that takes the lock takes it for as long.
+    ///
+    /// Redis: the time to live of `name` becomes `lease`. Redisson: the `leaseTime` of `lock` and `tryLock`.
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let import = client.lock("import").with_lease(Duration::from_secs(60));
+    /// let guard = import.guard().await?; // free again after a minute at the latest
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The calls of the handle that take the lock answer with [`InvalidDuration`](crate::Error::InvalidDuration) for a lease below a
+    /// millisecond, or above 2^53 of them.
+    #[must_use]
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        RLock {
+            lease: Some(lease),
             ..self.clone()
         }
     }
@@ -221,26 +255,13 @@ impl RLock {
 
     /// Takes the lock, waiting until it is free; at once where this owner holds it already. It is renewed until it
     /// is unlocked; or until the last handle of this owner has gone, unless that was made by [`with_owner`](Self::with_owner), as nobody
-    /// could unlock it any more: it ends with its lease then.
+    /// could unlock it any more: it ends with its lease then. A handle [with a lease](Self::with_lease) takes it for that long.
     ///
     /// Redis: `name` gets the owner's field, or its count rises by one; the time to live becomes the watchdog
-    /// time-out. Redisson: `lock()`.
+    /// time-out, or the lease. Redisson: `lock()`, `lock(long, TimeUnit)`.
     #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard` gives a guard"]
     pub async fn lock(&self) -> Result<()> {
-        self.hold(None, None).await.map(drop)
-    }
-
-    /// As [`lock`](Self::lock), but not renewed: it is free again after `lease`, rounded up to whole
-    /// milliseconds.
-    ///
-    /// Redis: as there; the time to live becomes `lease`. Redisson: `lock(long, TimeUnit)`.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidDuration`](crate::Error::InvalidDuration) for a lease below a millisecond, and above 2^53 of them.
-    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_with_lease` gives a guard"]
-    pub async fn lock_with_lease(&self, lease: Duration) -> Result<()> {
-        self.hold(None, Some(lease)).await.map(drop)
+        self.hold(None).await.map(drop)
     }
 
     /// Takes the lock if it is free now, or held by this owner already; does not wait behind others.
@@ -251,48 +272,18 @@ impl RLock {
         self.try_lock_for(Duration::ZERO).await
     }
 
-    /// As [`try_lock`](Self::try_lock), for as long as `lease`.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock_with_lease`](Self::lock_with_lease).
-    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard_with_lease` gives a guard"]
-    pub async fn try_lock_with_lease(&self, lease: Duration) -> Result<bool> {
-        self.try_lock_for_with_lease(Duration::ZERO, lease).await
-    }
-
     /// As [`lock`](Self::lock), but waits for `wait` at the most; `false` when
     /// the time has run out. A wait of zero is [`try_lock`](Self::try_lock). For wait, lease and the other times see
     /// [there](crate::ClientBuilder#names-and-times-of-calls).
     ///
-    /// Redisson: `tryLock(long, TimeUnit)`.
+    /// Redisson: `tryLock(long, TimeUnit)`, `tryLock(long, long, TimeUnit)`.
     #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for` gives a guard"]
     pub async fn try_lock_for(&self, wait: Duration) -> Result<bool> {
-        Ok(self.hold(Some(wait), None).await?.is_some())
+        Ok(self.hold(Some(wait)).await?.is_some())
     }
 
-    /// As [`try_lock_for`](Self::try_lock_for), for as long as `lease`. Redisson:
-    /// `tryLock(long, long, TimeUnit)`.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock_with_lease`](Self::lock_with_lease).
-    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for_with_lease` gives a guard"]
-    pub async fn try_lock_for_with_lease(&self, wait: Duration, lease: Duration) -> Result<bool> {
-        Ok(self.hold(Some(wait), Some(lease)).await?.is_some())
-    }
-
-    /// What the other ways to take the lock are made of: `wait` without a limit for `None`, `lease` renewed for
-    /// `None`. Tells what was granted; `None` when the time has run out.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock_with_lease`](Self::lock_with_lease).
-    pub async fn hold(
-        &self,
-        wait: Option<Duration>,
-        lease: Option<Duration>,
-    ) -> Result<Option<Hold>> {
+    async fn hold(&self, wait: Option<Duration>) -> Result<Option<Hold>> {
+        let lease = self.lease;
         if let Some(lease) = lease {
             check_millis(self.name(), "lease", lease)?;
         }
@@ -334,37 +325,14 @@ impl RLock {
         Lock::guard(self).await
     }
 
-    /// [`lock_with_lease`](Self::lock_with_lease) with a guard that unlocks when dropped.
-    pub async fn guard_with_lease(&self, lease: Duration) -> Result<LockGuard> {
-        Lock::guard_with_lease(self, lease).await
-    }
-
     /// [`try_lock`](Self::try_lock) with a guard; `None` when someone else holds the lock.
     pub async fn try_guard(&self) -> Result<Option<LockGuard>> {
         Lock::try_guard(self).await
     }
 
-    /// [`try_lock_with_lease`](Self::try_lock_with_lease) with a guard; `None` when someone else holds the lock.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock_with_lease`](Self::lock_with_lease).
-    pub async fn try_guard_with_lease(&self, lease: Duration) -> Result<Option<LockGuard>> {
-        Lock::try_guard_with_lease(self, lease).await
-    }
-
     /// [`try_lock_for`](Self::try_lock_for) with a guard; `None` when the time has run out.
     pub async fn guard_for(&self, wait: Duration) -> Result<Option<LockGuard>> {
         Lock::guard_for(self, wait).await
-    }
-
-    /// [`try_lock_for_with_lease`](Self::try_lock_for_with_lease) with a guard; `None` when the time has run out.
-    pub async fn guard_for_with_lease(
-        &self,
-        wait: Duration,
-        lease: Duration,
-    ) -> Result<Option<LockGuard>> {
-        Lock::guard_for_with_lease(self, wait, lease).await
     }
 
     /// Gives one hold of this owner back: the latest, or where guards have holds of this owner, the latest without one. The last one
@@ -378,7 +346,7 @@ impl RLock {
     ///
     /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. With any other error that says that nothing
     /// took effect, it is held on. The hold of a guard is spent: it is neither renewed nor counted any more. A call of this on a clone
-    /// of [`LockGuard::lock`] gives it back.
+    /// of [`LockGuard::handle`] gives it back.
     pub async fn unlock(&self) -> Result<()> {
         self.give_back(None).await
     }

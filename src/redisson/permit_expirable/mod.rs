@@ -367,7 +367,7 @@ impl RPermitExpirableSemaphore {
     }
 
     /// The permits there are, held or not; 0 if the semaphore does not exist. Redisson: `getPermits()`.
-    pub async fn permits(&self) -> Result<i64> {
+    pub async fn total_permits(&self) -> Result<i64> {
         self.number(Call::Count(Counted::Total)).await
     }
 
@@ -652,7 +652,8 @@ impl RPermitExpirableSemaphore {
         let done = self.run(call, |outcome| released(number_of(&outcome)));
         let done = done.await;
         // A call whose outcome is unknown may still find one that is not held.
-        if (done.as_ref()).map_or_else(Error::effect, |_| Effect::None) == Effect::None {
+        if (done.as_ref()).map_or_else(Error::effect, |_| Effect::NotApplied) == Effect::NotApplied
+        {
             each.ids = Arc::new([]);
         }
         done

@@ -57,33 +57,43 @@ impl RPermitExpirableSemaphore {
         Ok(done.then_some(renamed))
     }
 
-    /// Lets it vanish after `ttl`, rounded up to whole milliseconds, where `condition` holds (`None`: in any case), which is
-    /// asked for each of its keys; `false` if it holds for neither, or there is no such semaphore.
+    /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if there is no such semaphore.
     ///
-    /// Redis: `PEXPIRE`; with a condition, which needs Redis 7, with `NX`, `XX`, `GT`, `LT`. Redisson: `expire(Duration)`; `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
+    /// Redis: `PEXPIRE`. Redisson: `expire(Duration)`.
     ///
     /// # Errors
     ///
     /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
-    pub async fn expire(
-        &self,
-        ttl: Duration,
-        condition: impl Into<Option<ExpireCondition>>,
-    ) -> Result<bool> {
+    pub async fn expire(&self, ttl: Duration) -> Result<bool> {
         let millis = check_millis(self.name(), "time to live", ttl)?;
-        self.expire_with("PEXPIRE", millis, condition.into()).await
+        self.expire_with("PEXPIRE", millis, None).await
     }
 
-    /// Lets it vanish at `time` by the server's clock, at once where that has passed; else as [`expire`](Self::expire).
+    /// As [`expire`](Self::expire), for each of its keys where `condition` holds; `false` if it holds for neither.
     ///
-    /// Redis: `PEXPIREAT`. Redisson: `expire(Instant)`, `expireAt(long)`; `expireIfNotSet(Instant)` and its sisters.
-    pub async fn expire_at(
-        &self,
-        time: SystemTime,
-        condition: impl Into<Option<ExpireCondition>>,
-    ) -> Result<bool> {
-        self.expire_with("PEXPIREAT", since_1970(time), condition.into())
-            .await
+    /// Redis 7: `PEXPIRE` with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn expire_if(&self, ttl: Duration, condition: ExpireCondition) -> Result<bool> {
+        let millis = check_millis(self.name(), "time to live", ttl)?;
+        self.expire_with("PEXPIRE", millis, Some(condition)).await
+    }
+
+    /// Lets it vanish at `time` by the server's clock, at once where that has passed; `false` if there is no such semaphore.
+    ///
+    /// Redis: `PEXPIREAT`. Redisson: `expire(Instant)`, `expireAt(long)`.
+    pub async fn expire_at(&self, time: SystemTime) -> Result<bool> {
+        self.expire_with("PEXPIREAT", since_1970(time), None).await
+    }
+
+    /// As [`expire_at`](Self::expire_at), for each of its keys where `condition` holds; `false` if it holds for neither.
+    ///
+    /// Redis 7: `PEXPIREAT` with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet(Instant)` and its sisters.
+    pub async fn expire_at_if(&self, time: SystemTime, condition: ExpireCondition) -> Result<bool> {
+        let millis = since_1970(time);
+        self.expire_with("PEXPIREAT", millis, Some(condition)).await
     }
 
     /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.

@@ -26,47 +26,51 @@ impl RSemaphore {
         Object { line: &self.line }
     }
 
-    /// Lets it vanish after `ttl`, rounded up to whole milliseconds, where `condition` holds (`None`: in any case);
-    /// `false` if it does not, or there is no such semaphore.
+    /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if there is no such semaphore.
+    ///
+    /// Redis: `PEXPIRE`. Redisson: `expire(Duration)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidDuration`](crate::Error::InvalidDuration) below a millisecond, and above 2^53 of them.
+    pub async fn expire(&self, ttl: Duration) -> Result<bool> {
+        self.object().expire(ttl, None).await
+    }
+
+    /// As [`expire`](Self::expire) where `condition` holds; `false` if it does not.
     ///
     /// ```no_run
     /// # async fn expire(seats: redisson_semaphore::RSemaphore) -> redisson_semaphore::Result<()> {
     /// use redisson_semaphore::ExpireCondition;
     /// use std::time::Duration;
     ///
-    /// seats.expire(Duration::from_secs(60), None).await?;
-    /// seats.expire(Duration::from_secs(90), ExpireCondition::Greater).await?;
+    /// seats.expire(Duration::from_secs(60)).await?;
+    /// seats.expire_if(Duration::from_secs(90), ExpireCondition::Greater).await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// Redis: `PEXPIRE`; with a condition, which needs Redis 7, with `NX`, `XX`, `GT`, `LT`. Redisson: `expire(Duration)`;
-    /// `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
+    /// Redis 7: `PEXPIRE` with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
     ///
     /// # Errors
     ///
-    /// [`InvalidDuration`](crate::Error::InvalidDuration) below a millisecond, and above 2^53 of them.
-    pub async fn expire(
-        &self,
-        ttl: Duration,
-        condition: impl Into<Option<ExpireCondition>>,
-    ) -> Result<bool> {
-        let condition = condition.into();
-        self.object().expire(ttl, condition).await
+    /// As there.
+    pub async fn expire_if(&self, ttl: Duration, condition: ExpireCondition) -> Result<bool> {
+        self.object().expire(ttl, Some(condition)).await
     }
 
-    /// Lets it vanish at `time` by the server's clock, at once where that has passed, where `condition` holds (`None`: in
-    /// any case); `false` if it does not, or there is no such semaphore.
+    /// Lets it vanish at `time` by the server's clock, at once where that has passed; `false` if there is no such semaphore.
     ///
-    /// Redis: `PEXPIREAT`, with a condition as at [`expire`](Self::expire). Redisson: `expire(Instant)`, `expireAt(long)`;
-    /// `expireIfNotSet(Instant)` and its sisters.
-    pub async fn expire_at(
-        &self,
-        time: SystemTime,
-        condition: impl Into<Option<ExpireCondition>>,
-    ) -> Result<bool> {
-        let condition = condition.into();
-        self.object().expire_at(time, condition).await
+    /// Redis: `PEXPIREAT`. Redisson: `expire(Instant)`, `expireAt(long)`.
+    pub async fn expire_at(&self, time: SystemTime) -> Result<bool> {
+        self.object().expire_at(time, None).await
+    }
+
+    /// As [`expire_at`](Self::expire_at) where `condition` holds; `false` if it does not.
+    ///
+    /// Redis 7: `PEXPIREAT` with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet(Instant)` and its sisters.
+    pub async fn expire_at_if(&self, time: SystemTime, condition: ExpireCondition) -> Result<bool> {
+        self.object().expire_at(time, Some(condition)).await
     }
 
     /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.

@@ -14,10 +14,10 @@ use super::support::{
 pub(crate) async fn a_guard_unlocks_on_drop(fixture: &impl Fixture) {
     let lock = fixture.fresh("drop");
     let guard = lock.guard().await.unwrap();
-    assert_eq!(guard.lock().name(), lock.name());
-    assert_ne!(guard.lock().owner(), lock.owner());
+    assert_eq!(guard.handle().name(), lock.name());
+    assert_ne!(guard.handle().owner(), lock.owner());
     assert!(!guard.is_lost());
-    assert_held(guard.lock(), 1).await;
+    assert_held(guard.handle(), 1).await;
     assert_held(&lock, 0).await;
     drop(guard);
     assert_free(&fixture.stranger(&lock)).await;
@@ -41,14 +41,14 @@ pub(crate) async fn an_unlock_that_is_never_polled_is_a_drop(fixture: &impl Fixt
 
 pub(crate) async fn a_guard_that_lost_its_lock_tells(fixture: &impl Fixture) {
     let lock = fixture.fresh("lost");
-    let guard = lock.guard_with_lease(SHORT).await.unwrap();
+    let guard = lock.with_lease(SHORT).guard().await.unwrap();
     tokio::time::timeout(LIMIT, guard.lost())
         .await
         .expect("the loss is told");
     assert!(guard.is_lost());
     let other = fixture.stranger(&lock);
     other.lock().await.unwrap();
-    let owner = Arc::clone(guard.lock());
+    let owner = Arc::clone(guard.handle());
     assert_not_held(guard.unlock().await, &owner);
     // Dropping one that is lost takes nothing from the one who holds it now.
     let late = lock.guard_for(SHORT).await.unwrap();
@@ -60,7 +60,7 @@ pub(crate) async fn a_guard_that_lost_its_lock_tells(fixture: &impl Fixture) {
 pub(crate) async fn a_forgotten_guard_keeps_the_lock(fixture: &impl Fixture) {
     let lock = fixture.fresh("forgotten");
     let guard = lock.guard().await.unwrap();
-    let owner = Arc::clone(guard.lock());
+    let owner = Arc::clone(guard.handle());
     let hold = guard.forget();
     assert!(!hold.lease().is_lost());
     assert_held(&owner, 1).await;
@@ -81,12 +81,12 @@ pub(crate) async fn no_guard_in_time(fixture: &impl Fixture) {
     let other = fixture.stranger(&lock);
     assert!(other.guard_for(SHORT).await.unwrap().is_none());
     let lease = Duration::from_secs(5);
-    let leased = other.guard_for_with_lease(SHORT, lease).await;
+    let leased = other.with_lease(lease).guard_for(SHORT).await;
     assert!(leased.unwrap().is_none());
     drop(guard);
     assert!(other.guard_for(LIMIT).await.unwrap().is_some());
     assert_free(&lock).await;
-    let leased = other.guard_for_with_lease(LIMIT, lease).await.unwrap();
+    let leased = other.with_lease(lease).guard_for(LIMIT).await.unwrap();
     let leased = leased.expect("it is free");
     assert!(leased.lease().remaining().is_some_and(|left| left <= lease));
     leased.unlock().await.unwrap();
@@ -94,7 +94,7 @@ pub(crate) async fn no_guard_in_time(fixture: &impl Fixture) {
 
 pub(crate) async fn a_guard_with_a_lease(fixture: &impl Fixture) {
     let lock = fixture.fresh("lease");
-    let guard = lock.guard_with_lease(LIMIT).await.unwrap();
+    let guard = lock.with_lease(LIMIT).guard().await.unwrap();
     let left = guard.lease().remaining().expect("it has an end");
     assert!(left <= LIMIT && left > LIMIT / 2);
     drop(guard);
@@ -152,7 +152,7 @@ pub(crate) async fn a_guard_that_is_dropped_wakes_a_waiter(fixture: &impl Fixtur
 pub(crate) async fn a_guard_of_a_hold_that_was_given_back_releases_nothing(fixture: &impl Fixture) {
     let lock = fixture.fresh("given-back");
     let dropped = lock.guard().await.unwrap();
-    let owner = Arc::clone(dropped.lock());
+    let owner = Arc::clone(dropped.handle());
     owner.unlock().await.unwrap();
     owner.lock().await.unwrap();
     drop(dropped);
@@ -160,7 +160,7 @@ pub(crate) async fn a_guard_of_a_hold_that_was_given_back_releases_nothing(fixtu
     assert_held(&owner, 1).await;
     owner.unlock().await.unwrap();
     let told = lock.guard().await.unwrap();
-    let owner = Arc::clone(told.lock());
+    let owner = Arc::clone(told.handle());
     owner.unlock().await.unwrap();
     owner.lock().await.unwrap();
     assert_not_held(told.unlock().await, &owner);
@@ -180,14 +180,15 @@ async fn left(lock: &Handle) -> Duration {
 
 /// Takes the lock once more for the owner of this handle.
 async fn once_more(owner: &Handle, lease: Option<Duration>) -> Hold {
-    let hold = owner.hold(Some(Duration::ZERO), lease).await.unwrap();
+    let owner = lease.map_or_else(|| owner.clone(), |lease| owner.with_lease(lease));
+    let hold = owner.hold(Some(Duration::ZERO)).await.unwrap();
     hold.expect("its owner has it")
 }
 
 pub(crate) async fn holds_that_go_in_any_order_keep_their_terms(fixture: &impl Fixture) {
     let lock = fixture.fresh("order");
-    let first = lock.guard_with_lease(2 * HOUR).await.unwrap();
-    let owner = Arc::clone(first.lock());
+    let first = lock.with_lease(2 * HOUR).guard().await.unwrap();
+    let owner = Arc::clone(first.handle());
     let second = once_more(&owner, Some(4 * HOUR)).await;
     let third = once_more(&owner, Some(3 * HOUR)).await;
     owner.unlock_hold(&second).await.unwrap();
@@ -202,21 +203,33 @@ pub(crate) async fn holds_that_go_in_any_order_keep_their_terms(fixture: &impl F
     assert!(!lock.is_locked().await.unwrap());
 
     // A hold without a lease stays without one.
-    let limited = lock.guard_with_lease(HOUR).await.unwrap();
-    let kept = limited.again().await.unwrap();
-    limited.unlock().await.unwrap();
-    let left = kept.lease().remaining();
-    assert!(left.is_none_or(|left| left < HOUR), "the term of another");
+    let kept = lock.guard().await.unwrap();
+    let owner = Arc::clone(kept.handle());
+    let limited = once_more(&owner, Some(HOUR)).await;
+    owner.unlock_hold(&limited).await.unwrap();
+    let remaining = kept.lease().remaining();
+    assert!(
+        remaining.is_none_or(|left| left < HOUR),
+        "the term of another"
+    );
     let ttl = lock.remaining_ttl().await.unwrap();
     assert!(!matches!(ttl, RemainingTtl::Expires(left) if left > HOUR / 2));
     kept.unlock().await.unwrap();
+
+    // A guard that is entered again has the lease of its handle.
+    let limited = lock.with_lease(HOUR).guard().await.unwrap();
+    let again = limited.again().await.unwrap();
+    limited.unlock().await.unwrap();
+    let alone = left(&lock).await;
+    assert!(alone > HOUR / 2 && alone <= HOUR);
+    again.unlock().await.unwrap();
     assert_free(&fixture.stranger(&lock)).await;
 }
 
 pub(crate) async fn a_guard_of_a_hold_before_the_loss_gives_nothing_back(fixture: &impl Fixture) {
     let lock = fixture.fresh("before");
     let old = lock.guard().await.unwrap();
-    let owner = Arc::clone(old.lock());
+    let owner = Arc::clone(old.handle());
     fixture.stranger(&lock).force_unlock().await.unwrap();
     let new = once_more(&owner, None).await;
     assert!(old.is_lost() && !new.lease().is_lost());
@@ -231,14 +244,14 @@ pub(crate) async fn a_guard_of_a_hold_before_the_loss_gives_nothing_back(fixture
 
 pub(crate) async fn an_unlock_leaves_the_holds_of_guards_alone(fixture: &impl Fixture) {
     let lock = fixture.fresh("plain");
-    let guard = lock.guard_with_lease(3 * HOUR).await.unwrap();
-    let owner = Arc::clone(guard.lock());
+    let guard = lock.with_lease(3 * HOUR).guard().await.unwrap();
+    let owner = Arc::clone(guard.handle());
     assert_not_held(lock.unlock().await, &lock);
-    owner.lock_with_lease(HOUR).await.unwrap();
+    owner.with_lease(HOUR).lock().await.unwrap();
     owner.unlock().await.unwrap();
     assert_held(&owner, 1).await;
     assert!(!guard.is_lost() && left(&lock).await > 2 * HOUR);
-    owner.lock_with_lease(HOUR).await.unwrap();
+    owner.with_lease(HOUR).lock().await.unwrap();
     guard.unlock().await.unwrap();
     assert_held(&owner, 1).await;
     assert!(left(&lock).await <= HOUR);
@@ -247,7 +260,7 @@ pub(crate) async fn an_unlock_leaves_the_holds_of_guards_alone(fixture: &impl Fi
     // Where there are only guards, one of them has nothing left to give back.
     let outer = lock.guard().await.unwrap();
     let inner = outer.again().await.unwrap();
-    let owner = Arc::clone(outer.lock());
+    let owner = Arc::clone(outer.handle());
     owner.unlock().await.unwrap();
     assert_not_held(inner.unlock().await, &owner);
     assert_held(&owner, 1).await;
@@ -259,7 +272,7 @@ pub(crate) async fn an_unlock_leaves_the_holds_of_guards_alone(fixture: &impl Fi
 pub(crate) async fn a_hold_is_given_back_once(fixture: &impl Fixture) {
     let lock = fixture.fresh("once");
     let outer = lock.guard().await.unwrap();
-    let owner = Arc::clone(outer.lock());
+    let owner = Arc::clone(outer.handle());
     let hold = once_more(&owner, None).await;
     owner.unlock_hold(&hold).await.unwrap();
     assert_not_held(owner.unlock_hold(&hold).await, &owner);
@@ -326,8 +339,8 @@ pub(crate) async fn a_guard_is_entered_again_at_once(fixture: &impl Fixture) {
         waits.assert_waits(&lock).await;
         // Past a caller that waits.
         let inner = outer.again().await.unwrap();
-        assert_eq!(inner.lock().owner(), outer.lock().owner());
-        assert_held(inner.lock(), 2).await;
+        assert_eq!(inner.handle().owner(), outer.handle().owner());
+        assert_held(inner.handle(), 2).await;
         let (first, last) = match outer_goes_first {
             true => (outer, inner),
             false => (inner, outer),
@@ -335,7 +348,7 @@ pub(crate) async fn a_guard_is_entered_again_at_once(fixture: &impl Fixture) {
         first.unlock().await.unwrap();
         waits.assert_waits(&lock).await;
         assert!(!last.is_lost());
-        assert_held(last.lock(), 1).await;
+        assert_held(last.handle(), 1).await;
         last.unlock().await.unwrap();
         waits.answer().await.unwrap().unlock().await.unwrap();
         assert_free(&lock).await;
@@ -345,9 +358,9 @@ pub(crate) async fn a_guard_is_entered_again_at_once(fixture: &impl Fixture) {
 pub(crate) async fn a_guard_that_lost_its_lock_is_not_entered_again(fixture: &impl Fixture) {
     let lock = fixture.fresh("not again");
     let other = fixture.stranger(&lock);
-    let known = lock.guard_with_lease(SHORT).await.unwrap();
+    let known = lock.with_lease(SHORT).guard().await.unwrap();
     known.lost().await;
-    assert_not_held(known.again().await.map(drop), known.lock());
+    assert_not_held(known.again().await.map(drop), known.handle());
     // A loss that nobody has told: the lock is somebody's, or nobody's.
     for is_free in [false, true] {
         let unknown = lock.guard_for(LIMIT).await.unwrap().expect("it ends");
@@ -355,7 +368,7 @@ pub(crate) async fn a_guard_that_lost_its_lock_is_not_entered_again(fixture: &im
         if !is_free {
             other.lock().await.unwrap();
         }
-        assert_not_held(unknown.again().await.map(drop), unknown.lock());
+        assert_not_held(unknown.again().await.map(drop), unknown.handle());
         assert!(unknown.is_lost());
         if !is_free {
             assert_held(&other, 1).await;

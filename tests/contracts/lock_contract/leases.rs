@@ -35,7 +35,7 @@ async fn until_free(lock: &Handle) {
 pub(crate) async fn a_lease_ends(fixture: &impl Fixture) {
     let lock = fixture.fresh("ends");
     let start = Instant::now();
-    lock.lock_with_lease(SHORT).await.unwrap();
+    lock.with_lease(SHORT).lock().await.unwrap();
     until_free(&lock).await;
     assert!(start.elapsed() + Duration::from_millis(2) >= SHORT);
     assert_free(&fixture.stranger(&lock)).await;
@@ -43,7 +43,7 @@ pub(crate) async fn a_lease_ends(fixture: &impl Fixture) {
 
 pub(crate) async fn a_lease_that_is_over_cannot_be_unlocked(fixture: &impl Fixture) {
     let lock = fixture.fresh("over");
-    assert!(lock.try_lock_with_lease(SHORT).await.unwrap());
+    assert!(lock.with_lease(SHORT).try_lock().await.unwrap());
     until_free(&lock).await;
     assert_not_held(lock.unlock().await, &lock);
     let other = fixture.stranger(&lock);
@@ -55,7 +55,7 @@ pub(crate) async fn a_lease_that_is_over_cannot_be_unlocked(fixture: &impl Fixtu
 pub(crate) async fn a_lease_shows_what_is_left(fixture: &impl Fixture) {
     let lock = fixture.fresh("left");
     assert_eq!(lock.remaining_ttl().await.unwrap(), RemainingTtl::Missing);
-    lock.lock_with_lease(LONG).await.unwrap();
+    lock.with_lease(LONG).lock().await.unwrap();
     let (there, here) = (left(&lock).await, lock.lease().remaining().unwrap());
     assert!(there <= LONG && there > LONG - LIMIT, "{there:?}");
     assert!(here <= LONG && here > LONG - LIMIT, "{here:?}");
@@ -75,11 +75,11 @@ pub(crate) async fn without_a_lease_it_stays(fixture: &impl Fixture) {
 
 pub(crate) async fn each_time_it_is_taken_the_lease_is_set_anew(fixture: &impl Fixture) {
     let lock = fixture.fresh("anew");
-    lock.lock_with_lease(LONG).await.unwrap();
-    lock.lock_with_lease(LONG / 2).await.unwrap();
+    lock.with_lease(LONG).lock().await.unwrap();
+    lock.with_lease(LONG / 2).lock().await.unwrap();
     assert!(left(&lock).await <= LONG / 2);
     assert!(lock.lease().remaining().unwrap() <= LONG / 2);
-    lock.lock_with_lease(2 * LONG).await.unwrap();
+    lock.with_lease(2 * LONG).lock().await.unwrap();
     assert!(left(&lock).await > LONG);
     assert_held(&lock, 3).await;
     lock.force_unlock().await.unwrap();
@@ -87,9 +87,9 @@ pub(crate) async fn each_time_it_is_taken_the_lease_is_set_anew(fixture: &impl F
 
 pub(crate) async fn a_hold_below_keeps_its_own_lease(fixture: &impl Fixture) {
     let lock = fixture.fresh("below");
-    lock.lock_with_lease(LONG).await.unwrap();
-    lock.lock_with_lease(10 * LONG).await.unwrap();
-    lock.lock_with_lease(SHORT * 1000).await.unwrap();
+    lock.with_lease(LONG).lock().await.unwrap();
+    lock.with_lease(10 * LONG).lock().await.unwrap();
+    lock.with_lease(SHORT * 1000).lock().await.unwrap();
     lock.unlock().await.unwrap();
     assert!(left(&lock).await > 9 * LONG);
     lock.unlock().await.unwrap();
@@ -100,7 +100,7 @@ pub(crate) async fn a_hold_below_keeps_its_own_lease(fixture: &impl Fixture) {
 
 pub(crate) async fn the_lease_tells_that_it_is_lost(fixture: &impl Fixture) {
     let lock = fixture.fresh("lost");
-    lock.lock_with_lease(SHORT).await.unwrap();
+    lock.with_lease(SHORT).lock().await.unwrap();
     let lease = lock.lease();
     assert!(!lease.is_lost());
     tokio::time::timeout(LIMIT, lease.lost())
@@ -115,7 +115,7 @@ pub(crate) async fn the_lease_tells_that_it_is_lost(fixture: &impl Fixture) {
 
 pub(crate) async fn the_lease_of_an_unlocked_lock_is_not_lost(fixture: &impl Fixture) {
     let lock = fixture.fresh("unlocked");
-    lock.lock_with_lease(SHORT).await.unwrap();
+    lock.with_lease(SHORT).lock().await.unwrap();
     let lease = lock.lease();
     lock.unlock().await.unwrap();
     tokio::time::sleep(SHORT).await;
@@ -147,10 +147,10 @@ pub(crate) async fn no_lease_without_a_hold(fixture: &impl Fixture) {
 async fn refused(lock: &Handle, lease: Duration) {
     let name = lock.name();
     for result in [
-        lock.lock_with_lease(lease).await.map(|()| true),
-        lock.try_lock_with_lease(lease).await,
-        lock.try_lock_for_with_lease(LIMIT, lease).await,
-        lock.guard_with_lease(lease).await.map(|_| true),
+        lock.with_lease(lease).lock().await.map(|()| true),
+        lock.with_lease(lease).try_lock().await,
+        lock.with_lease(lease).try_lock_for(LIMIT).await,
+        lock.with_lease(lease).guard().await.map(|_| true),
     ] {
         let error = result.expect_err("refused");
         assert!(
@@ -166,7 +166,8 @@ pub(crate) async fn less_than_a_millisecond_is_refused(fixture: &impl Fixture) {
     refused(&handle, Duration::ZERO).await;
     refused(&handle, Duration::from_micros(999)).await;
     handle
-        .lock_with_lease(Duration::from_millis(1))
+        .with_lease(Duration::from_millis(1))
+        .lock()
         .await
         .unwrap();
     lock(&fixture.stranger(&handle))
@@ -180,7 +181,8 @@ pub(crate) async fn more_than_can_be_counted_is_refused(fixture: &impl Fixture) 
     let lock = fixture.fresh("long");
     refused(&lock, Duration::MAX).await;
     refused(&lock, Duration::from_millis((1 << 53) + 1)).await;
-    lock.lock_with_lease(Duration::from_millis(1 << 53))
+    lock.with_lease(Duration::from_millis(1 << 53))
+        .lock()
         .await
         .unwrap();
     assert!(left(&lock).await > LONG);
@@ -197,13 +199,13 @@ pub(crate) async fn without_a_lease_it_lasts_for_half_a_minute_at_a_time(fixture
     assert!(is_renewed(there), "{there:?}");
     assert!(here.is_some_and(is_renewed), "{here:?}");
     // A lease within it does not bring its end nearer, and is over with its own hold.
-    lock.lock_with_lease(SHORT).await.unwrap();
+    lock.with_lease(SHORT).lock().await.unwrap();
     assert!(is_renewed(left(&other).await));
     assert!(lock.lease().remaining().is_some_and(is_renewed));
     lock.unlock().await.unwrap();
     assert!(is_renewed(left(&other).await));
     lock.unlock().await.unwrap();
-    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+    let hold = lock.hold(None).await.unwrap().expect("waited for");
     assert!(hold.lease().remaining().is_some_and(is_renewed));
     lock.unlock().await.unwrap();
     assert_eq!(hold.lease().remaining(), Some(Duration::ZERO));
@@ -213,7 +215,7 @@ pub(crate) async fn a_handle_tells_that_what_it_took_last_is_lost(fixture: &impl
     let lock = fixture.fresh("told-last");
     let other = fixture.neighbour(&lock);
     assert!(!lock.lease().is_lost());
-    lock.lock_with_lease(SHORT).await.unwrap();
+    lock.with_lease(SHORT).lock().await.unwrap();
     assert!(!lock.lease().is_lost());
     within_limit(async { lock.lease().lost().await }).await;
     // Who has it by now, and that it is known, make no difference.

@@ -41,7 +41,7 @@ pub(crate) async fn force_unlock_wakes_a_waiter(fixture: &impl Fixture) {
 pub(crate) async fn the_end_of_a_lease_wakes_a_waiter(fixture: &impl Fixture) {
     let holder = fixture.fresh("lease");
     for waiter in [fixture.neighbour(&holder), fixture.stranger(&holder)] {
-        holder.lock_with_lease(4 * SHORT).await.unwrap();
+        holder.with_lease(4 * SHORT).lock().await.unwrap();
         let start = Instant::now();
         lock(&waiter).await.answer().await.unwrap();
         // By the lease's end, not by the slow check that comes after seconds.
@@ -55,7 +55,7 @@ pub(crate) async fn the_end_of_the_lease_of_one_who_waited_wakes_the_next(fixtur
     for waiter in [fixture.neighbour(&holder), fixture.stranger(&holder)] {
         holder.lock().await.unwrap();
         let between = fixture.neighbour(&holder);
-        let first = Call::start(async move { between.lock_with_lease(4 * SHORT).await }).await;
+        let first = Call::start(async move { between.with_lease(4 * SHORT).lock().await }).await;
         let second = lock(&waiter).await;
         holder.unlock().await.unwrap();
         first.answer().await.unwrap();
@@ -159,7 +159,7 @@ pub(crate) async fn a_wait_that_runs_out(fixture: &impl Fixture) {
         assert!(!waiter.try_lock_for(SHORT).await.unwrap());
         assert!(start.elapsed() + Duration::from_millis(2) >= SHORT);
         let lease = Duration::from_secs(1);
-        assert!(!waiter.try_lock_for_with_lease(SHORT, lease).await.unwrap());
+        assert!(!waiter.with_lease(lease).try_lock_for(SHORT).await.unwrap());
     }
     holder.unlock().await.unwrap();
 }

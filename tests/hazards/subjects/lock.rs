@@ -2,7 +2,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, LockGuard, RFencedLock, RLock, Result};
+use redisson_semaphore::{Client, FencedGuard, Lock as _, LockGuard, RFencedLock, RLock, Result};
 
 use crate::subject::Kind::{self, Change, Give, Look, Nothing, Take};
 use crate::subject::{HOUR, SHORT, Subject};
@@ -10,11 +10,11 @@ use crate::support::snapshot::snapshot;
 
 /// Two owners of a lock, and a guard of the first one.
 macro_rules! lock {
-    ($subject:ident, $name:literal, $lock:ident, $make:ident) => {
+    ($subject:ident, $name:literal, $lock:ident, $make:ident, $guard:ident) => {
         pub struct $subject {
             one: $lock,
             two: $lock,
-            guard: Mutex<Option<LockGuard>>,
+            guard: Mutex<Option<$guard>>,
         }
 
         impl Subject for $subject {
@@ -22,7 +22,7 @@ macro_rules! lock {
             const CALLS: &'static [(&'static str, Kind)] = &[
                 ("try_lock", Take),
                 ("lock", Take),
-                ("lock_with_lease", Take),
+                ("lock with a lease", Take),
                 ("lock, again", Take),
                 ("try_lock_for, in vain", Nothing),
                 ("guard, dropped", Nothing),
@@ -60,7 +60,7 @@ macro_rules! lock {
 
             async fn prepare(&self, call: &'static str) -> Result<()> {
                 match call {
-                    "try_lock" | "lock" | "lock_with_lease" | "guard, dropped" => {}
+                    "try_lock" | "lock" | "lock with a lease" | "guard, dropped" => {}
                     "guard's unlock" | "guard's drop" => {
                         let guard = self.one.guard().await?;
                         *self.guard.lock().unwrap() = Some(guard);
@@ -81,7 +81,7 @@ macro_rules! lock {
                 };
                 match call {
                     "try_lock" => self.one.try_lock().await,
-                    "lock_with_lease" => self.one.lock_with_lease(HOUR).await.map(|()| true),
+                    "lock with a lease" => self.one.with_lease(HOUR).lock().await.map(|()| true),
                     "lock" | "lock, again" => self.one.lock().await.map(|()| true),
                     "try_lock_for, in vain" => Ok(!self.two.try_lock_for(SHORT).await?),
                     "guard, dropped" => self.one.guard().await.map(|_| true),
@@ -111,5 +111,5 @@ macro_rules! lock {
     };
 }
 
-lock!(Lock, "lock", RLock, lock);
-lock!(Fenced, "fenced", RFencedLock, fenced_lock);
+lock!(Lock, "lock", RLock, lock, LockGuard);
+lock!(Fenced, "fenced", RFencedLock, fenced_lock, FencedGuard);

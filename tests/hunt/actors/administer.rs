@@ -51,7 +51,7 @@ impl Actor {
             Err(error) => {
                 self.judge().failed(self.host, &format!("{what:?}"), &error);
                 asked.ends(match error.effect() {
-                    Effect::None => Ended::Not,
+                    Effect::NotApplied => Ended::Not,
                     _ => Ended::Unknown,
                 });
             }
@@ -68,7 +68,7 @@ async fn of_a_semaphore(client: &Client, what: AdminCall) -> Result<Ended, Error
         AdminCall::SetFor(permits, life) => semaphore.try_set_permits_for(permits, life).await?,
         AdminCall::ReleaseIfExists(permits) => semaphore.release_if_exists(permits).await?,
         AdminCall::Delete => semaphore.delete().await?,
-        AdminCall::Expire(life) => semaphore.expire(life, None).await?,
+        AdminCall::Expire(life) => semaphore.expire(life).await?,
         AdminCall::ClearExpire => semaphore.clear_expire().await?,
         AdminCall::RenameNx => semaphore.rename_nx(aside).await?.is_some(),
         AdminCall::Copy(true) => semaphore.copy_and_replace(aside).await?,
@@ -120,7 +120,7 @@ impl Actor {
         let changed = match what {
             AdminCall::Set(permits) => semaphore.try_set_permits(permits).await?,
             AdminCall::Delete => semaphore.delete().await?,
-            AdminCall::Expire(life) => semaphore.expire(life, None).await?,
+            AdminCall::Expire(life) => semaphore.expire(life).await?,
             AdminCall::ClearExpire => semaphore.clear_expire().await?,
             AdminCall::RenameNx => semaphore.rename_nx(aside).await?.is_some(),
             AdminCall::Look => return semaphore.available_permits().await.map(Ended::Read),

@@ -117,7 +117,7 @@ impl Actor {
             }
             Ok(Err(error)) => {
                 match error.effect() {
-                    Effect::None => self.judge().denies(number),
+                    Effect::NotApplied => self.judge().denies(number),
                     _ => self.judge().doubts(call.object, self.host),
                 }
                 waiting.ends("fails");
@@ -126,7 +126,7 @@ impl Actor {
                     &format!("{:?} of {:?}", call.ask, call.object),
                     &error,
                 );
-                if error.effect() == Effect::None {
+                if error.effect() == Effect::NotApplied {
                     // Not at once again.
                     sleep(Duration::from_millis(200)).await;
                 }
@@ -210,11 +210,11 @@ impl Actor {
             let (wait, lease) = (call.ask.limit(), call.lease);
             // Each guard would be another owner.
             if call.guard && !call.one_owner {
-                let guard = lock.guarded(wait, lease).await?;
+                let guard = leased(lock, lease).guarded(wait).await?;
                 return Ok(guard.map(Taken::Guard));
             }
             self.judge().asks_for_lock(object, lock.owner());
-            let hold = lock.hold(wait, lease).await?;
+            let hold = leased(lock, lease).hold(wait).await?;
             Ok(hold.map(|hold| Taken::Hold(Arc::clone(lock), hold)))
         };
         let Some((number, taken)) = self.wait(call, asking).await else {
@@ -287,13 +287,13 @@ impl Actor {
         wait: Duration,
         lease: Option<Duration>,
     ) -> Option<HeldLock<'a>> {
-        match lock.hold(Some(wait), lease).await {
+        match leased(lock, lease).hold(Some(wait)).await {
             Ok(hold) => {
                 let taken = Taken::Hold(Arc::clone(lock), hold?);
                 Some(HeldLock::new(self, call, object, taken))
             }
             Err(error) => {
-                if error.effect() != Effect::None {
+                if error.effect() != Effect::NotApplied {
                     self.judge().doubts(Object::Lock(object), self.host);
                 }
                 self.judge().failed(self.host, "lock again", &error);
@@ -323,4 +323,9 @@ impl Drop for Waiting<'_> {
         judge.doubts(self.object, self.actor.host);
         judge.end(self.number, format_args!("is dropped"));
     }
+}
+
+/// The handle with this lease, if it is to have one.
+pub(super) fn leased(lock: &Arc<dyn Lock>, lease: Option<Duration>) -> Arc<dyn Lock> {
+    lease.map_or_else(|| Arc::clone(lock), |lease| lock.with_lease(lease))
 }

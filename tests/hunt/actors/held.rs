@@ -205,7 +205,7 @@ pub(super) enum Taken {
 impl Taken {
     pub(super) fn owner(&self) -> &Arc<dyn Lock> {
         match self {
-            Taken::Guard(guard) => guard.lock(),
+            Taken::Guard(guard) => guard.handle(),
             Taken::Hold(owner, _) => owner,
         }
     }
@@ -326,7 +326,7 @@ impl<'a> HeldLock<'a> {
                 let object = crate::judge::Object::Lock(self.object);
                 self.actor.judge().doubts(object, self.actor.host);
             }
-            if error.effect() == Effect::None {
+            if error.effect() == Effect::NotApplied {
                 let mut judge = self.actor.judge();
                 judge.outlasts(self.object, lock.owner());
             }

@@ -99,7 +99,8 @@ impl Actor {
                 granted.map(|(_, permit)| (permit.id().to_owned(), Guard::Permit(permit)))
             }
             Handle::Lock(lock) => {
-                let asking = lock.guarded(call.ask.limit(), call.lease);
+                let lock = super::callers::leased(lock, call.lease);
+                let asking = lock.guarded(call.ask.limit());
                 let granted = self.wait(call, asking).await;
                 granted.map(|(_, guard)| (String::new(), Guard::Lock(guard)))
             }
@@ -136,7 +137,7 @@ impl Actor {
         match guard.release().await {
             Ok(()) | Err(Error::NotHeld { .. }) => {}
             Err(error) => {
-                if error.effect() == Effect::None {
+                if error.effect() == Effect::NotApplied {
                     self.judge().stays(number, &id);
                 }
                 self.judge().failed(self.host, "release", &error);

@@ -206,9 +206,13 @@ async fn rust_outcome(client: &Client, name: &str, op: &Op) -> Result<Outcome, E
         }
         Op::Copy(new) => Outcome::Flag(semaphore.copy(new).await?),
         Op::CopyAndReplace(new) => Outcome::Flag(semaphore.copy_and_replace(new).await?),
-        Op::Expire(ttl, condition) => Outcome::Flag(semaphore.expire(*ttl, *condition).await?),
-        Op::ExpireAt(time, condition) => {
-            Outcome::Flag(semaphore.expire_at(*time, *condition).await?)
+        Op::Expire(ttl, None) => Outcome::Flag(semaphore.expire(*ttl).await?),
+        Op::Expire(ttl, Some(condition)) => {
+            Outcome::Flag(semaphore.expire_if(*ttl, *condition).await?)
+        }
+        Op::ExpireAt(time, None) => Outcome::Flag(semaphore.expire_at(*time).await?),
+        Op::ExpireAt(time, Some(condition)) => {
+            Outcome::Flag(semaphore.expire_at_if(*time, *condition).await?)
         }
         Op::ClearExpire => Outcome::Flag(semaphore.clear_expire().await?),
         Op::RemainingTtl => Outcome::Number(match semaphore.remaining_ttl().await? {

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let ledger = client.fenced_lock("ledger"); // Java: redisson.getFencedLock("ledger")
 
     let guard = ledger.guard().await?; // waits; renewed in the background, unlocked when dropped
-    let token = guard.token().expect("a fenced lock gives one");
+    let token = guard.token();
     tokio::select! {
         () = guard.lost() => eprintln!("somebody else may hold it now: stopped"),
         () = write(token) => guard.unlock().await?,
