@@ -12,10 +12,11 @@
 //! [`LimitLayer`]: tower::LimitLayer
 //! [`blocking`]: blocking
 //! [`memory`]: memory
+//! [`guide::examples`]: guide::examples
 //! [`guide::promises`]: guide::promises
+//! [`guide::queue`]: guide::queue
 //! [`guide::locks`]: guide::locks
 //! [`guide::recipes`]: guide::recipes
-//! [`guide::turns`]: guide::turns
 //! [`guide::operations`]: guide::operations
 //! [`guide::from_redisson`]: guide::from_redisson
 //! [`guide::figures`]: guide::figures
@@ -23,7 +24,7 @@
 //!
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// What a feature brings is linked to where the feature is.
+// Links to the items of a feature resolve only with the feature.
 #![cfg_attr(
     not(all(
         feature = "blocking",

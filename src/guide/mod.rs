@@ -1,18 +1,25 @@
-//! What to know before the first permit and after it, in chapters.
+//! The guide, in chapters.
 //!
-//! | Chapter | What it is about |
+//! | Chapter | Contents |
 //! |---|---|
-//! | [`promises`] | what holds whatever happens, and where it ends; errors, time limits, the end of a process |
-//! | [`locks`] | owners, renewal, losses, turns |
-//! | [`recipes`] | the classic recipes beside Python and Java services that write them by hand |
-//! | [`turns`] | the order of waiters, between processes, too |
+//! | [`examples`] | a web service with a limit, a worker with a lock, a test without Redis |
+//! | [`promises`] | the guarantees and their limits; errors, time limits, the end of a process |
+//! | [`queue`] | the order of waiters in all processes, and a glossary |
+//! | [`locks`] | owners, renewal, losses |
+//! | [`recipes`] | the classic recipes, beside Python and Java services that write them by hand |
 //! | [`operations`] | versions, settings, permissions, keys, TLS, sentinels, clusters, metrics, logs, the tool `rsem` |
-//! | [`from_redisson`] | which method is which, and what is different |
-//! | [`figures`] | how fast it is, and how long one waits |
-//! | [`internals`] | how it works, and where it stands in the source |
+//! | [`from_redisson`] | methods of Redisson and of this crate, and the differences |
+//! | [`figures`] | throughput and waiting times |
+//! | [`internals`] | the parts of the crate, and their places in the source |
+
+#[doc = include_str!("examples.md")]
+pub mod examples {}
 
 #[doc = include_str!("promises.md")]
 pub mod promises {}
+
+#[doc = include_str!("queue.md")]
+pub mod queue {}
 
 #[doc = include_str!("locks.md")]
 pub mod locks {}
@@ -20,16 +27,13 @@ pub mod locks {}
 #[doc = include_str!("recipes.md")]
 pub mod recipes {}
 
-#[doc = include_str!("turns.md")]
-pub mod turns {}
-
 #[doc = include_str!("operations.md")]
 pub mod operations {}
 
 #[doc = include_str!("from_redisson.md")]
 pub mod from_redisson {}
 
-/// How fast it is, and how long one waits.
+/// Throughput and waiting times.
 ///
 #[doc = include_str!("waits.svg")]
 ///
@@ -39,7 +43,7 @@ pub mod from_redisson {}
 ///
 /// # The demo
 ///
-/// What `make demo` prints, where nobody looks on in a terminal:
+/// The output of `make demo` without a terminal:
 ///
 #[doc = include_str!("demo.svg")]
 pub mod figures {}

@@ -90,7 +90,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// A grant is a permit that ends soon: in 100 ms and two round trips. A grant to a guard lasts for 3 s and two round trips, but no longer
 /// than its lease. The client confirms it, which sets the lease. A guard goes on as soon as a fresh notification arrives, and its client confirms the grant within
 /// 100 ms. A caller of [`acquire`](Self::acquire) goes on when the confirmation is answered. A permit that was not confirmed ends, and is free again. The
-/// [windows](crate::guide::turns) are those of [`RSemaphore`](crate::RSemaphore#waiting). `try_acquire` takes what is free, past the queue.
+/// [windows](crate::guide::queue) are those of [`RSemaphore`](crate::RSemaphore#waiting). `try_acquire` takes what is free, past the queue.
 ///
 /// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and one for each further kind of request. It
 /// serves its callers that want the same in the order of their arrival.

@@ -26,7 +26,7 @@ use crate::stats::{Counters, What};
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
 /// A handle: cheap to clone, made without I/O by [`Client::semaphore`](crate::Client::semaphore). The guide has [the
-/// promises](crate::guide::promises), [the order of waiters](crate::guide::turns), and [Redisson's
+/// promises](crate::guide::promises), [the order of waiters](crate::guide::queue), and [Redisson's
 /// methods](crate::guide::from_redisson) beside ours.
 ///
 /// # Waiting

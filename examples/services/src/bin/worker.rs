@@ -1,9 +1,9 @@
-//! A job that runs in one process at a time, with fencing tokens: the README's second example.
+//! A job that runs in one process at a time, with fencing tokens: the second of the guide's examples.
 
 use redisson_semaphore::Client;
 use std::{env::var, error::Error};
 
-/// The storage refuses whoever comes with a lower token than it has seen.
+/// The storage refuses a token that is lower than one it has seen.
 async fn write(token: u64) {
     println!("written with token {token}");
 }
