@@ -23,7 +23,7 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 ///
 /// What amounts are, and in which order callers are served, is said at the trait,
 /// [`Semaphore`](crate::Semaphore), whose methods are there without importing it, too. A request that is too large for what is free holds
-/// those behind it up in the windows of [the guide](crate::guide::queue#semaphores). Permits may be
+/// those behind it up in the windows of [the guide](crate::guide::queue#large-requests). Permits may be
 /// released from any thread, within a runtime or not; a wait with a time, and one behind a larger request, needs
 /// a tokio runtime with its timer.
 ///
