@@ -28,28 +28,28 @@ const LONGEST_SETTING: Duration = Duration::from_secs(24 * 60 * 60);
 /// |---|---|---|
 /// | `acquire`, `permit`; `lock`, `guard`; `wait` | for as long as it takes | |
 /// | `try_acquire`, `try_permit`; `try_lock`, `try_guard` | not at all | `false` or `None` |
-/// | `try_acquire_for`, `permit_for`; `try_lock_for`, `guard_for`; `wait_for` | for the time given, its *wait*. All but [`RSemaphore`](crate::RSemaphore)'s try once more at its end. A wait of zero is `try_` | `false` or `None` |
+/// | `try_acquire_for`, `permit_for`; `try_lock_for`, `guard_for`; `wait_for` | for the time given, its *wait*. A latch is read once more at its end. A wait of zero is `try_` | `false` or `None` |
 ///
-/// A verb takes, and something has to be given back by a call; a noun is a guard that gives back by itself: a
+/// After a verb the caller must release by a call. A noun is a guard, which releases when it is dropped: a
 /// [`Permit`](crate::Permit) or [`LeasedPermit`](crate::LeasedPermit) of a semaphore, a [`LockGuard`](crate::LockGuard) of a
-/// lock. `_with_lease` ends what was locked after a time.
+/// lock. `with_lease` sets the lease of a handle: its locks and permits end after that time.
 ///
 /// Four times must not be mixed up:
 ///
-/// | Time | What ends with it |
+/// | Time | The end of |
 /// |---|---|
-/// | the *wait*, given with the call | waiting for others to give back what they hold |
-/// | the *call timeout*, [`call_timeout`](Self::call_timeout) | all patience with Redis: the call ends at the latest this long after its wait |
+/// | the *wait*, given with the call | waiting for other callers to release |
+/// | the *call timeout*, [`call_timeout`](Self::call_timeout) | the call, at the latest this long after its wait |
 /// | the *retry window*, [`retry_window`](Self::retry_window) | repeating a call that was not answered, where there is no call timeout before |
-/// | the *lease*, of a lock or a leased permit | what was granted, unless it is renewed: without one given, it is, in the background |
+/// | the *lease*, of a lock or a leased permit | the lock or the permit, unless it is renewed: without a lease of the handle it is, in the background |
 ///
 /// So `permit_for(1, 300 ms)` is answered within 300 ms where Redis is well: with a permit, or with `None`. Where Redis is
 /// away it ends with an error after 5.3 s, or with a call timeout of 500 ms after 0.8 s. Without a limit, `acquire`, `lock` and `wait`
-/// go on through an outage once they have been answered "not yet"; before that, they are told after the retry window.
+/// go on through an outage once they have been answered "not yet"; before that, they end with an error after the retry window.
 ///
 /// Any call may be put into [`tokio::time::timeout`] as well, or into a `select!`: a future that is dropped leaves nothing taken, and a
-/// release that has been polled once is carried out. The call timeout does the same and tells, besides, what may have become of the
-/// call: see [`Error::effect`].
+/// release that has been polled once is carried out. The call timeout does the same, and its error says whether the call may have taken
+/// effect: see [`Error::effect`].
 ///
 /// ```no_run
 /// # async fn connect() -> redisson_semaphore::Result<()> {
@@ -89,7 +89,7 @@ impl ClientBuilder {
         self
     }
 
-    /// What is spoken with the servers; what the URL says (`redis://h/?protocol=resp3`), or RESP2, by default. Redisson:
+    /// The protocol of the connections: by default that of the URL (`redis://h/?protocol=resp3`), or RESP2. Redisson:
     /// `setProtocol`.
     ///
     /// By RESP3 a connection begins with `HELLO 3`, which takes the place of `AUTH` and no permission. A server that does not know it is
@@ -162,36 +162,36 @@ impl ClientBuilder {
         self
     }
 
-    /// Who comes in to those of these sentinels that want a password and have none in their URLs.
+    /// User and password for sentinels that have a password and none in their URLs.
     #[cfg(feature = "redisson-yaml")]
     pub(crate) fn sentinel_login(mut self, username: Option<String>, password: String) -> Self {
         self.config.sentinel_login = Some((username, password));
         self
     }
 
-    /// Which messages wake those who wait in a cluster, as all clients of it must do alike; Redisson:
+    /// The messages that wake waiters in a cluster; all its clients must use the same ones. Redisson:
     /// `setShardedSubscriptionMode`, with the same default. Nothing but a cluster has a choice.
     pub fn sharded_pubsub(mut self, mode: ShardedPubSub) -> Self {
         self.config.sharded_pubsub = mode;
         self
     }
 
-    /// Sets how often a cluster is asked who serves what while all is well; 5 s by default, varied by a quarter. It is asked besides where a
+    /// Sets how often a cluster is asked for its slots while all is well; 5 s by default, varied by a quarter. It is asked besides where a
     /// node sends a call elsewhere, and where a connection is lost. Redisson: `scanInterval`.
     pub fn scan_interval(mut self, interval: Duration) -> Self {
         self.config.scan_interval = interval;
         self
     }
 
-    /// What a call has changed counts when so many replicas have it, too (`WAIT`): a failover to one of them loses no grant that
-    /// anybody has been told of, and no release. None by default. Redisson waits for replicas wherever it knows of any, and is content
-    /// with one.
+    /// A change counts when so many replicas have it (`WAIT`): a failover to one of them loses no grant that
+    /// a caller has got, and no release. None by default. Redisson waits for replicas wherever it knows of any, and is content
+    /// with one (`checkLockSyncedSlaves`).
     ///
-    /// Each call then takes a round trip more, and that to the replicas; those who call at the same time share it. Where too few
-    /// replicas confirm, the call is asked about again and again, as one that was not answered: through the retry window, or
-    /// the call timeout, then its caller is told [`Error::OutcomeUnknown`], which says how many there were. What was granted to
-    /// it is given back, unless a master that has taken over never made that grant; a release has been carried out, and may be lost
-    /// with the master. Who waits in line goes on waiting. A permit of a semaphore that one script has released and granted stays taken
+    /// Each call then takes a round trip more, and that to the replicas; calls at the same time share it. Where too few
+    /// replicas confirm, the call is repeated, as one that was not answered: through the retry window, or
+    /// the call timeout. Then its caller gets [`Error::OutcomeUnknown`], with the number of replicas that confirmed. Its grant
+    /// is released, unless a master that has taken over never made that grant; a release has been carried out, and may be lost
+    /// with the master. A waiting caller goes on waiting. A permit of a semaphore that one script has released and granted stays taken
     /// until a replica confirms that, though its caller has gone.
     ///
     /// A replica is waited for 150 ms at a time (less where the response time-out is below 300 ms, or the watchdog time-out below 900 ms),
@@ -256,7 +256,7 @@ impl ClientBuilder {
     /// through the [retry window](Self::retry_window). Where it is set it holds for these, too: no call takes longer then than its
     /// wait and this time, whatever has become of Redis, but for those that wait without a limit (`acquire`, `lock`, `wait`).
     ///
-    /// Who is told so has left, as if the future had been dropped: what it took is given back, a release is carried out.
+    /// After the error the call has left, as if its future had been dropped: what it took is released, a release is carried out.
     /// The error is [`Error::Unavailable`] where nothing took effect and nothing will, as where nothing was sent; else
     /// [`Error::OutcomeUnknown`]. The retry window may come first.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {

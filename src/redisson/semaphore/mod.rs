@@ -105,7 +105,6 @@ use crate::stats::{Counters, What};
 /// # DIFFERENCE from Redisson
 ///
 /// - Waiters of this crate are served in their order; Redisson's race.
-/// - A timed call ends at its deadline with `false`; Redisson's tries once more.
 /// - The permits of guards come back when their process dies; Redisson has no guards.
 /// - A call whose answer was lost is repeated and takes effect once; Redisson's permit is lost.
 /// - `add_permits` and `drain_permits` keep the time to live; Redisson's drop it.
@@ -222,7 +221,6 @@ impl RSemaphore {
     /// [wait, call timeout, retry window and lease](crate::ClientBuilder#names-and-times-of-calls).
     ///
     /// Redis: as [`acquire`](Self::acquire); at the end of `wait` the entry leaves the queue. Redisson: `tryAcquire(int, Duration)`.
-    /// DIFFERENCE: Redisson's tries once more at the end.
     ///
     /// # Errors
     ///
