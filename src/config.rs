@@ -75,7 +75,7 @@ pub enum ShardedPubSub {
     Off,
 }
 
-/// What is spoken with a server; see [`ClientBuilder::protocol`](crate::ClientBuilder::protocol).
+/// The protocol of connections; see [`ClientBuilder::protocol`](crate::ClientBuilder::protocol).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {

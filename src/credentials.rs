@@ -1,4 +1,4 @@
-//! Who comes in, where that changes in the course of time.
+//! User and password, where they change in the course of time.
 
 use std::fmt;
 
@@ -64,7 +64,7 @@ pub trait CredentialsProvider: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Whatever is in its way. The connection is then tried again as if the server could not be reached, and the error's
-    /// text stands in what callers are told and in the log: it must not contain a secret.
+    /// Any error. The connection is then tried again as if the server could not be reached. The text of the error appears
+    /// in the errors of callers and in the log: it must not contain a secret.
     async fn credentials(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>>;
 }

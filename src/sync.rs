@@ -13,8 +13,8 @@ use crate::outside::Locking;
 
 /// A mutex that no panic makes unusable.
 ///
-/// What it guards must make sense between any two steps, so that whoever comes next can go on with it; nothing that
-/// others have written (wakers, loggers, name mappers) is called while it is locked; [`unlocked`] does that later.
+/// Its value must make sense between any two steps, so that the next thread can go on with it after a panic. No foreign code
+/// (wakers, loggers, name mappers) is called while it is locked; [`unlocked`] does that later.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 

@@ -48,8 +48,8 @@ local function lend(client, ends)
   if redis.call('HEXISTS', NOTES, field) == 0 then note(field, score(ends)) end
 end
 
--- Takes permits for `entry`, for its lease where its caller learns of it by the answer, else for `life` milliseconds and one that may be begun. What
--- the answer adds to that: the lease. Nothing for what is no entry of ours.
+-- Takes permits for `entry`, for its lease where its caller learns of it by the answer, else for `life` milliseconds and one that may be begun.
+-- Returns the text that the answer adds: the lease. Nothing for an entry that is not of this crate.
 local function take(entry, amount, life, by_answer)
   local ids, lease = read_entry(entry)
   if not ids then return end

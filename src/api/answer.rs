@@ -1,6 +1,6 @@
 //! [`Answer`]: what a server answers to a command.
 
-/// What a server answers to a command of one's own; see [`Client::ask`](crate::Client::ask).
+/// The answer of a server to a command of the user's; see [`Client::ask`](crate::Client::ask).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {

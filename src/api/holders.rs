@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What the guards of a client hold of a semaphore.
+/// The permits of a semaphore that the guards of a client hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitHolder {
     client_id: String,
@@ -11,7 +11,7 @@ pub struct PermitHolder {
 }
 
 impl PermitHolder {
-    /// From the entries in Redis, `<client>:g<ticket>:<permits>:<life>:<name>`; one for each client. What is not so is nothing.
+    /// From the entries in Redis, `<client>:g<ticket>:<permits>:<life>:<name>`; one for each client. Other texts are ignored.
     pub(crate) fn of<'a>(entries: impl Iterator<Item = &'a str>) -> Vec<Self> {
         let mut all: BTreeMap<&str, PermitHolder> = BTreeMap::new();
         for entry in entries {

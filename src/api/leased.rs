@@ -14,12 +14,12 @@ use crate::stats::Holding;
 
 /// A semaphore whose permits have ids, wherever it is kept. Implemented by this crate alone.
 ///
-/// There are as many permits as its limit says, or as were set where it is kept. Whoever acquires one is given an id that nobody else has, and
+/// There are as many permits as its limit says, or as were set where it is kept. A caller that acquires one gets an id that is its own, and
 /// releases by it. A permit that is not refreshed is free again after its [`lease`](LeasedSemaphore::lease).
 ///
 /// # Names and times
 ///
-/// What the names of the calls say, and how wait, lease and the other times go together, is told
+/// The names of the calls, and how wait, lease and the other times go together, are explained
 /// [in one place](crate::ClientBuilder#names-and-times-of-calls).
 ///
 /// # Cancel safety
@@ -66,7 +66,7 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// nothing of it is left.
     async fn refresh(&self, id: &str) -> Result<bool>;
 
-    /// Who holds permits now, other programs included.
+    /// The holders of permits now, other programs included.
     async fn holders(&self) -> Result<Vec<Holder>>;
 
     /// Takes all permits away from whoever holds them; how many they were. Their holders are not told.
@@ -87,8 +87,8 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// Refreshes a permit in the background from now on, every third of its time, until it is released. The
     /// lease tells when it is lost. Must be called within the runtime.
     ///
-    /// A permit that is kept already has one lease, which this returns again. What this client has refreshed since
-    /// `held` was granted counts; where it has run out by what this client knows, it is lost.
+    /// A permit that is kept already has one lease, which this returns again. Refreshes by this client since
+    /// `held` was granted count. Where the lease has run out, as far as this client knows, the permit is lost.
     #[doc(hidden)]
     fn keep(&self, held: &Held) -> Lease;
 
@@ -221,7 +221,7 @@ impl LeasedPermit {
         &self.semaphore
     }
 
-    /// What is known of the lease. Outlives the guard.
+    /// The known state of the lease. Outlives the guard.
     #[must_use]
     pub fn lease(&self) -> &Lease {
         &self.lease

@@ -1,4 +1,4 @@
-//! What may be the name of an object, or of a holder.
+//! The rules for names of objects and of holders.
 
 use crate::error::{Error, Result};
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 /// of a client share a connection.
 const MOST_NAME_BYTES: usize = 64 * 1024;
 
-/// What makes a name unusable, whatever stands beside the object.
+/// The flaw that makes a name unusable for every kind of object.
 pub(crate) fn flaw_of_name(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("it is empty");

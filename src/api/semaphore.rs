@@ -13,7 +13,7 @@ use crate::stats::{Counters, Held, What};
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
 
-/// What a guard holds under leases: tickets, and how many permits of each; hidden in the trait, where nobody can name it.
+/// The permits that a guard holds under leases: tickets, and how many permits of each. Hidden in the trait, so users cannot name it.
 #[derive(Debug, Clone)]
 pub struct OnRecord {
     pub(crate) parts: Vec<(u64, u32)>,
@@ -53,7 +53,7 @@ impl OnRecord {
 ///
 /// # Names and times
 ///
-/// What the names of the calls say, and how wait, lease and the other times go together, is told
+/// The names of the calls, and how wait, lease and the other times go together, are explained
 /// [in one place](crate::ClientBuilder#names-and-times-of-calls).
 ///
 /// # Cancel safety
@@ -117,7 +117,7 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn identity(&self) -> usize;
 
-    /// What counts what guards hold.
+    /// The counters for the permits of guards.
     #[doc(hidden)]
     fn counters(&self) -> Option<&Counters> {
         None

@@ -135,7 +135,7 @@ impl ClientBuilder {
     /// All sentinels are asked at each connect, and the latest configuration counts. A server that they take for the
     /// master, but that is a replica, is not written to (`ROLE`); and a failover is heard of as soon as they announce it,
     /// whatever the old master does: nothing more is sent to it, and what it had not answered is asked about at the new one.
-    /// What it had carried out, answered and not passed on to the new one is lost, as always with Redis.
+    /// Writes that it had answered and not passed on to the new one are lost, as always with Redis.
     ///
     /// The client connects to each sentinel, and keeps that connection. A user needs `+role` at the servers, and at the
     /// sentinels `+sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping` and the channels `&+promoted-slave
@@ -363,9 +363,9 @@ impl ClientBuilder {
 
     /// Returns at once and connects in the background, for as long as it takes: a service starts while Redis is down.
     ///
-    /// Calls wait for the connection as they do for one that has been lost, through the retry window. What stands in the
-    /// way is told by them, by [`Client::connection_state`] and by the log; a wrong password, too, which
-    /// [`connect`](Self::connect) tells at once.
+    /// Calls wait for the connection as they do for one that has been lost, through the retry window. Their errors,
+    /// [`Client::connection_state`] and the log say why there is no connection. That includes a wrong password, which
+    /// [`connect`](Self::connect) reports at once.
     ///
     /// # Errors
     ///

@@ -202,7 +202,7 @@ impl Client {
         self.core.connection.state()
     }
 
-    /// What has become of this client's calls so far, and how things stand: cheap, without I/O.
+    /// Counts of this client's calls by result, and its present state: cheap, without I/O.
     ///
     /// With the feature `metrics` the same numbers go to the recorder of the [`metrics`](https://docs.rs/metrics) facade once a second, and all
     /// clients of a process add up: the counters `redisson_semaphore_granted_total`, `_refused_total`, `_failed_total`, `_outcomes_unknown_total`,
@@ -241,15 +241,15 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unfinished`](crate::Error::Unfinished) if something could not be carried out within the retry window. A call in doubt has
-    /// the retry window from its first sending, whoever has been told of it; behind that it gets one more chance, not another window. What the server
-    /// refuses as a permission is missing is tried once more, and is not owed any more then: that is told in the log alone where there was no caller.
+    /// [`Error::Unfinished`](crate::Error::Unfinished) if something could not be carried out within the retry window. A call without a known outcome has
+    /// the retry window from its first sending, even if its caller has its error already; after that it gets one more try, not another window. A call that the server
+    /// refuses for a missing permission is tried once more and then given up. Where it has no caller, only the log reports that.
     pub async fn shutdown(&self) -> Result<()> {
         self.core.within(self.core.shutdown(None)).await
     }
 
     /// As [`shutdown`](Self::shutdown), but ends after `limit`, whatever is owed by then: for a service that has only so
-    /// long before it is killed. What could not be carried out in time is not carried out any more.
+    /// long before it is killed. Calls that could not be carried out in time are given up.
     ///
     /// Where several shut the client down, the shortest limit counts.
     ///

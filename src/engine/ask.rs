@@ -1,4 +1,4 @@
-//! What the server is asked once: nothing is repeated, and nobody waits for a connection.
+//! Commands that are sent once: they are not repeated, and do not wait for a connection.
 
 use tokio::time::Instant;
 

@@ -1,8 +1,8 @@
-//! What all calls of all primitives have in common, seen from the caller: a bound on the whole of it, and that it is counted.
+//! The common part of all calls, on the caller's side: a bound on the whole call, and its counts.
 //!
 //! How calls travel, are repeated and answered is no matter here: a call is a future that may be dropped at any await point,
-//! and that is how the bound ends it. What was granted to it is given back, what it owes is carried out, as after any drop.
-//! What is left to do is to say what may have become of it.
+//! and that is how the bound ends it. Its grant is released, and a release is carried out, as after any drop.
+//! The error then says whether the call may have taken effect.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -40,7 +40,7 @@ impl From<Option<Duration>> for Wait {
     }
 }
 
-/// What happens to a call whose future is dropped.
+/// The fate of a call whose future is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dropped {
     /// It changes nothing.

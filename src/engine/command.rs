@@ -37,7 +37,7 @@ pub(crate) struct Command {
     caller: Caller,
 }
 
-/// Who waits for its answer.
+/// The caller that waits for its answer.
 struct Caller {
     operation: &'static str,
     reply: Option<oneshot::Sender<Result<Value>>>,

@@ -1,4 +1,4 @@
-//! What all objects of one client share.
+//! The part of a client that all its objects share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,9 +38,9 @@ pub(crate) struct Core {
     pub(crate) objects: Registry,
     pub(crate) holds: Arc<Holds>,
     pub(crate) refusing: Refusing,
-    /// What is held could not be renewed.
+    /// Leases could not be renewed.
     pub(crate) not_renewed: Seldom,
-    /// What was said of replicas that do not confirm.
+    /// The last log entry about replicas that do not confirm.
     pub(crate) lag: Latest<String>,
     pub(crate) records: Records,
     client_name: Arc<str>,
@@ -170,7 +170,7 @@ impl Core {
         self.round_trip.store(now, Ordering::Relaxed);
     }
 
-    /// What has become of the calls so far.
+    /// Counts of the calls by result.
     pub(crate) fn look(&self) -> Stats {
         let reconnections = self.connection.reconnects();
         self.stats.look(self.objects.waiting(), reconnections)
@@ -265,7 +265,7 @@ impl Core {
         let finish = async {
             idle().await;
             self.give_all_records_back().await;
-            // What was dropped meanwhile is owed, too.
+            // Guards that were dropped meanwhile have releases to send, too.
             idle().await;
         };
         tokio::select! {
@@ -273,7 +273,7 @@ impl Core {
             () = finish => {}
             () = self.time_to_close() => {}
         }
-        // Whoever sees that it has finished is not busy any more.
+        // A task that sees that it has finished is not busy any more.
         let left = self.busy.load(Ordering::SeqCst) + self.unsettled.load(Ordering::SeqCst);
         self.finished.store(true, Ordering::SeqCst);
         self.wakeups.close();

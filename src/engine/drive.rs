@@ -1,4 +1,4 @@
-//! Who carries the rounds of a line out: the caller itself while it is alone, a task as soon as it is not.
+//! The caller itself carries out the rounds of its object while it is alone; a task does as soon as it is not.
 //!
 //! A caller that finds its line at rest polls the round as part of its own future: no task, no hop.
 //! A future can be left unpolled, though, or be dropped, and must then not hold anyone up. So the round
@@ -62,7 +62,7 @@ impl Driver {
 
 /// Sees to it that the work queued just now is carried out, by the caller if it is the only one.
 ///
-/// What is returned, if anything, has to be polled by the caller before what it waits for; it ends when
+/// The caller has to poll the returned future, if there is one, before the one that it waits for. It ends when
 /// the round has, or has been taken over.
 pub(crate) fn drive<R: Rounds>(line: &Arc<R>) -> Option<Inline<R>> {
     let mut state = line.driver().lock();
@@ -103,7 +103,7 @@ pub(crate) fn let_caller_go<R: Rounds>(line: &Arc<R>) {
 /// A round that a caller has begun, and how to reach the caller.
 type HandedOver = (Round, Option<Waker>);
 
-/// What a task has to take over from a caller, if anything; one that is polling just now hands it over itself.
+/// The round that a task has to take over from a caller, if there is one; a caller that is polling just now passes it on itself.
 #[must_use]
 fn hand_over(state: &mut State) -> Option<HandedOver> {
     match std::mem::replace(state, State::Task) {
@@ -209,7 +209,7 @@ impl<R: Rounds> Future for Inline<R> {
         let mut state = line.driver().lock();
         let taken = matches!(*state, State::Polling(_, true));
         let Some((round, waker)) = pending else {
-            // What has come meanwhile must not keep this caller busy.
+            // Calls that came meanwhile must not keep this caller busy.
             let more = line.has_work();
             *state = if more { State::Task } else { State::Resting };
             drop(state);

@@ -59,7 +59,7 @@ impl Core {
             self.give_records_back(self.records.take_all()).await;
             let _running = self.records.round().await;
         };
-        // What is left vanishes by itself.
+        // The remaining records expire by themselves.
         let _ = tokio::time::timeout(LAST_CHANCE, giving).await.is_ok();
     }
 

@@ -3,7 +3,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// Who carries batches out.
+/// The tasks and callers that carry batches out.
 pub(crate) trait Carries {
     type Batch;
 

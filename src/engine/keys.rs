@@ -14,11 +14,11 @@ pub(crate) type Typed = (Arc<str>, &'static str);
 pub(crate) struct Keys {
     name: String,
     object: Arc<str>,
-    /// What the object's key holds.
+    /// The type of the object's key.
     kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
-    /// What the object keeps in further keys: its script has them behind the channel.
+    /// Further keys of the object: its script has them behind the channel.
     parts: Vec<Typed>,
     /// Keys that its scripts need besides, and that say nothing of whether it exists.
     beside: Vec<Typed>,

@@ -1,10 +1,10 @@
-//! What was said last.
+//! The server's last answer.
 
 use tokio::time::Instant;
 
 use crate::sync::Mutex;
 
-/// What was said last, and when: errors say by it why a call had no answer.
+/// The last message, and its time: errors take from it why a call had no answer.
 #[derive(Debug)]
 pub(crate) struct Latest<T>(Mutex<Option<(Instant, T)>>);
 

@@ -1,4 +1,4 @@
-//! What the log says of calls that nobody else can be told about: all that somebody needs who repairs by hand.
+//! Log entries about calls that have no caller to report to: they have all that a repair by hand needs.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::sync::{Mutex, unlocked};
 /// How long the log is silent while nothing changes.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 
-/// What is told at most once in a while.
+/// A log entry that is written at most once in a while.
 #[derive(Default)]
 pub(crate) struct Seldom(Mutex<Option<Instant>>);
 

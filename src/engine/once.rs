@@ -3,7 +3,7 @@
 //! Every script that changes something carries the client's id and a rising sequence number, and keeps
 //! the last number with its answer in a record beside the object (`redisson_sc_once:{name}:<client id>`,
 //! a string with a time to live). A repeated number is answered from the record, an older one is
-//! refused. What is sent for the first time finds neither, unless somebody else has written there: it is refused, too,
+//! refused. A request that is sent for the first time finds neither, unless another program has written there: it is refused, too,
 //! and sent once more with a number of its own. So a request may be sent again after a lost reply, on the same connection or a new one.
 //!
 //! A call that was sent and not answered is sent again as it is. If the record knows its number, it answers; if not, the call is carried
@@ -56,11 +56,11 @@ pub(crate) enum Patience {
     Forgotten,
 }
 
-/// What has been seen of a request so far.
+/// The known state of a request.
 pub(crate) struct Trouble<'a> {
     /// Whether the server may have carried it out.
     pub(crate) doubtful: bool,
-    /// What the server said last, if it said anything.
+    /// The server's last answer, if there was one.
     pub(crate) reason: Reason,
     /// The last failure.
     pub(crate) detail: &'a str,
@@ -74,7 +74,7 @@ pub(crate) const RUNTIME_ENDED: &str = "the runtime in which the client was made
 pub(crate) const CLIENT_CLOSED: &str = "the client has been shut down";
 
 impl<'a> Trouble<'a> {
-    /// What is known of a call that was sent and will not be waited for any more.
+    /// The known outcome of a call that was sent and whose caller does not wait any more.
     pub(crate) fn unknown(detail: &'a str) -> Self {
         Trouble {
             doubtful: true,

@@ -1,5 +1,5 @@
-//! What the log says of a server that answers but refuses for now: a line at the beginning, one at the end, and one a
-//! minute between. Who makes a call is told by its error; this is for those who run the service.
+//! Log entries about a server that answers but refuses for now: one at the beginning, one at the end, and one a
+//! minute between. Callers get errors; the log is for operators.
 
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ pub(crate) struct Refusing {
 
 struct Episode {
     began: Instant,
-    /// When it refused last. Who was refused may have given up, so that nobody tells of the end.
+    /// The time of its last refusal. The refused callers may have given up, and then no call notices the end.
     refused: Instant,
     /// When the last line was written.
     told: Instant,

@@ -1,4 +1,4 @@
-//! What a client keeps one of for each object in Redis: found again by kind and key while anybody uses it.
+//! A client has one instance for each object in Redis, found by kind and key while it is in use.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -75,7 +75,7 @@ struct Once {
     sending: Sending,
 }
 
-/// What the script is to know of the sendings of a call.
+/// The arguments about earlier sendings of a call, for the script.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sending {
     First = 0,

@@ -12,7 +12,7 @@ use crate::transport::{hash_tag, slot};
 
 const PLACES: usize = 1024;
 
-/// What a client has sent.
+/// Counts of the requests that a client has sent.
 pub(crate) struct Sent {
     /// How many requests.
     count: AtomicU64,
@@ -21,7 +21,7 @@ pub(crate) struct Sent {
     about: Box<[Place]>,
 }
 
-/// What is known of some objects.
+/// The numbers of some objects.
 #[derive(Default)]
 struct Place {
     /// The number of the last request that the server has not refused.

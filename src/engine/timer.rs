@@ -13,13 +13,13 @@ use crate::engine::drive::{self, Rounds};
 /// Where nothing is due it sleeps for so long.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Who has a timer.
+/// The owner of a timer.
 pub(crate) trait Rings: Rounds {
     /// Time has passed: until when the timer [sleeps](Timer::next) from now on, and whether there is something to carry out.
     fn ring(&self) -> (Option<Instant>, bool);
 }
 
-/// What is known of the task that sleeps.
+/// The state of the sleeping task.
 #[derive(Default)]
 pub(crate) struct Timer {
     /// Until when it sleeps; `None` while there is no task.

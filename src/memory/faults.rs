@@ -18,7 +18,7 @@ const RETRY_WINDOW: Duration = Duration::from_secs(30);
 /// Why nobody answers.
 const STALLED: &str = "it stalls, as it was told to";
 
-/// What is wrong at the moment.
+/// The present faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fault {
     None,
@@ -26,7 +26,7 @@ enum Fault {
     Stalls,
 }
 
-/// What is to be done when nothing is wrong any more.
+/// The work that is left for the time after the faults.
 type Owed = Box<dyn FnOnce() + Send>;
 
 /// The fault switch of one twin.
@@ -57,7 +57,7 @@ impl Faults {
     }
 
     pub(super) fn recover(&self) {
-        // What is owed comes before those who wait for an answer.
+        // Releases come before callers that wait for an answer.
         self.active.store(false, Ordering::SeqCst);
         loop {
             let owed = self.owed.lock().pop_front();
@@ -155,7 +155,7 @@ impl Faults {
     }
 }
 
-/// What is told of an operation that has failed so and will be carried out.
+/// The error of an operation that has failed so and will be carried out.
 fn in_doubt(error: Error, name: &str, operation: &'static str) -> Error {
     match error {
         Error::OutcomeUnknown { .. } => error,
@@ -180,8 +180,8 @@ macro_rules! fault_switch {
         /// Faults on purpose: for tests of what code does when there is trouble. All handles to this object share them, and
         /// they keep to tokio's clock, which a test may pause (`start_paused`).
         ///
-        /// Whatever is wrong, calls that have waited in line before go on waiting there, and what dropped guards owe is given back
-        /// when it recovers.
+        /// During any fault, calls that waited before go on waiting, and the releases of dropped guards are carried out
+        /// when it ends.
         impl $type {
             /// Lets each call fail with `error` from now on, and changes nothing, whatever the error says about its effect; but a
             /// release, an unlock or a count-down, of a guard too, keeps [what is promised](crate::guide::promises) of it:
@@ -190,7 +190,7 @@ macro_rules! fault_switch {
             ///   [unknown](crate::Effect::Unknown), the call is told [`OutcomeUnknown`](crate::Error::OutcomeUnknown), and carried out
             ///   when the twin recovers.
             /// - Any other error, as [`Error::server`](crate::Error::server), refuses it for good: the call is told just that, and is not
-            ///   carried out later, either. What the guard of such a call held stays taken, until its lease is over if it has one.
+            ///   carried out later, either. The permits or the lock of such a guard stay taken, until the lease is over if there is one.
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")]
@@ -211,7 +211,7 @@ macro_rules! fault_switch {
 
             /// Answers no call from now on, until it [recovers](Self::recover), as a server that hangs.
             ///
-            /// Who asks is told as with the default settings of a client: a timed call 5 s after its wait, any other after 30 s.
+            /// A call fails as with the default settings of a client: a timed call 5 s after its wait, any other after 30 s.
             /// That is [`Unavailable`](crate::Error::Unavailable), and it will not be carried out any more; a release, an
             /// unlock or a count-down is [`OutcomeUnknown`](crate::Error::OutcomeUnknown), and will be. Needs a tokio runtime
             /// with its timer.

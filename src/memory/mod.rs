@@ -1,6 +1,6 @@
 //! The traits inside one process, without Redis: for tests, and for services that run alone.
 //!
-//! What takes `Arc<dyn Semaphore>`, `Arc<dyn Lock>` and so on is given one of these in its tests; the [front page](crate)
+//! Pass them to code that takes `Arc<dyn Semaphore>`, `Arc<dyn Lock>` and so on, in its tests; the [guide](crate::guide::examples)
 //! has an example. Time may be paused (`tokio::time::pause`): they go by tokio's clock.
 //!
 //! [`Semaphore`] behaves as the one in Redis does, to the error: a counter that may be missing or

@@ -13,7 +13,7 @@ use crate::api::{self, MAX_PERMITS, check_millis, check_name};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 
-/// What a counter may hold: Java's `int`.
+/// The range of a counter: Java's `int`.
 const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 
 /// A counting semaphore inside this process.
@@ -21,8 +21,8 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 /// Cloning it is cheap and gives another handle to the same permits. There is no registry: two
 /// semaphores of the same name that were made apart have nothing to do with each other.
 ///
-/// What amounts are, and in which order callers are served, is said at the trait,
-/// [`Semaphore`](crate::Semaphore), whose methods are there without importing it, too. A request that is too large for what is free holds
+/// Amounts and the order of callers are explained at the trait,
+/// [`Semaphore`](crate::Semaphore). Its methods are also here without importing it. A request that is too large for what is free holds
 /// those behind it up in the windows of [the guide](crate::guide::queue#large-requests). Permits may be
 /// released from any thread, within a runtime or not; a wait with a time, and one behind a larger request, needs
 /// a tokio runtime with its timer.
@@ -149,8 +149,8 @@ impl Semaphore {
         }
     }
 
-    /// Loses all there is, as a server does that restarts without its data: the semaphore does not exist any more. Those who
-    /// hold permits are not told, as nobody's name stands on one; those who wait go on waiting.
+    /// Loses all there is, as a server does that restarts without its data: the semaphore does not exist any more. Holders
+    /// of permits are not notified, as permits have no owners. Waiters go on waiting.
     pub fn lose(&self) {
         self.shared.change(Counter::lose);
     }

@@ -1,4 +1,4 @@
-//! What the crate takes from outside: connections, a clock that counts suspensions, chance, and a processor for its tasks.
+//! The environment of the crate: connections, a clock that counts suspensions, chance, and a processor for its tasks.
 //!
 //! A simulation puts its own in their place, for all that runs on its thread: then nothing that happens there depends on
 //! anything but its seed and its calls. It is no part of the crate's API, and may change at any time.
@@ -30,7 +30,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// A connection that is being made.
 pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
-/// What a simulation puts in place of the world. Timers go by tokio's clock, which it pauses.
+/// The environment in a simulation. Timers go by tokio's clock, which it pauses.
 pub trait Outside {
     /// Connects to the server at `address` (`host:port`, or a path).
     fn connect(&self, address: &str) -> Connecting;
@@ -63,7 +63,7 @@ impl Drop for Simulated {
     }
 }
 
-/// What `ask` says where there is a simulation.
+/// The answer of `ask` where there is a simulation.
 fn simulated<T>(ask: impl FnOnce(&dyn Outside) -> T) -> Option<T> {
     OUTSIDE.with_borrow(|outside| outside.as_deref().map(ask))
 }

@@ -211,7 +211,7 @@ impl<T: Send + 'static> Beside for Task<T> {
     }
 }
 
-/// What the runtime's task has of it: the task ends with that.
+/// The part that the runtime's task has: the task ends with it.
 struct Owned<T>(Arc<Task<T>>);
 
 impl<T> Drop for Owned<T> {

@@ -1,4 +1,4 @@
-//! What the script answers to a batch.
+//! The script's answer to a batch.
 
 use std::str::{FromStr, SplitAsciiWhitespace};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) enum Said<'a, W> {
     NotDone,
 }
 
-/// What a script has found and done.
+/// The answer of a script, parsed.
 #[derive(Debug)]
 pub(super) struct Answer<'a, W> {
     /// How much is free behind it.

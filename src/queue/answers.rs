@@ -1,4 +1,4 @@
-//! What an answer means to those who wait for it; and what they are told where there is none.
+//! The effect of an answer on waiters and callers; and their errors where there is none.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::error::Error;
 const LATE: Duration = Duration::from_millis(2);
 /// An object is kept for a look until then though its last handle has gone: longer than a grant lasts.
 const SOON: Duration = Duration::from_secs(4);
-/// What is owed and was forbidden is tried again after so long.
+/// A release that was forbidden is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
 const UNCONFIRMED: &str = "too few replicas have confirmed it";
@@ -32,7 +32,7 @@ fn is_forbidden(error: &Error) -> bool {
     )
 }
 
-/// What a call has taken, if it has.
+/// The permits that a call has taken, if it has.
 fn taken<W>(result: &primitive::Result<W>) -> Option<Taken> {
     match result {
         Ok(Outcome::Taken(taken)) => Some(*taken),
@@ -326,7 +326,7 @@ impl<P: Primitive> State<P> {
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
             return told;
         }
-        // What stops those that asked stops all.
+        // An error that stops the waiters of this batch stops all.
         for (id, waiter) in self.waiters.take_all() {
             let asked = batch.asked.binary_search(&id).is_ok();
             let error = doubt.filter(|_| asked).unwrap_or(error);
@@ -541,7 +541,7 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// All that wait are told that the client has ended: `why`. What they may have been granted meanwhile is given back.
+    /// All waits end with the error `why`, as the client has ended. Grants that they may have got meanwhile are released.
     fn end_waits(
         &mut self,
         name: &str,

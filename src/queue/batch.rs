@@ -16,7 +16,7 @@ use crate::engine::request::Arg;
 use crate::error::Error;
 use crate::sync::unlocked;
 
-/// What is owed and forbidden is given up after so long.
+/// A release that stays forbidden is given up after so long.
 const LONGEST_OWED: Duration = Duration::from_secs(300);
 
 /// A call on its way.
@@ -81,9 +81,9 @@ fn amount<W: Want>(want: W) -> Arg {
 }
 
 pub(crate) struct Batch<P: Primitive> {
-    /// What the script is to know of what is held.
+    /// The script's argument about leases.
     pub(super) header: Arg,
-    /// What callers have taken at once.
+    /// Grants that guards have used before their confirmation.
     pub(super) extends: Vec<(Ticket, Unconfirmed<P::Want>)>,
     pub(super) confirms: Vec<(Ticket, Entry<P::Want>)>,
     pub(super) leaves: Vec<(Ticket, Entry<P::Want>)>,
@@ -129,7 +129,7 @@ impl<P: Primitive> Queued<P> {
         !self.has_caller() && !self.call.is_owed()
     }
 
-    /// Tells the caller that its time is over. What is owed is carried out all the same.
+    /// Ends the call with an error, as its time is over. A release is carried out all the same.
     pub(super) fn give_up(&mut self, name: &str, trouble: &Trouble<'_>, told: &mut Told<P::Want>) {
         if let Some(reply) = self.reply.take() {
             let trouble = Trouble {

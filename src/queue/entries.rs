@@ -98,7 +98,7 @@ impl<W: Want> Entries<W> {
         self.by_want.contains_key(&want)
     }
 
-    /// What is wanted by any of them, and by how many.
+    /// Each want, and how many entries have it.
     pub(super) fn wants(&self) -> impl Iterator<Item = (W, usize)> {
         self.by_want.iter().map(|(want, count)| (*want, *count))
     }

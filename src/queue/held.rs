@@ -1,4 +1,4 @@
-//! What the guards of this client hold of one object: entries of the grants under a lease of their own.
+//! The permits of one object that this client's guards hold: entries of the grants, each under its own lease.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_GRANT
 /// One script call renews so many at the most, which takes half a millisecond.
 const MOST_RENEWED: usize = 250;
 
-/// What a call gives back.
+/// The permits that a call releases.
 pub(crate) trait Gives {
     /// So much of what a ticket holds; `true`: that only ends to be held, and stays taken.
     fn gives(&self) -> Option<(Grant<Amount>, bool)>;
@@ -33,7 +33,7 @@ pub(crate) struct Leases<P> {
     core: Arc<Core>,
     /// The key of the grants.
     grants: Arc<str>,
-    /// What this client adds to the entries of what it holds.
+    /// The text that this client adds to the entries of its guards.
     suffix: Arc<str>,
     /// How much of what was granted under each ticket has not been given back, and how the entry reads.
     all: BTreeMap<Ticket, (u32, u64)>,
@@ -75,7 +75,7 @@ impl<P> Leases<P> {
         Some(entry.text(ticket, &self.suffix))
     }
 
-    /// What `ticket` holds is renewed from now on; it ends at `until` for the time being.
+    /// The lease of `ticket` is renewed from now on; it ends at `until` for the time being.
     fn keep(&mut self, ticket: Ticket, until: Moment) {
         if let Some(text) = self.text(ticket) {
             let (id, renewing) = (self.id(&text), self.renewing());
@@ -85,7 +85,7 @@ impl<P> Leases<P> {
     }
 
     /// So much of what a ticket holds is being given back: how the entry reads in Redis until then; `None` where it does not hold so much.
-    /// What is left is not renewed until that is answered.
+    /// The rest of the ticket is not renewed until that is answered.
     fn take(&mut self, given: Grant<Amount>) -> Option<String> {
         let before = self.text(given.ticket)?;
         let (amount, _) = self.all.get_mut(&given.ticket)?;
@@ -129,7 +129,7 @@ where
         self.take(call.gives()?.0)
     }
 
-    /// What was forbidden before is given back now.
+    /// A release that was forbidden before is sent now.
     fn departs(&mut self, call: &P::Call, note: &mut Option<String>) {
         if note.is_none()
             && let Some((given, true)) = call.gives()
@@ -160,7 +160,7 @@ where
         result
     }
 
-    /// What was not allowed to be forgotten is held and renewed until it is.
+    /// A forbidden release leaves the permits held and renewed until it succeeds.
     fn failed(&mut self, call: &P::Call, note: &mut Option<String>, why: InVain) {
         if why != InVain::Forbidden {
             return;

@@ -1,12 +1,11 @@
 //! How callers wait: one queue in Redis, served by the script that frees something.
 //!
 //! Callers that must wait stand in a zset, in the order of their arrival, whichever process they are in. A script that frees permits
-//! moves them to the first entries that they suffice for, and notifies the clients of these: permits are moved, not kept for
-//! somebody who is told to come.
+//! moves them to the first entries that they suffice for, and notifies the clients of these.
 //!
 //! A *grant* is a short lease. The client confirms it, and its caller goes on; a client that does not confirm in time loses
-//! the grant to the next in the queue. What a guard holds is a grant under a longer lease, and its confirmation is the first
-//! renewal; so a guard may go on at once when the notification is fresh, and what a killed process held comes back.
+//! the grant to the next in the queue. The permits of a guard are a grant under a longer lease, and its confirmation is the first
+//! renewal. So a guard may go on at once when the notification is fresh, and the permits of a killed process come back.
 //!
 //! *Entries belong to the client, not to one caller.* The first 64 waiters of a client have an entry, and so has the first one of
 //! each further amount; a grant goes to the earliest waiter that wants the same. A surplus entry leaves the queue. A release serves a

@@ -34,7 +34,7 @@ const OURS: u8 = b'+';
 #[derive(Debug, Clone)]
 pub(crate) struct QueueKeys {
     pub(crate) queue: Arc<str>,
-    /// What the primitive keeps beside the object: the grants, or the last fencing token.
+    /// A further key of the primitive: the grants, or the last fencing token.
     pub(crate) beside: Arc<str>,
     pub(crate) notes: Arc<str>,
     /// Where this client is notified.
@@ -61,7 +61,7 @@ pub(crate) struct Object<P: Primitive> {
     pub(super) core: Arc<Core>,
     pub(super) keys: Keys,
     pub(super) queue: QueueKeys,
-    /// What this client adds to the entries of what it holds.
+    /// The text that this client adds to the entries of its guards.
     pub(super) suffix: Arc<str>,
     pub(super) driver: Driver,
     pub(super) script: &'static LazyLock<Script>,
@@ -132,7 +132,7 @@ impl<P: Primitive> Object<P> {
         &self.core
     }
 
-    /// What this client adds to the entries of what it holds.
+    /// The text that this client adds to the entries of its guards.
     pub(crate) fn suffix(&self) -> &str {
         &self.suffix
     }

@@ -1,4 +1,4 @@
-//! What callers want, and what they are told.
+//! The wants of callers, and their outcomes.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use crate::error::Result;
 /// The number of an entry or of what a caller holds; it rises within a client.
 pub(crate) type Ticket = u64;
 
-/// What a waiter wants. A grant suits each waiter that wants the same.
+/// The want of a waiter. A grant suits each waiter that wants the same.
 pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
     /// The kind of its entries in `lua/queue/queue.lua`.
     fn kind(self) -> &'static str;
@@ -42,7 +42,7 @@ pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
         Arg::number(millis)
     }
 
-    /// What stands behind the life in its entries; `suffix` is the client's.
+    /// The text behind the life in its entries; `suffix` is the client's.
     fn tail(self, suffix: &str) -> String;
 
     /// From an entry: its kind, its amount, and what stands behind the life.
@@ -88,7 +88,7 @@ impl Want for Amount {
     }
 }
 
-/// What the script adds to the news that something has been taken; zeros where the primitive knows no such thing.
+/// The script's details about a grant; zeros where the primitive has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// The fencing token.
@@ -97,7 +97,7 @@ pub(crate) struct Taken {
     pub(crate) count: u32,
 }
 
-/// What a caller has been granted.
+/// The grant of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grant<W> {
     pub(crate) want: W,
@@ -120,12 +120,12 @@ impl<W> Grant<W> {
     }
 }
 
-/// What a call or a wait has come to.
+/// The outcome of a call or a wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome<W> {
     /// 1 for done, 0 for not, or what was asked for.
     Number(i64),
-    /// What the script has found.
+    /// The text that the script has found.
     Text(String),
     /// The call has taken what it wanted.
     Taken(Taken),
@@ -136,7 +136,7 @@ pub(crate) enum Outcome<W> {
 
 pub(super) type Reply<W> = oneshot::Sender<Result<Outcome<W>>>;
 
-/// What callers are told as soon as nothing is locked: their wakers may do anything.
+/// Outcomes for callers, sent when no mutex is held: their wakers may do anything.
 #[must_use]
 pub(super) struct Told<W>(Vec<(Reply<W>, Result<Outcome<W>>)>);
 

@@ -42,7 +42,7 @@ impl<P: Primitive> Drop for Pending<'_, P> {
         self.outcome.close();
         match (self.outcome.try_recv(), self.call.take(), self.waiter) {
             (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.owe(P::give_back(grant)),
-            // What is owed is tried again where nobody has read that it was refused.
+            // A refused release whose error had no reader is tried again.
             (Ok(Err(error)), Some(call), _)
                 if call.is_owed_anew() && error.effect() == Effect::NotApplied =>
             {

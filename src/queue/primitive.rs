@@ -1,4 +1,4 @@
-//! What a primitive has to say to be waited for by the queue.
+//! The traits of a primitive that uses the queue.
 
 use std::fmt::{Debug, Display};
 use std::ops::RangeInclusive;
@@ -32,7 +32,7 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
 
     fn script(held: &Self::Held) -> &'static LazyLock<Script>;
 
-    /// What a client adds to the entries of what it holds: its name.
+    /// The text that a client adds to the entries of its guards: its name.
     fn suffix(core: &Core) -> Arc<str> {
         match &**core.client_name() {
             "" => "".into(),
@@ -56,7 +56,7 @@ pub(crate) type Result<W> = std::result::Result<Outcome<W>, Error>;
 /// A call on an object, but waiting.
 pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'static {
     type Want;
-    /// What is noted of a call on its way.
+    /// Notes about a call on its way.
     type Note: Default + Send;
 
     /// The name for errors.
@@ -88,12 +88,12 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
         1
     }
 
-    /// What it takes, without waiting for it.
+    /// The permits that it takes, without waiting for them.
     fn takes(&self) -> Option<Self::Want> {
         None
     }
 
-    /// What it frees, where this may serve a waiter of this client without Redis.
+    /// The permits that it frees, where these may serve a waiter of this client without Redis.
     fn frees(&self) -> Option<Grant<Self::Want>> {
         None
     }
@@ -103,10 +103,10 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
         false
     }
 
-    /// Writes the step for `count` such calls. What it takes is held under `ticket`.
+    /// Writes the step for `count` such calls. The permits that it takes are held under `ticket`.
     fn write(&self, count: usize, ticket: Ticket, note: &Self::Note, args: &mut Vec<Arg>);
 
-    /// What `word` of the script means for the call at `index` of the step; `None` for what the script never says.
+    /// The result that `word` of the script means for the call at `index` of the step; `None` for a word that the script never uses.
     fn read(&self, name: &str, word: &str, index: usize) -> Option<Result<Self::Want>>;
 }
 
@@ -134,10 +134,10 @@ impl InVain {
     }
 }
 
-/// What the callers of this client hold of one object, under leases that the table of
+/// The permits of one object that the callers of this client hold, under leases that the table of
 /// [`engine::holds`](crate::engine::holds) renews.
 pub(crate) trait Held<P: Primitive>: Send + 'static {
-    /// What the script is to know of it.
+    /// The script's argument about them.
     fn header(&self) -> Arg;
 
     /// `call` is on its way.
@@ -148,7 +148,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     /// `call` departs.
     fn departs(&mut self, _: &P::Call, _: &mut NoteOf<P>) {}
 
-    /// `call` has been answered, to a sending at `sent` or later. What its caller is told.
+    /// `call` has been answered, to a sending at `sent` or later. Returns the outcome for its caller.
     fn answered(
         &mut self,
         _call: &P::Call,

@@ -1,4 +1,4 @@
-//! What has become of the steps of a batch.
+//! The results of the steps of a batch.
 
 use super::answer::Answer;
 use super::batch::Batch;

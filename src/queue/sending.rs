@@ -1,4 +1,4 @@
-//! What departs next.
+//! The choice of the next batch or command.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// A batch carries so many calls or waiters at the most.
 pub(crate) const MOST_TOGETHER: usize = 1024;
 
-/// What is next: calls together, or one that travels alone.
+/// The next task: calls together, or one that travels alone.
 pub(super) enum Task<P: Primitive> {
     Batch(Box<Batch<P>>),
     Command(Box<Command>),
@@ -62,7 +62,7 @@ impl<P: Primitive> State<P> {
         wants.filter(|(want, _)| !self.entries.has(*want))
     }
 
-    /// What is carried out next.
+    /// The next task to carry out.
     pub(super) fn depart(&mut self, now: Moment) -> Option<Task<P>> {
         while let Some(item) = self.calls.front()
             && (item.is_pointless() || matches!(item, Item::Command(_)))

@@ -16,7 +16,7 @@ use crate::engine::Core;
 use crate::engine::command::Command;
 use crate::error::Error;
 
-/// What a guard has taken at once is confirmed after so long, or with the next batch.
+/// A grant that a guard uses already is confirmed after so long, or with the next batch.
 const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 /// A surplus entry leaves the queue after so long, or with the next batch that has another reason.
 const SURPLUS_AFTER: Duration = Duration::from_millis(5);
@@ -58,7 +58,7 @@ impl<P: Primitive> Item<P> {
     }
 }
 
-/// What is known of the batch under way.
+/// The state of the batch under way.
 pub(super) struct UnderWay {
     /// The waiters that it asks for.
     pub(super) asked: Vec<Id>,
@@ -68,7 +68,7 @@ pub(super) struct UnderWay {
     pub(super) sent_before: u64,
 }
 
-/// What the last answer said of others.
+/// The last answer's information about other clients.
 pub(super) struct Known {
     pub(super) seen: Instant,
     pub(super) available: i64,
@@ -92,7 +92,7 @@ pub(super) struct Notice {
     pub(super) token: u64,
 }
 
-/// What was granted, and until when, by the server's clock.
+/// A grant, and its end by the server's clock.
 pub(super) type Unconfirmed<W> = (Entry<W>, u64);
 
 pub(super) struct State<P: Primitive> {
@@ -107,7 +107,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) granted: Vec<Ticket>,
     /// Notifications of what the batch under way may be about.
     pub(super) early: Vec<Notice>,
-    /// What callers have taken at once; and when it is confirmed at the latest.
+    /// Grants that guards use already; they are confirmed at `confirm_at` at the latest.
     pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed<P::Want>>,
     confirm_at: Option<Instant>,
     /// All entries are to be confirmed: something may have been missed.
@@ -143,7 +143,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) late: u32,
     /// When a script was sent, and the server's clock in it.
     pub(super) clock: Option<(Moment, u64)>,
-    /// What gives back what no replica has confirmed.
+    /// Calls that release grants which no replica has confirmed.
     pub(super) returns: Vec<P::Call>,
     /// Calls that are owed and were forbidden; and when they are tried again.
     pub(super) refused: Vec<Queued<P>>,
@@ -496,8 +496,8 @@ impl<P: Primitive> State<P> {
         self.look |= !self.waiters.is_empty();
     }
 
-    /// This client is the first in the queue. What others free without a word it finds by looking: after `pause`, as something may have
-    /// come free then, and at the pace of its handle.
+    /// This client is the first in the queue. It checks for permits that are freed without a message: after `pause`, as some may
+    /// be free then, and at the pace of its handle.
     pub(super) fn look_as_first(&mut self, pause: Option<Duration>, now: Instant) {
         let Some(pause) = self.held.pace().map(|pace| pause.unwrap_or(pace).min(pace)) else {
             return;
@@ -562,7 +562,7 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// What was forbidden is tried again.
+    /// Forbidden releases are tried again.
     pub(super) fn retry(&mut self) {
         self.retry_at = None;
         let refused = std::mem::take(&mut self.refused).into_iter();

@@ -128,7 +128,7 @@ struct Server {
     began: Instant,
     counter: i64,
     queue: Vec<(u64, Place, Amount)>,
-    /// What has been granted; and until when, while it is not confirmed.
+    /// The grants; and their ends, while they are not confirmed.
     grants: BTreeMap<Place, (Amount, Option<Instant>)>,
     clock: u64,
 }
@@ -142,7 +142,7 @@ impl Server {
         }
     }
 
-    /// What the callers of `place` have from now on.
+    /// The callers of `place` hold `want` from now on.
     fn hold(&mut self, place: Place, want: Amount) {
         if want.leased {
             self.grants.insert(place, (want, None));
@@ -470,7 +470,7 @@ impl World {
         }
     }
 
-    /// What callers and their clients have, and what is free, is never more than there is.
+    /// The permits of callers and clients and the free ones are never more than there are.
     fn judge(&self) {
         let mut sum = self.server.counter;
         for ((client, ticket), (want, _)) in &self.server.grants {

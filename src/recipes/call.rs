@@ -95,7 +95,7 @@ impl queue::Want for Want {
 pub(super) enum Call {
     Try(Want),
     Release(Arc<str>),
-    /// What was taken under a ticket.
+    /// The permit that was taken under a ticket.
     GiveBack(Ticket),
     /// A page of the holders, behind where the one before has ended.
     List(Arc<str>),

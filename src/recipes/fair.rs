@@ -18,8 +18,8 @@ use crate::units::Units;
 ///
 /// DIFFERENCE: one atomic step. In the original one program can be given a counter, be overtaken by another, and then
 /// steal its permit with the lower counter. Ours can't do that to anybody, and while a peer stands in the first zset,
-/// but not yet in the second, he counts as a holder here. What ours cannot help: two peers that do it to each other, and a peer
-/// that does it to one of ours. Peers that [lock](FairSemaphore::under_lock) can't.
+/// but not yet in the second, it counts as a holder here. This crate cannot prevent that two peers do it to each other, or that a peer
+/// does it to a caller of this crate. Peers that [lock](FairSemaphore::under_lock) can't.
 ///
 /// The counter restarts when nobody holds: at once under a lock; else, as a peer could have been given a value and not
 /// have used it yet, from 2^51 on only.

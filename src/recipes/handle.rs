@@ -1,4 +1,4 @@
-//! What the handles of all recipes share: settings, the queue that belongs to them, the calls, and what is refreshed.
+//! The common part of the handles of all recipes: settings, their queue, the calls, and the refreshed permits.
 
 use std::collections::HashSet;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! What the queue is to know of one semaphore or lock of the recipes; and the pages in which its holders are listed.
+//! A semaphore or lock of the recipes as the queue sees it; and the pages of the list of its holders.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

@@ -63,7 +63,7 @@
 //! `lua/queue`. A `refresh` may be repeated as it is, so it travels by itself, in `refresh.lua`. Guards are refreshed by
 //! `lua/queue/renew.lua` and `renew_slots.lua`, 250 with one script. Neither waits for another call.
 //!
-//! Cancel safety: what is dropped before it was sent is forgotten, but for a release. What was granted to a caller that has gone is
+//! Cancel safety: a call that is dropped before it was sent is forgotten, except for a release. A grant to a caller that has gone is
 //! released.
 //!
 //! Where the server refuses a command in the middle of a script, the script undoes what it has changed, and all calls that travel in it get that

@@ -13,8 +13,8 @@ use crate::engine::Core;
 /// Redis: the set `name` of ids; see [the module](super) for what stands beside it. Recipe: `SADD`, and `SREM` again if
 /// `SCARD` is above the limit. DIFFERENCE: one atomic step.
 ///
-/// **Permits last for ever**: that is the nature of this layout. What a process that was killed held stays taken
-/// until somebody releases it: [`holders`](crate::LeasedSemaphore::holders) lists the ids,
+/// **Permits last for ever**: that is the nature of this layout. The permits of a process that was killed stay taken
+/// until a caller releases them: [`holders`](crate::LeasedSemaphore::holders) lists the ids,
 /// [`release_all`](crate::LeasedSemaphore::release_all) frees all. A guard is not refreshed, and does not notice when its
 /// permit is taken away; [`refresh`](crate::LeasedSemaphore::refresh) asks.
 #[derive(Clone)]

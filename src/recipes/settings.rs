@@ -1,4 +1,4 @@
-//! What a handle is told about its semaphore: layout, limit, times, keys.
+//! The settings of a handle: layout, limit, times, keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Settings {
         lasts.saturating_sub(rounded)
     }
 
-    /// What a permit of it is to the queue.
+    /// The want of the queue for one permit.
     pub(super) fn want(&self) -> Want {
         let lasts = u64::try_from(whole_millis(self.timeout)).unwrap_or(u64::MAX);
         let (kind, lasts) = match self.layout {
@@ -252,7 +252,7 @@ impl Settings {
         keys.into_iter().map(Arc::from).collect()
     }
 
-    /// What all that stands beside it is named after: the layout, as two of one name are two, and the name (the lock's
+    /// The part that all additional keys have in their names: the layout, as two layouts of one name are two objects, and the name (the lock's
     /// key), in braces unless it has some of its own.
     pub(super) fn base(&self, mapper: &NameMapper) -> String {
         let word = self.layout.word();

@@ -76,7 +76,7 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// What is wrong, and in which line.
+/// An error, and its line.
 #[derive(Debug)]
 struct Fault {
     line: usize,
@@ -122,7 +122,7 @@ impl RedissonYaml {
         self
     }
 
-    /// What a class does that the file names as `nameMapper`: only Redisson's default is known by itself.
+    /// Sets the mapper for the class that the file names as `nameMapper`: only Redisson's default is known by itself.
     pub fn name_mapper(mut self, class: impl Into<String>, mapper: NameMapper) -> Self {
         self.mappers.insert(class.into(), mapper);
         self

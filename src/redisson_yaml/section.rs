@@ -91,7 +91,7 @@ impl Section {
         Section::of(prefix, line, setting.node).map(Some)
     }
 
-    /// What is left must be one of the settings that are `ignored`.
+    /// The remaining settings must be among those that are `ignored`.
     pub(super) fn finish(
         self,
         ignored: &[(&str, &[&str])],

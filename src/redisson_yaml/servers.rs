@@ -14,7 +14,7 @@ use crate::config::{NameMapper, Protocol, ShardedPubSub};
 const TIMEOUT: Duration = Duration::from_secs(3);
 const ATTEMPTS: u32 = 4;
 const DELAY: Duration = Duration::from_secs(2);
-/// Who tries for ever there tries for so long here.
+/// The retry window for a file that says to retry for ever.
 const LONGEST_WINDOW: Duration = Duration::from_secs(86_400);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -216,7 +216,7 @@ fn sentinel_login(
     })
 }
 
-/// What stands beside the servers' part comes before what stands in it, as in 4.x, but behind what an address says. 3.x knows only the latter.
+/// A setting beside the servers' section comes before one in it, as in 4.x, but after one in an address. 3.x knows only those in the section.
 fn either(common: &mut Section, servers: &mut Section, key: &str) -> Option<Setting> {
     let own = servers.take(key);
     let other = common.take(key);
@@ -320,7 +320,7 @@ fn names(
     }
 }
 
-/// Certificates in PEM are used. What Java's key stores contain is not read.
+/// Certificates in PEM are used. Java's key stores are not read.
 fn secured(
     builder: ClientBuilder,
     common: &mut Section,

@@ -1,4 +1,4 @@
-//! What stands for something else in such a file: variables, and the durations of Java.
+//! Values with a notation of their own in such a file: variables, and the durations of Java.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use meters::Meters;
 
 use crate::error::Error;
 
-/// What has become of a client's calls so far, and how things stand now; see [`Client::stats`](crate::Client::stats).
+/// Counts of a client's calls by result, and its present state; see [`Client::stats`](crate::Client::stats).
 ///
 /// A snapshot: the numbers are read one after another while others go on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Stats {
     pub outcomes_unknown: u64,
     /// Callers that wait in line now, for permits, a lock or a latch.
     pub waiting: u64,
-    /// Permits that guards hold now. What was acquired without a guard is not known.
+    /// Permits that guards hold now. Permits that were acquired without a guard are not known.
     pub held_permits: u64,
     /// Locks that guards hold now, each as often as it is held.
     pub held_locks: u64,
@@ -43,7 +43,7 @@ pub struct Stats {
     pub reconnections: u64,
 }
 
-/// What counts for one client: hidden in the traits, where nobody can name it.
+/// The counters of one client: hidden in the traits, so users cannot name them.
 #[derive(Debug, Default)]
 pub struct Counters {
     granted: AtomicI64,
@@ -144,7 +144,7 @@ impl Counters {
     }
 }
 
-/// What has been counted since the last time is told, too.
+/// Counts since the last time are reported, too.
 #[cfg(feature = "metrics")]
 impl Drop for Counters {
     fn drop(&mut self) {
@@ -152,7 +152,7 @@ impl Drop for Counters {
     }
 }
 
-/// What a guard holds.
+/// The counted hold of a guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Permits,
@@ -170,7 +170,7 @@ impl What {
     }
 }
 
-/// What a guard holds, whose owner has the counters at hand: a count of users for each guard would be moved by all threads.
+/// The counted hold of a guard whose owner has the counters at hand: all threads would change a reference count for each guard.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Option<Amount>);
 

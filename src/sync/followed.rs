@@ -46,7 +46,7 @@ impl<T> Followed<T> {
         self.0.changed.notify_waiters();
     }
 
-    /// What is there now counts as seen.
+    /// The present value counts as seen.
     pub(crate) fn follow(&self) -> Follower<T> {
         let shared = Arc::clone(&self.0);
         let seen = shared.latest.lock().0;

@@ -1,4 +1,4 @@
-//! What is done as soon as its thread has nothing locked any more.
+//! Work that is done as soon as its thread holds no mutex.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -26,7 +26,7 @@ impl Address {
     }
 }
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) address: Address,
@@ -35,7 +35,7 @@ pub(super) struct Target {
     pub(super) login: Login,
 }
 
-/// What the settings say.
+/// The parts of the settings.
 pub(super) struct Targets {
     /// One, or those of several servers that are named.
     pub(super) addresses: Vec<Address>,
@@ -44,7 +44,7 @@ pub(super) struct Targets {
     pub(super) login: Login,
 }
 
-/// What the servers are to each other.
+/// The relation of the servers to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// There is one.
@@ -55,7 +55,7 @@ pub(super) enum Kind {
     Replicated,
 }
 
-/// Who comes in, to which database, and what is spoken then.
+/// User, database and protocol of a connection.
 #[derive(Clone, Default)]
 pub(super) struct Login {
     pub(super) username: Option<String>,
@@ -120,7 +120,7 @@ fn read_several(url: &str) -> Result<Option<Targets>, String> {
     if !matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys") {
         return Err(SEVERAL_FORM.to_owned());
     }
-    // What each of them has in common, on both sides of the hosts.
+    // The common parts of all of them, on both sides of the hosts.
     let (user, rest) = rest
         .rsplit_once('@')
         .map_or((String::new(), rest), |(user, rest)| {
@@ -266,7 +266,7 @@ fn unknown_parameters(known: &[&str], form: &str) -> String {
     format!("the URL has parameters (behind a ? or #) other than {known}: {form}")
 }
 
-/// What the redis crate calls so.
+/// The redis crate's type of the same name.
 pub(super) fn protocol(version: ProtocolVersion) -> Protocol {
     match version {
         ProtocolVersion::RESP3 => Protocol::Resp3,

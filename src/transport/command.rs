@@ -1,4 +1,4 @@
-//! What a server is told.
+//! Commands for a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Command {
     }
 }
 
-/// What a server knows a script by.
+/// The hash by which a server knows a script.
 pub(crate) fn digest(script: &str) -> String {
     redis::Script::new(script).get_hash().to_owned()
 }

@@ -23,11 +23,11 @@ pub(super) struct Replicas {
 /// Somebody who waits for the answer to a `WAIT`.
 type Waiter = oneshot::Sender<RedisResult<i64>>;
 
-/// Those who wait for the replicas of one connection.
+/// The calls that wait for the replicas of one connection.
 pub(super) struct Confirming {
     connection: MultiplexedConnection,
     replicas: Replicas,
-    /// Who comes now shares this one, which has not been sent yet.
+    /// A call that comes now shares this one, which has not been sent yet.
     next: Mutex<Option<mpsc::UnboundedSender<Waiter>>>,
     turn: Turn<()>,
     itself: Weak<Confirming>,
@@ -68,7 +68,7 @@ impl Confirming {
         drop(shared.send(waiter));
         *next = Some(shared);
         drop(next);
-        // Whoever of them is dropped, the others get their answer.
+        // When one of them is dropped, the others get their answer.
         if let Some(itself) = self.itself.upgrade() {
             outside::spawn(itself.ask(waiters));
         }

@@ -1,4 +1,4 @@
-//! What carries a client's commands: the connection to its server, or one to each master of a cluster.
+//! The connection for a client's commands: one to its server, or one to each master of a cluster.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Connection {
             let attempted = match last.take() {
                 // It has a limit of its own.
                 None => attempt.await,
-                // What is left for another one is less than that.
+                // The time left for another attempt is less than that.
                 Some(last) => timeout_at(limit, attempt).await.unwrap_or(Err(last)),
             };
             let refusal = match attempted {
@@ -215,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// What is known of the connection.
+    /// The state of the connection.
     pub(crate) fn state(&self) -> watch::Receiver<ConnectionState> {
         match &self.kind {
             Kind::One(link) => link.shown(),

@@ -151,7 +151,7 @@ impl Endpoint {
             scan_interval: config.scan_interval,
             replicas: config.replicas.map(|count| Replicas {
                 count,
-                // What is held is renewed on the same connection.
+                // Leases are renewed on the same connection.
                 patience: (config.response_timeout / 2)
                     .min(config.lock_watchdog_timeout / 6)
                     .min(LONGEST_WAIT),
@@ -159,7 +159,7 @@ impl Endpoint {
         })
     }
 
-    /// Who may be asked first about a cluster; nothing where there is none.
+    /// The nodes that may be asked first about a cluster; none where there is no cluster.
     pub(super) fn seeds(&self) -> Option<&[Address]> {
         match &self.place {
             Place::Cluster(seeds) => Some(seeds),
@@ -247,7 +247,7 @@ impl Endpoint {
         .await
     }
 
-    /// What is under way at a server that is not the master any more is not answered, and asked about at the new one.
+    /// Calls under way at a server that is not the master any more get no answer; they are repeated at the new one.
     async fn drive(self, driver: impl Future<Output = ()>, address: Address) {
         tokio::select! {
             biased;
@@ -386,6 +386,6 @@ fn one(addresses: Vec<Address>) -> Result<Address, String> {
     first.ok_or_else(|| "the URL has no host".to_owned())
 }
 
-/// What the redis crate is told to say on a connection where everything has been said.
+/// The settings of the redis crate for a connection on which the handshake is over.
 static INTRODUCED: LazyLock<RedisConnectionInfo> =
     LazyLock::new(|| RedisConnectionInfo::default().set_skip_set_lib_name());

@@ -1,4 +1,4 @@
-//! What a failed attempt means: was it carried out, and is it worth another one?
+//! The meaning of a failed attempt: was it carried out, and is it worth another one?
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(crate) enum Failure {
         detail: String,
         /// When it was handed to the connection.
         sent: Moment,
-        /// What it was answered, and may be lost.
+        /// The call may have been answered, and the answer lost.
         unconfirmed: Option<Value>,
     },
     /// The server answered with an error: not carried out.
@@ -32,7 +32,7 @@ pub(crate) struct Refusal {
     pub(crate) detail: String,
 }
 
-/// What stands behind a refusal, as far as callers have to tell them apart.
+/// The reason for a refusal, as far as callers have to tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The script is not in the server's cache.
@@ -40,7 +40,7 @@ pub(crate) enum Reason {
     /// The server may be able to in a moment: it is loading, busy, out of memory, without its replicas or its primary, full,
     /// or in the middle of a move.
     NotNow,
-    /// Another server has the key. Who routes finds it there; a standalone server's client has no other.
+    /// Another server has the key. A client of a cluster follows; a client of a single server has no other.
     Elsewhere,
     /// The keys are not on one server.
     CrossSlot,
@@ -60,7 +60,7 @@ pub(crate) enum Reason {
     Other,
 }
 
-/// What a server calls something that it does not name.
+/// The word of a server for an object without a name.
 const NAMELESS: [&str; 3] = ["one of the keys", "a key", "channel"];
 /// So many of them are shown.
 const MOST_NAMES: usize = 6;
@@ -107,7 +107,7 @@ impl Refusal {
             _ if detail.contains("max number of clients") => Reason::NotNow,
             // A slot is on its way to another node, and a key of the script there already, or deleted by the script.
             _ if detail.contains("non local key in a cluster node") => Reason::NotNow,
-            // What a script's own commands are told when the ACL forbids them.
+            // The error for a script's own commands when the ACL forbids them.
             _ if detail.contains("The user executing the script can't") => Reason::Permission,
             // The same since Redis 7.2, and in Valkey.
             _ if detail.starts_with("ERR ACL failure in script") => Reason::Permission,
@@ -128,8 +128,8 @@ impl Refusal {
 
     /// Whether it settles a call; `doubtful` says that an earlier copy may have been carried out.
     ///
-    /// What a script finds wrong with its object it says after a look into the record, so the earlier copy
-    /// was not carried out. What the server forbids before that says nothing about the earlier copy.
+    /// A script reports an error of its object after it has read the record, so the earlier copy
+    /// was not carried out. A refusal of the server before that says nothing about the earlier copy.
     pub(crate) fn is_final(&self, doubtful: bool) -> bool {
         match self.reason {
             _ if self.may_pass() => false,

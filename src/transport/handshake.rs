@@ -13,7 +13,7 @@ use super::tls::{self, Tls};
 use crate::config::Protocol;
 use crate::outside::Stream;
 
-/// What a command of the introduction has to be answered with.
+/// The expected answer to a command of the handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// Anything but an error.
@@ -63,7 +63,7 @@ impl Entry<'_> {
         Ok(stream)
     }
 
-    /// Who does not know a command repeats what came with it.
+    /// A server that does not know a command repeats its arguments.
     fn not_let_in(&self, refusal: Refusal) -> Refusal {
         let Refusal { reason, detail } = &refusal;
         if !is_unknown(&refusal) && !detail.starts_with("NOPROTO") {
@@ -181,7 +181,7 @@ pub(super) async fn exchange(
     Ok(answers)
 }
 
-/// What a server does, too, that is spoken to without the TLS that it wants.
+/// A server with TLS does the same on a connection without it.
 const SILENT_END: &str = "the server has closed the connection without a word (one that wants TLS does that to redis://)";
 
 /// Sends `commands`; the beginning of what is answered, which is not empty.

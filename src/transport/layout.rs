@@ -34,7 +34,7 @@ enum Kind {
 #[derive(Clone)]
 pub(crate) struct Node {
     endpoint: Endpoint,
-    /// What carries commands there; in a cluster the map says where a master is.
+    /// The connection for commands there; in a cluster the map says where a master is.
     linked: Option<Linked>,
     /// As it stands in the map of a cluster.
     address: Option<Address>,
@@ -122,7 +122,7 @@ impl Node {
         }
     }
 
-    /// What is known of the connection for commands, where messages might come from somewhere else.
+    /// The state of the connection for commands, where messages might come from another server.
     pub(crate) fn commands(&self) -> Option<watch::Receiver<ConnectionState>> {
         self.linked.as_ref().map(Linked::shown)
     }

@@ -23,10 +23,10 @@ enum State {
     Closed,
 }
 
-/// What a link tells of itself; several may share it.
+/// The state of a link, as it reports it; several may share it.
 #[derive(Default)]
 pub(super) struct News {
-    /// Those who wait for another state are woken in the order of their coming.
+    /// Tasks that wait for another state are woken in the order of their arrival.
     pub(super) changed: Notify,
     /// How often a connection was made in place of another one.
     reconnects: AtomicU64,
@@ -54,7 +54,7 @@ struct Shared {
 /// A connection that failed, or left a command unanswered, is replaced; commands that wait on the old
 /// one run into their own time-outs. One that has ended while it was idle is replaced at once.
 ///
-/// A caller may leave its future unpolled. A command is handed over at the first poll, as long as there is room for it;
+/// A caller may leave its future unpolled. A command is passed on at the first poll, as long as there is room for it;
 /// if there may be none, a task waits for it: the connection keeps places for those who wait, and one that nobody polls
 /// would keep its place for ever.
 pub(super) struct Link {
@@ -62,7 +62,7 @@ pub(super) struct Link {
     tasks: Vec<AbortHandle>,
 }
 
-/// What is seen of a link, and does not hold it.
+/// A view of a link, which does not keep it open.
 #[derive(Clone)]
 pub(super) struct Linked(Arc<Shared>);
 
@@ -121,7 +121,7 @@ impl Link {
         self.shared.news.reconnects()
     }
 
-    /// What is known of the connection.
+    /// The state of the connection.
     pub(super) fn shown(&self) -> watch::Receiver<ConnectionState> {
         self.shared.shown.subscribe()
     }
@@ -206,7 +206,7 @@ impl Shared {
             }
             std::mem::replace(&mut *state, new)
         };
-        // What wakes others happens while nothing is locked.
+        // Wakers are called while no mutex is held.
         drop(former);
         self.news.changed.notify_waiters();
         // The watch is locked meanwhile.
@@ -241,7 +241,7 @@ impl Keeper for Shared {
                 |state: &State| matches!(state, State::Up(live) if live.generation == generation);
             self.replace(State::Down(why), current)
         };
-        // What is noticed in passing, and done again and again, is no news.
+        // A repeated observation is no event.
         let replaced = match end {
             End::Failed(refusal) => {
                 let why = refusal.detail.clone();

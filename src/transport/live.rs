@@ -31,7 +31,7 @@ pub(super) enum End {
     Moved(Refusal),
 }
 
-/// Who replaces connections that have ended.
+/// The task that replaces connections that have ended.
 pub(super) trait Keeper: Send + Sync + 'static {
     /// The connection of this number is not to be used any more. Told once or more.
     fn ended(&self, generation: u64, end: End);
@@ -50,7 +50,7 @@ pub(crate) struct Live {
     under_way: AtomicUsize,
     keeper: Weak<dyn Keeper>,
     role: Arc<RoleCheck>,
-    /// What moves the bytes until the connection ends: an idle client notices that by this.
+    /// The future that moves the bytes until the connection ends: an idle client notices the end by it.
     driver: AbortHandle,
 }
 

@@ -50,7 +50,7 @@ impl Messages {
     }
 }
 
-/// What is heard.
+/// A message, or an event of a subscription.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Message {

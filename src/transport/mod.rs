@@ -39,5 +39,5 @@ pub(crate) use slot::{hash_tag, slot};
 pub(crate) use subscriber::{Subscriber, Subscriptions};
 pub(crate) use value::Value;
 
-/// What nodes or sentinels have told of a later configuration counts for so long when none of them tells it any more.
+/// A later configuration from nodes or sentinels counts for so long when none of them confirms it any more.
 const BELIEVED: std::time::Duration = std::time::Duration::from_secs(10);

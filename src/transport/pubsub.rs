@@ -1,4 +1,4 @@
-//! What is said on a connection for subscriptions, by RESP2 or RESP3: both kinds of messages. The redis crate's own does not know
+//! The protocol of a connection for subscriptions, by RESP2 or RESP3, with both kinds of messages. The redis crate's own does not know
 //! those of a cluster.
 //!
 //! One request is made at a time, and a task reads whatever comes, so nothing is lost when nobody waits for it.
@@ -25,7 +25,7 @@ pub(super) struct Hearing {
     reader: AbortHandle,
 }
 
-/// What a request may be answered with.
+/// The possible answers to a request.
 enum Reply {
     Subscribed,
     Unsubscribed(String),
@@ -164,7 +164,7 @@ async fn read(
             Err(error) => Reply::Refused(Refusal::at_connect(&error)),
             Ok(value) => match sort(value) {
                 Some(Sorted::Message(message)) => {
-                    // Whoever hears goes away with this task.
+                    // The listeners end with this task.
                     let _ = heard.send(message);
                     continue;
                 }

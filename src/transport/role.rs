@@ -39,12 +39,12 @@ impl RoleCheck {
     }
 }
 
-/// What `ROLE` answers at a master.
+/// The answer to `ROLE` at a master.
 pub(super) fn is_master(role: &Value) -> bool {
     is(role, "master")
 }
 
-/// At a replica. What stands in front of servers may answer anything else.
+/// At a replica. A proxy may answer anything else.
 pub(super) fn is_replica(role: &Value) -> bool {
     is(role, "slave")
 }

@@ -5,7 +5,7 @@
 //! is the only one that answers: what is older than what has been seen is believed only when all sentinels say so (as
 //! after they were set up anew), or most of them when for [`BELIEVED`] none has told what was seen.
 //!
-//! They tell of a failover by themselves, too. Who has a connection to another server then ends it at once, even where that
+//! They also announce a failover. A client with a connection to another server then ends it at once, even where that
 //! server goes on taking itself for the master.
 
 use std::cmp::Reverse;
@@ -27,7 +27,7 @@ use super::tls::Tls;
 use super::{BELIEVED, Backoff, jittered};
 use crate::outside::Stream;
 
-/// What they have said is not asked again for this long.
+/// Their answer is used for this long.
 const FRESH: Duration = Duration::from_millis(500);
 /// How long the others are waited for when most have answered.
 const GRACE: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// The pauses between attempts to listen to one.
 const AGAIN: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// What they publish when a replica has been promoted, when all of that failover is done, and when they are told the master anew.
+/// The channels of their messages: a replica has been promoted, that failover is done, or an operator has set the master.
 const NEWS: [&str; 3] = ["+promoted-slave", "+switch-master", "+monitor"];
 /// As long as they tell only what is older than what is known they are asked again after this.
 const PACE: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ pub(super) struct Sentinels {
     news: Notify,
 }
 
-/// What they have told when.
+/// Their answers, and the times of these.
 #[derive(Default)]
 struct Told {
     /// When the master was asked for last that is known.
@@ -78,7 +78,7 @@ struct Master {
     epoch: u64,
 }
 
-/// What a sentinel says: nothing if it does not know the master's name.
+/// The answer of a sentinel: none if it does not know the master's name.
 type Answer = Option<Master>;
 
 impl Sentinels {
@@ -167,7 +167,7 @@ impl Sentinels {
         Ok(address)
     }
 
-    /// What they say: as many as there are, or most of them if the others take long.
+    /// Their answers: all of them, or most of them if the others take long.
     async fn ask_all(&self) -> Vec<Result<Answer, Refusal>> {
         let asking = self.sentinels.iter().map(|sentinel| async move {
             let asking = timeout(self.patience, sentinel.ask(&self.master));
@@ -216,7 +216,7 @@ impl Sentinels {
                 self.news.notified().await;
                 while let Err(refusal) = self.locate_unless(Duration::ZERO).await {
                     tracing::debug!(master = %self.master, detail = %refusal.detail, "not located");
-                    // What is news by then has not been missed.
+                    // A change that is announced by then has not been missed.
                     let _ = timeout(jittered(PACE, 0.5, 1.0), self.news.notified()).await;
                 }
             }
@@ -326,7 +326,7 @@ fn epoch(details: Value) -> Option<u64> {
     details.get("config-epoch")?.parse().ok()
 }
 
-/// Whom to believe; `answers` are those of all sentinels, in any order. Beside what is known stands whether that has not been told
+/// The configuration to follow; `answers` are those of all sentinels, in any order. With the known one comes whether no sentinel has confirmed it
 /// for long.
 fn choose(
     known: Option<(&Master, bool)>,

@@ -46,7 +46,7 @@ impl Subscriber {
         Ok((subscriptions, subscriber))
     }
 
-    /// What is heard next; `None` when the connection is gone, or leads to a server that is not the master any more.
+    /// The next message or event; `None` when the connection is gone, or leads to a server that is not the master any more.
     pub(crate) async fn next(&mut self) -> Option<Heard> {
         tokio::select! {
             biased;

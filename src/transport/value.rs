@@ -1,4 +1,4 @@
-//! What a server answers, in the words of RESP2 whatever is spoken: by RESP3 some answers have types of their own.
+//! Answers of a server, in the types of RESP2 with either protocol: by RESP3 some answers have types of their own.
 
 /// The answer to a command; errors are [`Refusal`](super::Refusal)s.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +10,7 @@ pub(crate) enum Value {
     /// A word of the server's own: `OK`, the type of a key.
     SimpleString(String),
     Array(Vec<Value>),
-    /// What none of our commands is answered with.
+    /// An answer that no command of this crate gets.
     Other,
 }
 

@@ -27,7 +27,7 @@ const MOST_CHECKED: u32 = 200;
 /// A channel stays subscribed for this long after its last waiter has left, as the next one may come soon.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What a listener is told.
+/// An event for a listener.
 #[derive(Debug)]
 pub(crate) enum Wake {
     /// The subscription is confirmed: messages sent from now on will be heard.
@@ -209,7 +209,7 @@ impl Registry {
         tell(channel, known, wake);
     }
 
-    /// What to subscribe and what to unsubscribe on a server, seen from what is subscribed there; `here` are those at home there.
+    /// The channels to subscribe and to unsubscribe on a server, given its subscriptions; `here` are the channels that belong there.
     /// Channels come in the order in which they were asked for. They go in that of their names: of those that belong together
     /// `redisson_sc:` goes first, as who hears that one alone is taken for somebody who takes no turns.
     fn difference(

@@ -119,7 +119,7 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                         if began.elapsed() > 2 * PING_INTERVAL {
                             pace = PACE;
                         }
-                        // What stands in front of servers may lead the two to different ones for good.
+                        // A proxy may lead the two connections to different servers for good.
                         tokio::time::sleep(pace).await;
                         pace = LONGEST_PACE.min(2 * pace);
                     }
@@ -261,7 +261,7 @@ impl<'a> Session<'a> {
         self.subscribe(wanted).await
     }
 
-    /// What to subscribe, and what to unsubscribe: of that, what is at home somewhere else now.
+    /// The channels to subscribe, and to unsubscribe; of the latter, those that belong to another server now.
     fn difference(&self) -> (Vec<String>, Vec<String>, BTreeSet<String>) {
         let layout = self.layout.peek();
         let here = |channel: &str| layout.is_at(channel, self.node);

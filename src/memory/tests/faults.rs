@@ -68,7 +68,7 @@ impl Twins {
         )
     }
 
-    /// What is taken, locked, held and left to count.
+    /// The permits taken, the locks, the holds and the count.
     async fn taken(&self) -> (i64, bool, usize, i64) {
         (
             5 - self.semaphore.available_permits().await.unwrap(),
@@ -163,7 +163,7 @@ async fn each_call_fails_as_it_was_told_to() {
     assert_eq!(twins.leased.release("it").await, Err(error.clone()));
     assert_eq!(twins.latch.count_down().await, Err(error.clone()));
     assert_eq!(began.elapsed(), Duration::ZERO);
-    // What is wrong with a call itself is told all the same.
+    // An invalid call fails with its own error all the same.
     let invalid = twins.semaphore.acquire(u32::MAX).await.unwrap_err();
     assert!(invalid.is_invalid_argument());
     twins.recover();

@@ -1,4 +1,4 @@
-//! Who waits for a permit with an id is served when one has expired.
+//! A waiter for a permit with an id is served when one has expired.
 
 use std::pin::pin;
 use std::time::Duration;

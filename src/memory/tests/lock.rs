@@ -1,4 +1,4 @@
-//! Who waits for a lock is served when its holder's lease has run out, whenever that has become known.
+//! A waiter for a lock is served when its holder's lease has run out, whenever that has become known.
 
 use std::time::Duration;
 

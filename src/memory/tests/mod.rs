@@ -1,4 +1,4 @@
-//! What the contract suite cannot see from outside: single polls, the clock, and the windows of large requests.
+//! Tests of details that the contract suite cannot see: single polls, the clock, and the windows of large requests.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

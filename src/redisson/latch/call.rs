@@ -12,7 +12,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
 /// The latch as a primitive of the queue.
 pub(super) struct Latch;
 
-/// What all waiters want. It takes nothing.
+/// The want of all waiters. It takes nothing.
 pub(super) const OPEN: Amount = Amount {
     amount: 0,
     leased: false,

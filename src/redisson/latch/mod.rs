@@ -18,8 +18,8 @@ use call::{Call, Latch, OPEN};
 
 /// A count-down latch shared with Java's `RCountDownLatch` of the same name.
 ///
-/// A handle: cheap to clone, made without I/O by [`Client::count_down_latch`](crate::Client::count_down_latch). The guide tells
-/// [what is promised](crate::guide::promises).
+/// A handle: cheap to clone, made without I/O by [`Client::count_down_latch`](crate::Client::count_down_latch). The guide has
+/// [the guarantees](crate::guide::promises).
 ///
 /// # Waiting
 ///
@@ -40,11 +40,11 @@ use call::{Call, Latch, OPEN};
 /// its own stands in another slot than the key; where the name contains a `{`, the last key begins with
 /// `redisson_countdownlatch_once::`. Script: `lua/queue/record.lua` with `lua/latch/steps.lua`.
 ///
-/// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
+/// The [guide](crate::guide::operations#permissions) has the permissions that a user of the server's ACL needs.
 ///
 /// # Errors
 ///
-/// What every operation can answer with: [`InvalidName`](crate::Error::InvalidName), [`WrongType`](crate::Error::WrongType) and
+/// Every operation can fail with: [`InvalidName`](crate::Error::InvalidName), [`WrongType`](crate::Error::WrongType) and
 /// [`NotANumber`](crate::Error::NotANumber) for a key that holds something else,
 /// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
 /// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
@@ -70,7 +70,7 @@ pub struct RCountDownLatch {
 }
 
 object_methods!(RCountDownLatch);
-renamable_methods!(RCountDownLatch, "Nobody is told.");
+renamable_methods!(RCountDownLatch, "No waiter is notified.");
 
 impl RCountDownLatch {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {

@@ -79,7 +79,7 @@ pub(super) enum Call {
     Release(Id),
     /// All of them or none.
     Together(Arc<[Id]>),
-    /// What was granted under this ticket.
+    /// The permits that were granted under this ticket.
     GiveBack(Ticket, Permits),
     /// For so many milliseconds from now on; 0: without end.
     Prolong(Id, u64),
@@ -92,7 +92,7 @@ pub(super) enum Call {
     Clear(u64),
 }
 
-/// What can be counted.
+/// The numbers that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counted {
     Available,

@@ -1,4 +1,4 @@
-//! What the guards of this client hold of one semaphore: permits in the table of [`engine::holds`](crate::engine::holds), by their ids.
+//! The permits of one semaphore that this client's guards hold, in the table of [`engine::holds`](crate::engine::holds), by their ids.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};

@@ -120,7 +120,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// like. A script takes out up to 1024 permits whose time is over; the rest counts as free, and is taken out by the next ones. A call that travels alone leaves them where
 /// they are while enough is free.
 ///
-/// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
+/// The [guide](crate::guide::operations#permissions) has the permissions that a user of the server's ACL needs.
 ///
 /// # Out of step
 ///
@@ -131,14 +131,14 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// # Errors
 ///
-/// What every operation can answer with: [`InvalidName`](Error::InvalidName), [`WrongType`](Error::WrongType) and
+/// Every operation can fail with: [`InvalidName`](Error::InvalidName), [`WrongType`](Error::WrongType) and
 /// [`NotANumber`](Error::NotANumber) for a key that holds something else,
 /// [`PermissionDenied`](Error::PermissionDenied), [`RefusedForNow`](Error::RefusedForNow),
 /// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable) and
 /// [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed,
 /// [`ShutDown`](Error::ShutDown) and [`RuntimeEnded`](Error::RuntimeEnded). Below stands only what comes in addition.
 ///
-/// Ids are hex digits, an even number of them, in either case. What is none is
+/// Ids are hex digits, an even number of them, in either case. Any other text is
 /// [`InvalidPermitId`](Error::InvalidPermitId), and so is an id that Redisson 3.16.8 or an earlier one has given: those keep ids in another form. Their permits are
 /// counted, end, and are listed as all others; their ids as [`holders`](Self::holders) shows them can be released.
 ///
@@ -543,7 +543,7 @@ impl RPermitExpirableSemaphore {
                 }
             };
             taken += some;
-            // Those who come meanwhile are not meant.
+            // Later holders are not meant.
             most = most.min(taken + left);
             if taken >= most || some == 0 {
                 return Ok(taken);
@@ -604,7 +604,7 @@ impl RPermitExpirableSemaphore {
         ids.map(held).collect()
     }
 
-    /// What a call is answered is read as a part of it, so that it counts as failed where that is an error.
+    /// Reading the answer is a part of the call, so that it counts as failed where the answer is an error.
     async fn run<T>(
         &self,
         call: Call,

@@ -1,4 +1,4 @@
-//! What every object in Redis has, for both keys of the semaphore: Redisson's `RObject` and `RExpirable`.
+//! The operations of Redisson's `RObject` and `RExpirable`, for both keys of the semaphore.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};

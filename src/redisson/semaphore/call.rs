@@ -23,7 +23,7 @@ pub(super) enum Call {
     Try(Amount),
     /// Gives back so much of what a guard holds.
     GiveBack(u32, Ticket),
-    /// What a guard holds is anybody's from now on.
+    /// The permits of a guard stay taken, and have no holder from now on.
     Forget(u32, Ticket),
     Add(i32),
     Drain,

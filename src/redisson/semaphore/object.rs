@@ -1,4 +1,4 @@
-//! What every object in Redis has: Redisson's `RObject` and `RExpirable`.
+//! The operations of Redisson's `RObject` and `RExpirable`.
 
 use std::time::{Duration, SystemTime};
 

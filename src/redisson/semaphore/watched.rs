@@ -125,7 +125,7 @@ impl RSemaphore {
 
     pub(super) fn leases_of(&self, record: &OnRecord) -> Vec<Lease> {
         let lease = |(ticket, _): &(u64, u32)| {
-            // What is not known any more has been lost.
+            // A ticket that is not in the table any more has been lost.
             let lost = || Lease::until(Some(Instant::now()));
             self.line.lease(*ticket).unwrap_or_else(lost)
         };

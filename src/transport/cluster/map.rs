@@ -14,7 +14,7 @@ pub(super) type Rank = (bool, Extent);
 /// When so many ids are known, those of long ago are forgotten.
 const MOST_NODES: usize = 2000;
 
-/// Who serves what.
+/// The slots of each master.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Map {
     /// The highest number of a configuration that who has told this had heard of: every failover has a higher one than
@@ -25,7 +25,7 @@ pub(crate) struct Map {
     pub(super) owners: Vec<Option<u16>>,
     /// The ids of the masters and their replicas, now and before: two maps without a common one are of different clusters.
     pub(super) nodes: BTreeSet<Box<str>>,
-    /// Who has told this takes the cluster for fit to serve.
+    /// The node that sent this map takes the cluster for fit to serve.
     pub(super) serves: bool,
 }
 
@@ -96,13 +96,13 @@ impl Map {
         &self.masters
     }
 
-    /// Who has `slot`.
+    /// The master of `slot`.
     pub(crate) fn owner(&self, slot: u16) -> Option<&Address> {
         let index = (*self.owners.get(usize::from(slot))?)?;
         self.masters.get(usize::from(index))
     }
 
-    /// `slot` is at `address` now. Who had it stays a master until the next map.
+    /// `slot` is at `address` now. Its former master stays a master until the next map.
     pub(super) fn assign(&mut self, slot: u16, address: &Address) {
         self.owners.resize(usize::from(SLOTS), None);
         let known = self.masters.iter().position(|master| master == address);
@@ -165,7 +165,7 @@ fn id(node: &Value) -> Option<&str> {
     }
 }
 
-/// What stands behind the id: names and values by turns.
+/// The text behind the id: names and values by turns.
 fn announced_ip(node: &[Value]) -> Option<&str> {
     let Value::Array(more) = node.get(3)? else {
         return None;
@@ -186,7 +186,7 @@ fn at(host: &str, port: u16, asked: &Address) -> Address {
     Address::tcp(host, port)
 }
 
-/// What stands behind `name` in the answer to `CLUSTER INFO`.
+/// The value of `name` in the answer to `CLUSTER INFO`.
 fn line<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
     let mut lines = text(info)?.lines();
     lines.find_map(|line| line.strip_prefix(name))

@@ -71,7 +71,7 @@ struct State {
     map: Arc<Map>,
     /// When somebody told it, or as much.
     told: Instant,
-    /// Who was asked first for the last map.
+    /// The node that was asked first for the last map.
     asked: Option<Address>,
     /// Why there is no map, while there is none.
     why: Refusal,
@@ -369,7 +369,7 @@ impl Cluster {
         }
     }
 
-    /// Whom to ask: one after the other, as one that has been cut off goes on answering what is known already; then those who are
+    /// The nodes to ask: one after the other, as a node that has been cut off goes on answering with the known map; then the nodes that are
     /// connected.
     fn candidates(&self) -> Vec<Address> {
         let mut state = self.state.lock();
@@ -472,7 +472,7 @@ impl Cluster {
         Ok(answers.into_iter().map(answer).collect())
     }
 
-    /// What holds from now on.
+    /// The map from now on.
     fn accept(&self, mut map: Map) {
         let (gone, news): (Vec<Arc<Link>>, bool) = {
             let mut state = self.state.lock();
@@ -566,7 +566,7 @@ impl State {
         }
     }
 
-    /// What stands in the way of commands, if anything does.
+    /// The reason why commands fail, if there is one.
     fn trouble(&self) -> Option<Refusal> {
         let mut masters = self.map.masters().iter();
         if masters.len() == 0 {

@@ -13,7 +13,7 @@ use super::IS_IT_TLS;
 use crate::outside::Stream;
 use crate::tls::{self, Certificate};
 
-/// What it takes to speak TLS with a server.
+/// The TLS configuration for a server.
 #[derive(Clone)]
 pub(in crate::transport) struct Tls {
     connector: TlsConnector,

@@ -20,7 +20,7 @@ pub(super) use library::Tls;
 #[cfg(feature = "tls-rustls")]
 const IS_IT_TLS: &str = " (does the server speak TLS at this port?)";
 
-/// What a failure on the way to the server means. One that TLS has found does not pass by trying again.
+/// The meaning of a connection failure. One that TLS has found does not pass by trying again.
 pub(super) fn refusal(error: &io::Error) -> Refusal {
     match library::said_by_tls(error) {
         Some(detail) => Refusal {
