@@ -61,7 +61,7 @@ impl fmt::Debug for NameMapper {
     }
 }
 
-/// Which messages wake those who wait in a cluster; see
+/// The messages that wake waiters in a cluster; see
 /// [`ClientBuilder::sharded_pubsub`](crate::ClientBuilder::sharded_pubsub).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]

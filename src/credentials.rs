@@ -46,7 +46,7 @@ impl fmt::Debug for Credentials {
 /// use async_trait::async_trait;
 /// use redisson_semaphore::{Credentials, CredentialsProvider};
 ///
-/// /// A file that somebody else writes anew.
+/// /// A file that another program writes anew.
 /// struct Mounted(std::path::PathBuf);
 ///
 /// #[async_trait]

@@ -7,7 +7,7 @@ use crate::transport::Given;
 /// The server, the user, the database and the protocol that a service has for the redis crate already; all other settings are
 /// this crate's.
 ///
-/// Connections are this crate's own: its calls go by once-only scripts, and must not be sent again by somebody else.
+/// Connections are this crate's own: its calls go by once-only scripts, and must not be sent again by other code.
 ///
 /// ```no_run
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! How a TLS connection is made: whom the client trusts, and who it says it is.
+//! The settings of TLS: trusted authorities, and the client's certificate.
 #![cfg_attr(not(feature = "tls-rustls"), allow(dead_code, unreachable_pub))]
 
 use std::fmt;

@@ -7,7 +7,7 @@
 --   the server does not let it be seen, and some may have been put off
 -- Publishes: nothing
 -- Repeat-safe: yes, it only ever puts the end off, and only for the owner that holds the lock
--- Invariant: a lock of somebody else, and one that is free, stay as they are
+-- Invariant: a lock of another owner, and one that is free, stay as they are
 
 local answer = {}
 for i, lock in ipairs(KEYS) do

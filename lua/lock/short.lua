@@ -41,7 +41,7 @@ if ARGV[4] == '0' then
       end
     elseif done then
       local ttl = pcall('PTTL', lock)
-      -- The deletion is undone where nobody may be told; so its end must be allowed to be set.
+      -- The deletion is undone where PUBLISH is forbidden; so setting its end must be allowed.
       done = type(ttl) == 'number' and (ttl < 0 or pcall('PEXPIRE', lock, ttl) == 1) and pcall('DEL', lock) == 1
       heard = done and redis.pcall(ARGV[1], KEYS[3], '0')
       if type(heard) == 'table' then

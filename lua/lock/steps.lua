@@ -6,7 +6,7 @@
 --   take: owner, lease in ms, kind     release: owner, lease of what is left     force
 --   wait, as queue.lua has it: an owner; its lease behind the life
 --   check: looks after the client that watches    unwatch: this client does not, any more
--- Returns: as finish.lua has it, which tells JVMs "0" when the lock has become free. Of a step: 1 or 0; how many have taken it, the last
+-- Returns: as finish.lua has it, which publishes "0" to JVMs when the lock has become free. Of a step: 1 or 0; how many have taken it, the last
 --   token, and how often the owner holds it; how many holds are left, -1 if there was none. Or "refused <error>". In an array where nothing
 --   has changed that replicas could confirm
 -- Publishes: nothing

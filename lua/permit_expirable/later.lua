@@ -1,7 +1,7 @@
 -- Purpose: when a permit ends that is renewed now; one whose time is over stays so
 -- Counterpart: extension (a watchdog for RPermitExpirableSemaphore); the part before queue/renew.lua
 -- ARGV[1] lease in milliseconds
--- Returns: nothing by itself; it defines `later`, which tells when, in milliseconds since 1970; nothing of one whose time is over
+-- Returns: nothing by itself; it defines `later`, which returns when, in milliseconds since 1970; nothing of one whose time is over
 -- Publishes: nothing
 -- Repeat-safe: yes, it changes nothing
 -- Invariant: nothing is changed

@@ -42,13 +42,13 @@ local function read_entry(entry)
   if ticket and amount + 0 <= MOST then return ids_of(secret, ticket, amount + 0), lease end
 end
 
--- Notes when the first grant to `client` ends of which it has not been heard.
+-- Notes the end of the first grant that `client` has not confirmed.
 local function lend(client, ends)
   local field = 'lent:' .. client
   if redis.call('HEXISTS', NOTES, field) == 0 then note(field, score(ends)) end
 end
 
--- Takes permits for `entry`, for its lease where its caller learns of it by the answer, else for `life` milliseconds and one that may be begun.
+-- Takes permits for `entry`: for its lease where its caller learns of it by the answer, else for `life` milliseconds, rounded up.
 -- Returns the text that the answer adds: the lease. Nothing for an entry that is not of this crate.
 local function take(entry, amount, life, by_answer)
   local ids, lease = read_entry(entry)

@@ -1,10 +1,10 @@
--- Purpose: tells those who wait for permits that there are some, and counts who listens
+-- Purpose: notifies waiters that there are permits, and counts the listeners
 -- Counterpart: extension: a part of scripts that may leave permits free
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- Returns: nothing by itself; it defines `announce`, `announce_all` and `count_listeners`
 -- Publishes: the total, 2^31-1 at the most, as a JVM would take a larger number for a negative one; then "0" for each further permit
---   added, 63 at the most, as long as somebody hears it, so that each async waiter of a JVM is started
--- Repeat-safe: yes, the waiters that are told only look
+--   added, 63 at the most, as long as a subscriber gets it, so that each async waiter of a JVM is started
+-- Repeat-safe: yes, the notified waiters only check
 -- Invariant: nothing is changed
 
 -- Says that there are `total` permits, `added` of them new, with a sign before each message. How many have heard it; or nothing,

@@ -62,7 +62,7 @@ local function message(client, text) messages[#messages + 1] = { ARGV[1], QUEUE 
 local function notify()
   for _, command in ipairs(messages) do redis.call(unpack(command)) end
 end
--- The entries of these clients, which are told so.
+-- Removes the entries of these clients, and notifies the clients.
 local function drop_all(gone)
   for _, entry in ipairs(waiting > 0 and redis.call('ZRANGE', QUEUE, 0, -1) or {}) do
     if gone[client_of(entry)] then drop(entry) end

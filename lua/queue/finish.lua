@@ -1,4 +1,4 @@
--- Purpose: ends a script of the queue: tells JVMs, and says what it has found
+-- Purpose: ends a script of the queue: notifies JVMs, and returns the answer
 -- Counterpart: extension; the part behind queue/jvms.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- Returns: nothing by itself. It defines `finish`, which returns "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a
@@ -7,12 +7,12 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nothing but notes is changed
 
--- `own`: the entries that were served. `tells`: JVMs are told in any case that something is free; `again`: if any listen. `ends`: when something
--- ends that was granted. By how much is left to them `say` tells how many permits there are for them, and how many of these are new.
+-- `own`: the entries that were served. `tells`: JVMs are notified in any case that something is free; `again`: if any listen. `ends`: when something
+-- ends that was granted. From the permits that are left to them, `say` computes how many permits there are for them, and how many of these are new.
 local function finish(results, own, tells, again, say, ends)
   local watches = choose_watcher()
   local left = close_account()
-  -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
+  -- Where this client's callers have taken the added permits, a message would wake JVMs for nothing.
   if total > 0 and (tells or again or left > 0) then
     watcher = watcher or read('HGET', NOTES, 'watch')
     if again then jvms = count_jvms() end

@@ -7,7 +7,7 @@
 -- Returns: nothing by itself. It defines `open_grants`, `take`, `hold`, `confirm`, `leave`, `extend`, `reclaim`
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
--- Invariant: what is taken stands in the grants, or its caller is told by the answer
+-- Invariant: taken permits stand in the grants, or their caller learns of them by the answer
 
 local GRANTS, LEASE, LEASED = KEYS[5], ARGV[6] * 1000, 'g'
 local SOON, MOST_RECLAIMED = 1000000, 1024

@@ -1,7 +1,7 @@
 -- Purpose: when a grant ends that is renewed now; it holds as long as its entry is there
 -- Counterpart: extension; the part before queue/renew.lua
 -- ARGV[1] lease in milliseconds
--- Returns: nothing by itself; it defines `later`, which tells when, in microseconds of the server's clock
+-- Returns: nothing by itself; it defines `later`, which returns when, in microseconds of the server's clock
 -- Publishes: nothing
 -- Repeat-safe: yes, it changes nothing
 -- Invariant: nothing is changed

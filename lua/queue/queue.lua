@@ -40,7 +40,7 @@ end
 -- The last time at which an entry that came at `arrival` begins to block those behind it, and when that ends: when it has waited for
 -- 1/4 s, for half as long as that; the same at 1 s, at 4 s, and so on; for 20 s at the most.
 local function window(arrival)
-  -- It is endless where somebody else has written the arrival.
+  -- It is endless where another program has written the arrival.
   local waited, from = math.min(now() - arrival, DAY), 250000
   while from * 4 <= waited do from = from * 4 end
   return arrival + from, arrival + from + math.min(from / 2, 20000000)

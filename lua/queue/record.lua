@@ -4,7 +4,7 @@
 -- ARGV[2] number of this batch: rises within a client, always of the same width
 -- ARGV[3] life of the record in milliseconds
 -- ARGV[4] "0": the first sending; "1": the batch may have been carried out; "2": the first sending under this number, behind one
---   that found the record of somebody else; "3": the batch may have been carried out, and is not to be any more; "4": the steps take
+--   that found a foreign record; "3": the batch may have been carried out, and is not to be any more; "4": the steps take
 --   back what the batch of this number has done, if that is on record
 -- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself.
 --   Where a change is refused "refused <error>", or "unsure <error>" if some of those before it could not be undone. It defines

@@ -1,5 +1,5 @@
 -- Purpose: the first two clients in the queue look for what other programs free, as these tell nobody: when a holder expires, when a peer's
---   lock may be free, and at the pace of their handles. They are told "first <microseconds after which to look, or -1>" when they have
+--   lock may be free, and at the pace of their handles. They get "first <microseconds after which to check, or -1>" when they have
 --   become that; of two, one may be dead
 -- Counterpart: extension; the part behind queue/queue.lua
 -- KEYS[2] object: string, where it is a string lock: the id of its holder
@@ -80,7 +80,7 @@ local function lock_pause(key, left)
   return ours and longest or 0
 end
 
--- In how many microseconds something may have come free that nobody tells of; -1: that is not known.
+-- In how many microseconds a permit may be free without a message; -1: that is not known.
 local function pause()
   if left_until then return left_until - now() end
   local left = store.first_end()
@@ -101,7 +101,7 @@ local function choose_watcher()
   return looks_for_peers
 end
 
--- First ones that cannot be told leave the queue, and come back when they can.
+-- First clients that cannot be notified leave the queue, and return when they can.
 local function check_first()
   if waiting == 0 then return end
   redis.call('PEXPIRE', QUEUE, KEPT)

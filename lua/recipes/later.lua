@@ -1,7 +1,7 @@
 -- Purpose: the time of a holder that is refreshed now, in the unit of the one before: seconds with fractions, or milliseconds
 -- Counterpart: extension; the part before queue/renew.lua
 -- ARGV[1] how long a holder lasts without a refresh, in milliseconds
--- Returns: nothing by itself; it defines `later`, which tells that time; nothing of a holder whose time is over
+-- Returns: nothing by itself; it defines `later`, which returns that time; nothing of a holder whose time is over
 -- Publishes: nothing
 -- Repeat-safe: yes, it changes nothing
 -- Invariant: nothing is changed

@@ -6,7 +6,7 @@
 -- Returns: 1 for each slot that lasts so long at least, 0 for each that holds another id, or none
 -- Publishes: nothing
 -- Repeat-safe: yes, it only ever puts the end off, and only of what is held
--- Invariant: a slot of somebody else, and one that is free, stay as they are
+-- Invariant: a slot of another holder, and one that is free, stay as they are
 
 local answer = {}
 for i, slot in ipairs(KEYS) do

@@ -6,7 +6,7 @@
 --   release (id, -); back (ticket, -): what was taken under it
 --   list (where the page before has ended, "0" for the first, -)    clear
 --   wait, as queue.lua has it: a limit; behind the life the ms that it lasts
---   check: the queue is kept, and its first client can be told
+--   check: the queue is kept, and its first client can be notified
 -- Returns: as finish.lua has it. Of a step: 1 or 0; "<how many>:<last slot>:1"; "locked": by a
 --   peer; how many were cleared; of a list where the page
 --   ends ("0": it is the last), and behind a semicolon each id, ms left (-1: for ever) and slot (0: none). A text that is no word

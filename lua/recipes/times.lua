@@ -83,7 +83,7 @@ local function next_value()
     last = #text < 19 and redis.call('INCR', COUNTER) or LAST * 2
   end
   local value = last
-  -- Without a lock a peer may have taken a value and not entered it yet; nothing tells for how long.
+  -- Without a lock a peer may have taken a value and not entered it yet; for how long is unknown.
   if timed == 0 and owned == 0 and (LOCK or last > LAST / 2) then
     value = 1
   elseif last <= owned then

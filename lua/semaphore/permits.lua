@@ -11,7 +11,7 @@ local SEMAPHORE, CHANNEL = KEYS[2], KEYS[3]
 local AGAIN, LOWEST, HIGHEST = 16, -2147483648, 2147483647
 
 local text, before, total, exists, ttl = false, 0, 0, false, '0'
--- So many are left to JVMs. They are told again of permits that were free before.
+-- So many are left to JVMs. Permits that were free before are announced to them again.
 local reserved, announces = 0, false
 
 -- Reads the counter. Returns the answer to the batch where the counter cannot be used.

@@ -29,8 +29,8 @@ use crate::stats::Holding;
 ///
 /// # Order
 ///
-/// Callers that wait are served in the order of their arrival. `try_acquire` takes what is not due to those who
-/// wait. (That of [`RPermitExpirableSemaphore`](crate::RPermitExpirableSemaphore) takes what is free, whoever waits, as Redisson's.)
+/// Callers that wait are served in the order of their arrival. `try_acquire` does not pass
+/// waiting callers. (That of [`RPermitExpirableSemaphore`](crate::RPermitExpirableSemaphore) takes what is free, past the queue, as Redisson's.)
 #[async_trait]
 pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The semaphore's name, as the user gave it.
@@ -69,7 +69,7 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The holders of permits now, other programs included.
     async fn holders(&self) -> Result<Vec<Holder>>;
 
-    /// Takes all permits away from whoever holds them; how many they were. Their holders are not told.
+    /// Takes all permits away from their holders, without notifying these; returns how many they were.
     async fn release_all(&self) -> Result<u64>;
 
     /// Gives the permit with this id back without waiting for it: what a guard does when it is dropped.
@@ -85,7 +85,7 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     }
 
     /// Refreshes a permit in the background from now on, every third of its time, until it is released. The
-    /// lease tells when it is lost. Must be called within the runtime.
+    /// lease says when it is lost. Must be called within the runtime.
     ///
     /// A permit that is kept already has one lease, which this returns again. Refreshes by this client since
     /// `held` was granted count. Where the lease has run out, as far as this client knows, the permit is lost.
@@ -132,7 +132,7 @@ impl Held {
         &self.id
     }
 
-    /// Which of the permits it is, from 1 to the limit, where they are told apart. It stays the same while it is held.
+    /// The number of the permit, from 1 to the limit, where permits have numbers. It stays the same while it is held.
     #[must_use]
     pub fn slot(&self) -> Option<u32> {
         self.slot
@@ -166,7 +166,7 @@ impl Holder {
         self.remaining
     }
 
-    /// Which of the permits it is, where they are told apart.
+    /// The number of the permit, where permits have numbers.
     #[must_use]
     pub fn slot(&self) -> Option<u32> {
         self.slot
@@ -176,10 +176,10 @@ impl Holder {
 /// A permit held; refreshed in the background, and given back when dropped.
 ///
 /// Dropping never blocks: the release is carried out in the background, and a failure is only logged.
-/// [`release`](LeasedPermit::release) waits for it and tells. [`forget`](LeasedPermit::forget) keeps the permit
+/// [`release`](LeasedPermit::release) waits for it and returns its result. [`forget`](LeasedPermit::forget) keeps the permit
 /// taken until its time is over.
 ///
-/// A permit can be lost while the guard is there: somebody takes it away, or the server can't be reached for
+/// A permit can be lost while the guard is there: another caller takes it away, or the server can't be reached for
 /// as long as it lasts; see [`lost`](LeasedPermit::lost).
 #[must_use = "the permit is given back when the guard is dropped"]
 #[derive(Debug)]

@@ -58,14 +58,14 @@ impl OnRecord {
 ///
 /// # Cancel safety
 ///
-/// Every future may be dropped at any await point. A permit that was granted to a caller who has gone
-/// is given back or handed to the next one in line; a release that was asked for is carried out.
+/// Every future may be dropped at any await point. A permit that was granted to a caller that has gone
+/// is released or granted to the next waiter; a release that was polled once is carried out.
 ///
 /// # Order
 ///
 /// Waiting callers of one process are served in the order of their arrival. A smaller request may pass
 /// a larger one that does not fit for a bounded time only. `try_acquire` takes what is free now,
-/// whoever waits.
+/// past the waiters.
 #[async_trait]
 pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The semaphore's name, as the user gave it.
@@ -110,7 +110,7 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The number of permits available now; 0 if the semaphore does not exist.
     async fn available_permits(&self) -> Result<i64>;
 
-    /// Whether the semaphore exists: one that does not grants nothing until somebody makes it.
+    /// Whether the semaphore exists: one that does not grants nothing until a call makes it.
     async fn exists(&self) -> Result<bool>;
 
     /// Tells the semaphores of this process apart: the same for all handles of one, by which permits of one may be merged.
@@ -184,7 +184,7 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
 /// Permits held; given back when dropped.
 ///
 /// Dropping never blocks: the release is carried out in the background, and a failure is only logged.
-/// [`release`](Permit::release) waits for it and tells. [`forget`](Permit::forget) keeps the permits
+/// [`release`](Permit::release) waits for it and returns its result. [`forget`](Permit::forget) keeps the permits
 /// taken, for someone else to release. Where the semaphore exists no more, nothing is given back, as that would make it anew.
 ///
 /// The permits of a [watched](crate::RSemaphore::watched) guard, as guards of `RSemaphore` are by default, can be lost while the guard is

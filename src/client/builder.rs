@@ -82,7 +82,7 @@ impl ClientBuilder {
     /// The database to select; that of the URL, or 0, by default.
     ///
     /// Channels are not divided by databases: objects of the same name in two of them wake each other's
-    /// waiters, which then look in vain. A cluster has database 0 alone, but for Valkey 9, where `cluster-databases` says how many there
+    /// waiters, which then find nothing. A cluster has database 0 alone, but for Valkey 9, where `cluster-databases` says how many there
     /// are: the server refuses the others.
     pub fn database(mut self, database: u32) -> Self {
         self.config.database = Some(database.into());
@@ -93,7 +93,7 @@ impl ClientBuilder {
     /// `setProtocol`.
     ///
     /// By RESP3 a connection begins with `HELLO 3`, which takes the place of `AUTH` and no permission. A server that does not know it is
-    /// told at once, as [`Error::Server`]. Nothing else is different, and the clients of an object need not all speak the same.
+    /// an error at once, [`Error::Server`]. Nothing else is different, and the clients of an object need not all speak the same.
     /// Sentinels are spoken to as their own URLs say.
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.config.protocol = Some(protocol);
@@ -118,7 +118,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The settings of TLS for a URL `rediss://`: whom to trust, and a client certificate.
+    /// The settings of TLS for a URL `rediss://`: trusted authorities, and a client certificate.
     #[cfg(feature = "tls-rustls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
@@ -141,7 +141,7 @@ impl ClientBuilder {
     /// sentinels `+sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping` and the channels `&+promoted-slave
     /// &+switch-master &+monitor`.
     ///
-    /// [`connect`](Self::connect) tells [`Error::Server`] at once for a name that the sentinels do not know,
+    /// [`connect`](Self::connect) returns [`Error::Server`] at once for a name that the sentinels do not know,
     /// [`Error::Unavailable`] when no sentinel has answered within the connect time-out.
     ///
     /// ```no_run
@@ -199,7 +199,7 @@ impl ClientBuilder {
     /// Replicas confirm that they have got it, not that they have stored it; and a replica that has not may be promoted all the
     /// same, where sentinels or the cluster choose it: ask for more than half of them to make that unlikely. Renewals are not
     /// waited for, nor are calls that look, or get nothing, or pass permits on within this client, unless they travel with others.
-    /// A server that has no `WAIT`, or an ACL that forbids it, is told at once: no connection is made. A user of the ACL needs `+wait`.
+    /// A server that has no `WAIT`, or an ACL that forbids it, is an error at once: no connection is made. A user of the ACL needs `+wait`.
     pub fn wait_for_replicas(mut self, count: u32) -> Self {
         self.config.replicas = Some(count).filter(|count| *count > 0);
         self
@@ -242,7 +242,7 @@ impl ClientBuilder {
     /// How long a call goes on trying while the server does not answer; 30 s by default. See
     /// [above](Self#names-and-times-of-calls) for the other times, and for a bound on all of a call.
     ///
-    /// After it the caller is told [`Error::OutcomeUnknown`] if something was sent and not answered; else
+    /// After it the caller gets [`Error::OutcomeUnknown`] if something was sent and not answered; else
     /// [`Error::Unavailable`] if there was no connection, and [`Error::RefusedForNow`] if the server refused for a
     /// reason that may pass. An error may come later than that by the response time-out.
     pub fn retry_window(mut self, window: Duration) -> Self {
@@ -250,7 +250,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a call may take besides the time that it was told to wait; a day at the most.
+    /// Sets how long a call may take besides its wait; a day at the most.
     ///
     /// By default it is 5 s for timed calls (`permit_for`, `try_lock_for`, `wait_for` and the like), and all others go on
     /// through the [retry window](Self::retry_window). Where it is set it holds for these, too: no call takes longer then than its

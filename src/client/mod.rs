@@ -24,10 +24,10 @@ use crate::stats::Stats;
 /// One connection carries commands; a second one, made when the first caller has to wait, hears wake-ups.
 /// A connection that is lost comes back by itself for as long as that takes, with growing, jittered
 /// pauses; calls wait for it through the [`retry_window`](ClientBuilder::retry_window), and callers that
-/// stand in line for permits wait on.
+/// wait for permits go on waiting.
 ///
 /// Cheap to clone; the clones are one client. When the last clone and the last handle are gone, and what
-/// they owe has been carried out, the connections are closed; waiters left asleep elsewhere may keep them open
+/// they have deferred has been carried out, the connections are closed; waiters left asleep elsewhere may keep them open
 /// for about a minute. A client belongs to the tokio runtime that it was made in, or to that of [`ClientBuilder::runtime`], and
 /// [ends with it](crate::Error::RuntimeEnded). Calls may be made in any runtime.
 #[derive(Clone)]
@@ -41,8 +41,8 @@ impl Client {
     /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
     /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`),
     /// `redis+unix:///path[?db=..&user=..&pass=..]`, or, of a cluster, `redis+cluster://[[user]:password@]host[:port],..` with
-    /// one of its nodes or several (`rediss+cluster://` by TLS); or, of a master and replicas that nobody watches over but those who run
-    /// them, `redis+replicated://[[user]:password@]host[:port],..[/database]` (`rediss+replicated://`).
+    /// one of its nodes or several (`rediss+cluster://` by TLS); or, of a master and replicas without sentinels,
+    /// `redis+replicated://[[user]:password@]host[:port],..[/database]` (`rediss+replicated://`).
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Client {
 
     /// The semaphore called `name`: a handle, made without I/O. Redisson: `getSemaphore(String)`.
     ///
-    /// A name that cannot be used is told by the first operation; names have 64 KiB at the most, those of all objects.
+    /// A name that cannot be used is an error of the first operation; names have 64 KiB at the most, those of all objects.
     #[must_use]
     pub fn semaphore(&self, name: &str) -> RSemaphore {
         RSemaphore::new(&self.core, name)
@@ -67,7 +67,7 @@ impl Client {
     /// The lock called `name`: a handle, made without I/O. Its guards exclude each other; for calls without a guard it is an owner of its own.
     /// Redisson: `getLock(String)`.
     ///
-    /// A name that cannot be used is told by the first operation.
+    /// A name that cannot be used is an error of the first operation.
     #[must_use]
     pub fn lock(&self, name: &str) -> RLock {
         RLock::new(&self.core, name)
@@ -82,7 +82,7 @@ impl Client {
 
     /// The count-down latch called `name`: a handle, made without I/O. Redisson: `getCountDownLatch(String)`.
     ///
-    /// A name that cannot be used is told by the first operation.
+    /// A name that cannot be used is an error of the first operation.
     #[must_use]
     pub fn count_down_latch(&self, name: &str) -> RCountDownLatch {
         RCountDownLatch::new(&self.core, name)
@@ -91,7 +91,7 @@ impl Client {
     /// The semaphore called `name` whose permits have ids and leases: a handle, made without I/O. Redisson:
     /// `getPermitExpirableSemaphore(String)`.
     ///
-    /// A name that cannot be used is told by the first operation.
+    /// A name that cannot be used is an error of the first operation.
     #[must_use]
     pub fn permit_expirable_semaphore(&self, name: &str) -> RPermitExpirableSemaphore {
         RPermitExpirableSemaphore::new(&self.core, name)
@@ -99,7 +99,7 @@ impl Client {
 
     /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
     ///
-    /// A name or setting that cannot be used is told by the first operation.
+    /// A name or setting that cannot be used is an error of the first operation.
     #[must_use]
     pub fn timestamp_semaphore(&self, name: &str, limit: u32) -> TimestampSemaphore {
         TimestampSemaphore::new(&self.core, name, limit)
@@ -152,10 +152,10 @@ impl Client {
         self.core.within(self.core.ping()).await
     }
 
-    /// Sends a command that only looks, once, and hands the answer back: for tools, which show what no object tells.
+    /// Sends a command that only reads, once, and returns the answer: for tools, which show more than the objects do.
     ///
     /// The words stand as they are: keys are not mapped. Nothing is repeated, and nothing is waited for but the answer, and that
-    /// for the response time-out. A command that changes something may have done so although an error is told: that is what
+    /// for the response time-out. A command that changes something may have done so although it fails: that is what
     /// the objects are for.
     ///
     /// # Errors
@@ -180,14 +180,14 @@ impl Client {
         self.core.connection.masters()
     }
 
-    /// As [`ask`](Self::ask), of one of the [`masters`](Self::masters): for what each of them tells of itself alone. It is no part of the
+    /// As [`ask`](Self::ask), of one of the [`masters`](Self::masters): for answers that each of them gives about itself alone. It is no part of the
     /// crate's API, and may change at any time.
     #[doc(hidden)]
     pub async fn ask_at(&self, master: &str, words: &[&str]) -> Result<Answer> {
         self.core.within(self.core.ask(Some(master), words)).await
     }
 
-    /// Whether those who wait are woken by sharded messages. It is no part of the crate's API, and may change at any time.
+    /// Whether sharded messages wake waiters. It is no part of the crate's API, and may change at any time.
     #[doc(hidden)]
     #[must_use]
     pub fn has_sharded_messages(&self) -> bool {
@@ -196,7 +196,7 @@ impl Client {
 
     /// Whether the connection for commands stands, and each change of that, without asking the server.
     ///
-    /// It says nothing about the connection for wake-ups, which is there only while somebody waits.
+    /// It says nothing about the connection for wake-ups, which is there only while a caller waits.
     #[must_use]
     pub fn connection_state(&self) -> watch::Receiver<ConnectionState> {
         self.core.connection.state()
@@ -208,7 +208,7 @@ impl Client {
     /// clients of a process add up: the counters `redisson_semaphore_granted_total`, `_refused_total`, `_failed_total`, `_outcomes_unknown_total`,
     /// `_lost_total`, `_retries_total` and `_reconnections_total`, and the gauges `redisson_semaphore_waiting`, `_held_permits` and
     /// `_held_locks`. As they come, the histograms `redisson_semaphore_wait_seconds` (of what was granted) and
-    /// `redisson_semaphore_hold_seconds` (of guards) are told, with the label `what`, which is `permits` or `lock`: of more than 10,000 a second a sample of
+    /// `redisson_semaphore_hold_seconds` (of guards) are reported, with the label `what`, which is `permits` or `lock`: of more than 10,000 a second a sample of
     /// about so many. Names of objects are no labels, as they may be many. The recorder has to be there before the client is made.
     ///
     /// With the feature `spans` there is a span of [`tracing`](https://docs.rs/tracing) at the level `INFO` for each wait, `wait`, and one for as long as a
@@ -232,11 +232,11 @@ impl Client {
         self.core.entries()
     }
 
-    /// Carries out what is owed, above all the releases of dropped guards, and ends.
+    /// Carries out deferred calls, above all the releases of dropped guards, and ends the client.
     ///
-    /// Callers that wait for permits are told [`Error::ShutDown`](crate::Error::ShutDown), and so is every later call. A guard
+    /// Callers that wait for permits get [`Error::ShutDown`](crate::Error::ShutDown), and so does every later call. A guard
     /// that is dropped after this can't give its permits back, and neither can a call that has been granted some and was
-    /// left unpolled until now. A second call waits for the first one, and is told
+    /// left unpolled until now. A second call waits for the first one, and returns
     /// the same.
     ///
     /// # Errors
@@ -248,7 +248,7 @@ impl Client {
         self.core.within(self.core.shutdown(None)).await
     }
 
-    /// As [`shutdown`](Self::shutdown), but ends after `limit`, whatever is owed by then: for a service that has only so
+    /// As [`shutdown`](Self::shutdown), but ends after `limit`, also with deferred calls left: for a service that has only so
     /// long before it is killed. Calls that could not be carried out in time are given up.
     ///
     /// Where several shut the client down, the shortest limit counts.
@@ -267,7 +267,7 @@ impl Client {
 
 #[cfg(feature = "blocking")]
 impl Client {
-    /// `end` is dropped when nobody uses the client any more, and it owes nothing.
+    /// `end` is dropped when the client is not in use any more, and has no deferred calls.
     pub(crate) fn ends_with(&self, end: tokio::sync::oneshot::Sender<()>) {
         let _ = self.core.end.set(end);
     }

@@ -19,7 +19,7 @@ use crate::stats::{Counters, Since, What};
 /// How long a timed call may take besides its wait, unless that is set.
 const TIMED_CALL: Duration = Duration::from_secs(5);
 
-/// For how long a call was told to wait for what it wants.
+/// The time for which a call may wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wait {
     /// It does not wait.
@@ -51,7 +51,7 @@ pub(crate) enum Dropped {
     CarriedOut,
 }
 
-/// A call, as it is told and bounded.
+/// A call, with its name for errors and its bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) name: &'a str,
@@ -78,7 +78,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The same, of which is known by what its requests are told from others.
+    /// The same, for a call on the object with this key.
     pub(crate) fn about(mut self, key: &'a str) -> Self {
         self.key = Some(key);
         self
@@ -307,7 +307,7 @@ impl Bound<'_> {
     fn given_up(&self, core: &Core) -> Error {
         let name = self.call.name.to_owned();
         let waited = self.began.elapsed();
-        // A copy: whoever changes the state waits until nobody looks at it.
+        // A copy: a change of the state waits until all readers are done.
         let state = core.connection.state().borrow().clone();
         let detail = match state {
             ConnectionState::Disconnected { detail } => detail,

@@ -18,7 +18,7 @@ pub(crate) trait Commands: Send + Sync {
 
     fn keys(&self) -> &Keys;
 
-    /// Where those wait whom it concerns that the object stands under the name of these keys from now on.
+    /// The channel of the waiters to notify, as the object has the name of these keys from now on.
     fn announced_at<'a>(&self, _keys: &'a Keys) -> Option<&'a Arc<str>> {
         None
     }
@@ -74,7 +74,7 @@ impl Command {
     }
 }
 
-/// A later call is on record, or what somebody else has put there.
+/// A later call is on record, or the text of another program.
 fn is_stale(answer: &Value) -> bool {
     matches!(answer, Value::BulkString(text) if text == b"stale")
 }
@@ -117,7 +117,7 @@ impl Drop for Waiting<'_> {
 
 impl Core {
     /// Carries `command` on the object with these `keys` out and answers its caller; `false` if copies of it may
-    /// still reach the server and change something, or replicas may not have it. `others` sees to those who wait behind it.
+    /// still reach the server and change something, or replicas may not have it. `others` sees to the calls that wait behind it.
     pub(crate) async fn carry_out_command(
         self: &Arc<Self>,
         keys: &Keys,

@@ -204,7 +204,7 @@ impl Core {
         self.unsettled.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The runtime has ended before `owed` were sent, which are calls on the object called `name`.
+    /// The runtime has ended before the deferred calls `owed` on the object called `name` were sent.
     pub(crate) fn abandoned(&self, name: &str, owed: Vec<String>) {
         owed.iter().for_each(|_| self.note_unsettled());
         let calls = owed.into_iter().map(|call| (call, 1));

@@ -2,10 +2,10 @@
 //!
 //! A caller that finds its line at rest polls the round as part of its own future: no task, no hop.
 //! A future can be left unpolled, though, or be dropped, and must then not hold anyone up. So the round
-//! does not belong to the caller but lies in the line: whoever comes second (another caller, a message,
+//! does not belong to the caller but lies in the object: the next one (another caller, a message,
 //! a timer), and the caller's own `Drop`, move it to a task, which goes on until there is no more to do.
 //!
-//! A round that panics takes those with it whom it would have answered; the next one is carried out all the same.
+//! A round that panics ends the calls that it would have answered, too; the next one is carried out all the same.
 //!
 //! Wakers are called and dropped, and tasks are spawned, when the driver's lock is free: they may run anything.
 

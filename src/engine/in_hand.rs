@@ -1,5 +1,5 @@
-//! A batch that is being carried out: if its round is dropped, with its runtime, nobody will learn what became of it, and its
-//! callers are told so.
+//! A batch that is being carried out: if its round is dropped, with its runtime, its outcome stays unknown, and its
+//! callers get that error.
 
 use std::ops::{Deref, DerefMut};
 

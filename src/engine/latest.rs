@@ -1,4 +1,4 @@
-//! The server's last answer.
+//! The last message of a kind.
 
 use tokio::time::Instant;
 

@@ -1,4 +1,4 @@
-//! How an object stands to its channel: heard as long as somebody waits.
+//! The subscription of an object to its channel, for as long as a caller waits.
 
 use std::sync::Weak;
 

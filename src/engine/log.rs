@@ -15,7 +15,7 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Seldom(Mutex<Option<Instant>>);
 
 impl Seldom {
-    /// Whether it is told now.
+    /// Whether it is written now.
     pub(crate) fn is_due(&self) -> bool {
         let now = Instant::now();
         let mut told = self.0.lock();
@@ -46,7 +46,7 @@ pub(crate) fn unknown(name: &str, calls: String) {
     unlocked(move || tracing::error!(name, calls, "the outcome of these calls stays unknown"));
 }
 
-/// The runtime has ended before `calls`, which are owed, were sent.
+/// The runtime has ended before the deferred `calls` were sent.
 pub(crate) fn abandoned(name: &str, calls: &str) {
     if !calls.is_empty() {
         tracing::error!(name, calls, "not carried out: the runtime has ended");

@@ -7,11 +7,11 @@
 //! and sent once more with a number of its own. So a request may be sent again after a lost reply, on the same connection or a new one.
 //!
 //! A call that was sent and not answered is sent again as it is. If the record knows its number, it answers; if not, the call is carried
-//! out then. When nobody wants it any more, it only tells what has been done, and its number is on record from then on, so that a late copy
+//! out then. When it has no caller any more, it only reads what has been done, and its number is on record from then on, so that a late copy
 //! does nothing.
 //!
 //! It is repeated even when none of its callers waits any more:
-//! only its answer tells what has to be given back. That ends half a record's life after the first
+//! only its answer says what has to be released. That ends half a record's life after the first
 //! sending, by whichever clock says that it is over, as the record must outlive every repetition.
 
 use std::sync::Arc;
@@ -29,17 +29,17 @@ use crate::transport::{Backoff, Command, Failure, Reason, Refusal, Route, Value}
 pub(crate) enum Ending {
     /// The server's answer.
     Answer(Value),
-    /// The same, which too few replicas have confirmed, and somebody has gone whom it may have granted something: nobody is to have
-    /// that.
+    /// The same, which too few replicas have confirmed, and a caller with a possible grant has gone: the grant is to be
+    /// undone.
     Unconfirmed(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
     /// It was never sent, and not all of its callers wait for it any more.
     NotSent,
-    /// It was sent, and no answer came for the time that the record allows, for as long as somebody wanted one, or until
-    /// the client was shut down. All callers have been told.
+    /// It was sent, and no answer came for the time that the record allows, for as long as it had a caller, or until
+    /// the client was shut down. All callers have their errors.
     Unknown,
-    /// It was never sent, and will not be: the client has been shut down. Nobody has been told.
+    /// It was never sent, and will not be: the client has been shut down. Its callers have no error yet.
     ShutDown,
 }
 
@@ -48,9 +48,9 @@ pub(crate) enum Ending {
 pub(crate) enum Patience {
     /// Until the first of them has waited through the retry window.
     Until(Instant),
-    /// It is owed: there is no caller, or none that gives up.
+    /// It must be carried out: there is no caller, or none that gives up.
     Forever,
-    /// Every caller has been told that it failed; or one, and it must not be sent as it is.
+    /// Every caller has its error; or one has, and it must not be sent as it is.
     Nobody,
     /// The same, and nothing has to be done about what it may have changed.
     Forgotten,
@@ -125,15 +125,15 @@ impl<'a> Trouble<'a> {
     }
 }
 
-/// A batch that was refused because of a record that somebody else has written is sent again so often, with a number of
-/// its own each time; then somebody goes on writing there.
+/// A batch that was refused because of a foreign record is sent again so often, with a number of
+/// its own each time; after that another program goes on writing there.
 pub(crate) const MOST_DISOWNED: u32 = 3;
 
 /// How often impatient callers are looked after while there is no connection.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// Carries `request` out. After each failure `callers` tells those whose time is up, and says how
+    /// Carries `request` out. After each failure `callers` ends the calls whose time is up, and says how
     /// long the others wait.
     pub(crate) async fn carry_out(
         self: &Arc<Self>,

@@ -8,10 +8,10 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// Something that a client has one of for each object.
 pub(crate) trait Shared: Any + Send + Sync {
-    /// Ends all waiting and refuses new calls; what is owed is carried out.
+    /// Ends all waiting and refuses new calls; deferred calls are carried out.
     fn close(self: Arc<Self>);
 
-    /// How many callers wait in line.
+    /// How many callers wait.
     fn waiting(&self) -> usize {
         0
     }
@@ -36,7 +36,7 @@ impl Registry {
         self.state.lock()
     }
 
-    /// The one of `kind` at `key`. A new one is told whether the client has been shut down already.
+    /// The one of `kind` at `key`. A new one learns whether the client has been shut down already.
     pub(crate) fn find_or_make<T: Shared>(
         &self,
         kind: &'static str,
@@ -71,7 +71,7 @@ impl Registry {
         self.lock().by_place.len()
     }
 
-    /// How many callers wait in line, at all objects.
+    /// How many callers wait, at all objects.
     pub(crate) fn waiting(&self) -> u64 {
         let all: Vec<_> = {
             let state = self.lock();

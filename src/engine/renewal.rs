@@ -5,7 +5,7 @@
 //! much is under way at its server. An entry that could not be renewed, as the server did not answer or did not let it happen, is due again
 //! soon. After a call that is refused for good, as it is for the sake of one key that the server forbids, or as their slot is on its
 //! way, each key is tried alone.
-//! A loss that the server tells is told on; an entry that could not be renewed in time is lost by its lease's own clock.
+//! A loss that the server reports is passed on; an entry that could not be renewed in time is lost by its lease's own clock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ use crate::transport::{Failure, Reason, Refusal, Value};
 const OBJECTS: usize = 2000;
 
 impl Core {
-    /// Leases have changed: they are renewed, and those who wait for a change are told. Their wakers may call anything here, or panic.
+    /// Leases have changed: they are renewed, and tasks that wait for a change are woken. Their wakers may call anything here, or panic.
     pub(crate) fn holds_changed(self: &Arc<Self>) {
         let (changed, starts) = self.holds.take_changed();
         if starts {
@@ -97,7 +97,7 @@ impl Core {
     }
 }
 
-/// Renews as long as there is anything to renew, and anybody who holds the client.
+/// Renews as long as there is anything to renew, and the client is in use.
 async fn renew(core: Weak<Core>, holds: Arc<Holds>) {
     let mut calls = FuturesUnordered::new();
     let mut rooms: BTreeMap<String, Arc<Semaphore>> = BTreeMap::new();

@@ -83,7 +83,7 @@ enum Sending {
     Again = 1,
     /// The first one under this number. The record that the one before it has found is not by this client.
     Disowning = 2,
-    /// Nobody wants it any more: it tells what has been done, and does nothing.
+    /// It has no caller any more: it reads what has been done, and does nothing.
     Withdrawn = 3,
     /// It takes back what the call of its number has done.
     TakingBack = 4,

@@ -73,7 +73,7 @@ impl Sent {
         under_way
     }
 
-    /// Calls on the objects with these keys are about to be sent. Until that has begun, or is not to be, what their callers are told must
+    /// Calls on the objects with these keys are about to be sent. Until that has begun, or is given up, their callers' errors must
     /// not be that nothing was: so this comes before the last look whether they are still there.
     pub(crate) fn departs(&self, keys: &[Arc<str>]) -> UnderWay<'_> {
         let mut former = None;

@@ -1,6 +1,6 @@
 //! A line's one timer: the deadlines of all who wait, and the next look.
 //!
-//! Its task is there as long as somebody waits, whatever for: dropped with its runtime, it tells those who wait.
+//! Its task is there as long as a caller waits. When its runtime ends, the task is dropped and ends the waits.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Sees to it that `alarm` is not missed, nor the end of the runtime while somebody `waits`; the caller spawns what is
+    /// Makes sure that `alarm` is not missed, nor the end of the runtime while a caller `waits`; the caller spawns what is
     /// returned.
     pub(crate) fn set<L: Rings>(
         &mut self,
@@ -64,7 +64,7 @@ impl Timer {
         self.earlier.notify_one();
     }
 
-    /// Until when the task sleeps from now on, with this `alarm`, and as somebody `waits` or not; it ends where there is nothing to
+    /// Until when the task sleeps from now on, with this `alarm`, and as a caller `waits` or not; it ends where there is nothing to
     /// wait for.
     pub(crate) fn next(&mut self, alarm: Option<Instant>, waits: bool) -> Option<Instant> {
         self.until = alarm.or_else(|| waits.then(|| Instant::now() + IDLE));

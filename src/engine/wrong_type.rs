@@ -23,7 +23,7 @@ impl Core {
         let ask = |(key, _): &Typed| Request::Plain(Command::new("TYPE").key(key));
         'pages: for page in keys.chunks(PAGE) {
             let questions: Vec<_> = page.iter().map(ask).collect();
-            // Others wait behind whoever is told.
+            // Other calls wait behind the one that gets the error.
             let answers = join_all(questions.iter().map(|question| self.try_once(question))).await;
             for ((key, expected), answer) in page.iter().zip(answers) {
                 match answer {

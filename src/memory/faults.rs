@@ -1,4 +1,4 @@
-//! [`Faults`]: what a twin does wrong on purpose, so that tests see what their code does then.
+//! [`Faults`]: failures on demand, for tests of the code that meets them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,7 +29,7 @@ enum Fault {
 /// The work that is left for the time after the faults.
 type Owed = Box<dyn FnOnce() + Send>;
 
-/// The fault switch of one twin.
+/// The fault switch of one object.
 pub(super) struct Faults {
     /// Something is wrong: nothing is locked where nothing is.
     active: AtomicBool,
@@ -102,7 +102,7 @@ impl Faults {
     }
 
     /// Carries something out that must happen once its caller has asked for it, also when the caller goes: now, or as soon as
-    /// the twin recovers. Where calls fail its caller is told at once: that it will be, or that it is refused for good, and then it
+    /// the fault ends. Where calls fail its caller gets an error at once: that it will be, or that it is refused for good, and then it
     /// is not.
     pub(super) async fn carry_out<T: Send + 'static>(
         &self,
@@ -174,7 +174,7 @@ impl fmt::Debug for Faults {
     }
 }
 
-/// The switch as methods of a twin, which has it at `self.$faults`.
+/// The switch as methods of an object, which has it at `self.$faults`.
 macro_rules! fault_switch {
     ($type:ty: $($faults:ident).+) => {
         /// Faults on purpose: for tests of what code does when there is trouble. All handles to this object share them, and
@@ -187,9 +187,9 @@ macro_rules! fault_switch {
             /// release, an unlock or a count-down, of a guard too, keeps [what is promised](crate::guide::promises) of it:
             ///
             /// - Where the error [is retryable](crate::Error::is_retryable), or its effect is
-            ///   [unknown](crate::Effect::Unknown), the call is told [`OutcomeUnknown`](crate::Error::OutcomeUnknown), and carried out
-            ///   when the twin recovers.
-            /// - Any other error, as [`Error::server`](crate::Error::server), refuses it for good: the call is told just that, and is not
+            ///   [unknown](crate::Effect::Unknown), the call gets [`OutcomeUnknown`](crate::Error::OutcomeUnknown), and is carried out
+            ///   when the fault ends.
+            /// - Any other error, as [`Error::server`](crate::Error::server), refuses it for good: the call gets that error, and is not
             ///   carried out later, either. The permits or the lock of such a guard stay taken, until the lease is over if there is one.
             ///
             /// ```

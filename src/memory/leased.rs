@@ -18,10 +18,10 @@ use crate::lease::{Change, Lease};
 ///
 /// Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore). Cloning it is cheap and gives another
 /// handle to the same permits. There is no registry: two semaphores of the same name that were made apart have
-/// nothing to do with each other. A permit with a guard does not expire; without one it does, and those who wait for
+/// nothing to do with each other. A permit with a guard does not expire; without one it does, and waiters of
 /// that need a tokio runtime with its timer.
 ///
-/// Its permits are told apart: [`slot`](crate::LeasedPermit::slot) is the lowest number that was free, as in
+/// Its permits have numbers: [`slot`](crate::LeasedPermit::slot) is the lowest number that was free, as in
 /// [`SlotSemaphore`](crate::recipes::SlotSemaphore).
 ///
 /// Every operation returns [`Error::InvalidName`] if the name is empty, [`Error::InvalidLimit`] for a limit of 0 or above
@@ -133,7 +133,7 @@ impl Leases {
         held
     }
 
-    /// One holds no more. Its guard is told, which would have ended the keeping first.
+    /// One holds no more. Its guard becomes lost; a release would have ended the keeping first.
     fn ended(&mut self, entry: Entry) {
         self.free_slots.insert(entry.slot);
         if let Some(lease) = entry.kept {
@@ -240,7 +240,7 @@ impl LeasedSemaphore {
         }
     }
 
-    /// Takes all permits away from those who hold them, and tells those with guards, as where a server has lost its data or
+    /// Takes all permits away from their holders, whose guards become lost, as where a server has lost its data or
     /// a lease could not be refreshed in time.
     pub fn lose(&self) {
         self.shared.change(Leases::release_all);

@@ -9,7 +9,7 @@
 //!
 //! # Trouble on purpose
 //!
-//! Each twin has a switch for tests of what code does when Redis is away, or loses what was held: `fail_with` lets calls fail,
+//! Each has a switch for tests of code while Redis is away, or after it has lost its data: `fail_with` lets calls fail,
 //! `stall` leaves them without an answer, `recover` ends that, and `lose` takes away what is held or counted. All waiting goes by
 //! tokio's clock, so that a test with a paused clock (`#[tokio::test(start_paused = true)]`) waits for no time.
 //!
@@ -17,7 +17,7 @@
 //! use redisson_semaphore::{Error, Semaphore, memory};
 //! use std::{sync::Arc, time::Duration};
 //!
-//! /// Lets somebody in, without a limit where Redis is not to be had.
+//! /// Admits a request, without a limit while Redis is away.
 //! async fn is_let_in(seats: Arc<dyn Semaphore>) -> Result<bool, Error> {
 //!     match seats.permit_for(1, Duration::from_millis(300)).await {
 //!         Ok(seat) => Ok(seat.is_some()),

@@ -1,4 +1,4 @@
-//! The queue of the callers that wait, and what all twins have: the rule of `lua/queue` in one process.
+//! The queue of waiting callers, common to all in-memory implementations: the rule of `lua/queue` in one process.
 //!
 //! Each change serves, before it returns, the first waiters that what is free suffices for. Wakers are called, and dropped, when nothing
 //! is locked: they may run anything.
@@ -35,7 +35,7 @@ pub(super) trait Rules: Send + 'static {
     /// When the next one ends.
     fn next_end(&self) -> Option<Instant>;
 
-    /// The leases that have changed, and whose holders are to be told.
+    /// The leases that have changed, and whose holders are to be woken.
     fn changed(&mut self) -> Vec<Lease>;
 }
 
@@ -54,7 +54,7 @@ struct Queue<R: Rules> {
     waiters: BTreeMap<u64, Waiter<R>>,
     by_want: BTreeMap<R::Want, BTreeSet<u64>>,
     next: u64,
-    /// Grants that their waiters are to be told of.
+    /// Grants whose waiters are to be woken.
     served: Vec<(Waiter<R>, R::Grant)>,
     /// From when to when a waiter has blocked those behind it; and when the one that does so now stops.
     block: Option<(Instant, Instant)>,
@@ -178,7 +178,7 @@ impl<R: Rules> Shared<R> {
         }
     }
 
-    /// Ends a change: serves waiters, and tells whom it concerns.
+    /// Ends a change: serves waiters, and wakes the tasks concerned.
     fn settle<'a>(&'a self, mut queue: MutexGuard<'a, Queue<R>>) {
         loop {
             queue.serve();

@@ -122,7 +122,7 @@ impl Rules for Counter {
 }
 
 impl Semaphore {
-    /// A semaphore that does not exist yet: it has no permits until somebody sets, adds or releases
+    /// A semaphore that does not exist yet: it has no permits until a call sets, adds or releases
     /// some.
     pub fn new(name: impl Into<String>) -> Self {
         Self::make(name.into(), None)

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// A simulated process. It may be stopped, and go on.
 pub trait Process: Send + Sync {
-    /// Ready while it runs; while it is stopped, whoever asks is woken as soon as it goes on.
+    /// Ready while it runs; while it is stopped, a task that polls it is woken as soon as it goes on.
     fn poll_runs(&self, cx: &mut Context<'_>) -> Poll<()>;
 
     /// Whether another task of it runs in between, as on a thread of its own: asked whenever the crate has unlocked something.

@@ -71,7 +71,7 @@ impl<'a, W: Want> Answer<'a, W> {
             return Answer::read_short(text);
         };
         let mut words = words.split_ascii_whitespace();
-        // Endless where somebody else has written the time.
+        // Endless where another program has written the time.
         let micros =
             |time: f64| (time >= 0.0).then(|| Duration::from_micros(time.min(LONGEST) as u64));
         let available = number(words.next())?;

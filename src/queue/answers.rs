@@ -232,7 +232,7 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// Whether it has ended before anybody has it, and is taken again. A lease that is shorter than two round trips is not: it would be over
+    /// Whether it has ended before a caller has it, and is taken again. A lease that is shorter than two round trips is not: it would be over
     /// each time, so its holder finds it lost.
     fn is_over(&self, want: P::Want, lease: Duration, until: Moment) -> bool {
         want.is_leased() && until.has_come() && lease > 2 * self.core.round_trip()
@@ -362,7 +362,7 @@ impl<P: Primitive> State<P> {
         self.landed(now)
     }
 
-    /// Nobody will ever know what has become of a batch; its callers have been told. Those that waited before it may have been granted
+    /// The outcome of a batch stays unknown; its callers have their errors. Callers that waited before it may have been granted
     /// something.
     pub(super) fn never_answered(
         &mut self,
@@ -405,7 +405,7 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// Tells those whose retry window has passed without an answer; how long the others wait for `batch`, if there is one.
+    /// Ends the calls whose retry window has passed without an answer; returns how long the others wait for `batch`, if there is one.
     pub(super) fn impatient(
         &mut self,
         name: &str,
@@ -499,7 +499,7 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// Nobody carries anything out any more. Also says which calls are owed.
+    /// No task carries anything out any more. Also returns the deferred calls.
     pub(super) fn abandon(
         &mut self,
         name: &str,
@@ -567,7 +567,7 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// The server forbids to listen: those that have been told to wait would wait in vain. The batch under way may serve some.
+    /// The server forbids the subscription: its waiters would never be notified. The batch under way may serve some.
     pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) -> Told<P::Want> {
         let mut told = Told::default();
         if self.under_way.is_some() {

@@ -45,7 +45,7 @@ pub(super) struct Run<W> {
     pub(super) room: usize,
 }
 
-/// A grant lasts so many milliseconds, and two round trips, without its confirmation: one that is confirmed before its caller is told, and one that
+/// A grant lasts so many milliseconds, and two round trips, without its confirmation: one that is confirmed before its caller goes on, and one that
 /// a guard takes at once, which lasts no longer than its lease. Measured: a process that is stopped for 1.3 s loses what lasts for 1 s.
 const LIFE: [u64; 2] = [100, 3000];
 
@@ -110,7 +110,7 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) sent: Moment,
     /// Replicas do not have it, and its callers have gone: what it was granted goes back.
     pub(super) unconfirmed: bool,
-    /// It is owed, and repeated until replicas have it: its client's entries are not served by it.
+    /// It must be carried out, and is repeated until replicas have it: its client's entries are not served by it.
     pub(super) apart: bool,
 }
 
@@ -124,7 +124,7 @@ impl<P: Primitive> Queued<P> {
         self.call.is_owed() && self.call.outlasts_refusals() && now < self.since + LONGEST_OWED
     }
 
-    /// Nobody waits for it, and it is not owed: it must not be sent any more.
+    /// It has no caller, and is no deferred call: it must not be sent any more.
     pub(super) fn is_pointless(&self) -> bool {
         !self.has_caller() && !self.call.is_owed()
     }

@@ -234,7 +234,7 @@ impl<P: Primitive> Object<P> {
         }
     }
 
-    /// Tells those whose time is over; how long the others wait.
+    /// Ends the calls whose time is over; returns how long the others wait.
     fn impatient(&self, batch: Option<&mut Batch<P>>, trouble: &Trouble<'_>) -> Patience {
         let mut inner = self.lock();
         let (told, patience) = inner.state.impatient(self.name(), batch, trouble);
@@ -296,7 +296,7 @@ impl<P: Primitive> Rounds for Object<P> {
             self.core.note_busy(&mut inner.busy);
             return true;
         }
-        // Callers that wait are not owed anything.
+        // Waiters leave nothing to carry out.
         self.core.note_idle(&mut inner.busy);
         false
     }

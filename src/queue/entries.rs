@@ -113,7 +113,7 @@ impl<W: Want> Entries<W> {
         alike.nth(before).map(|(ticket, _)| *ticket)
     }
 
-    /// Those whose waiters need not wait any more when this has been granted.
+    /// The entries whose waiters need not wait any more when this has been granted.
     pub(super) fn let_in_by(&self, want: W) -> Vec<Ticket> {
         let all = self.all.iter();
         let let_in = all.filter(|(_, entry)| want.lets_in(entry.want));

@@ -37,7 +37,7 @@ pub(crate) struct Leases<P> {
     suffix: Arc<str>,
     /// How much of what was granted under each ticket has not been given back, and how the entry reads.
     all: BTreeMap<Ticket, (u32, u64)>,
-    /// Leases have changed, and nobody has been told.
+    /// Leases have changed, and their holders do not know it yet.
     changed: bool,
     /// Something has been held.
     used: bool,

@@ -14,7 +14,7 @@
 //! One batch of an object is under way at a time. It carries all calls that came meanwhile, has a number, and is sent again as
 //! it is until it is answered: the script keeps the number and the answer of the client's last batch, so it takes
 //! effect once. A notification that is lost costs order, never permits: all entries are confirmed anew when the subscription is made
-//! anew, when a grant has run out, and every few seconds while somebody waits.
+//! anew, when a grant has run out, and every few seconds while a caller waits.
 //!
 //! A latch grants nothing, so its waiters have no entries. They ask together when one joins them, when a message comes or may have been
 //! missed, and when the latch may have vanished.

@@ -264,7 +264,7 @@ impl<P: Primitive> Object<P> {
         self.unlock(inner);
     }
 
-    /// Ends a change: sees to the work, and tells callers.
+    /// Ends a change: starts the work that is left, and answers callers.
     pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>, told: Told<P::Want>) {
         self.listen(&mut inner);
         let work = inner.state.has_work();
@@ -278,7 +278,7 @@ impl<P: Primitive> Object<P> {
             if work {
                 drive::kick(&object);
             } else if somebody {
-                // A caller that carries a batch out may have been told.
+                // A caller that carries a batch out may have its answer.
                 drive::let_caller_go(&object);
             }
             for grant in unclaimed {
@@ -314,7 +314,7 @@ impl<P: Primitive> Object<P> {
         }
     }
 
-    /// Notifications are heard as long as somebody waits.
+    /// The notification channel is subscribed as long as a caller waits.
     fn listen(&self, inner: &mut Inner<P>) {
         let queued = P::MOST_QUEUED == 0 || !inner.state.entries.is_empty();
         let waits = queued && !inner.state.waiters.is_empty();

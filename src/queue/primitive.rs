@@ -24,7 +24,7 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     const MOST_ASKED: usize;
     /// So many waiters of a client stand in the queue. Where none does, its waiters ask again when something may have changed.
     const MOST_QUEUED: usize = MOST;
-    /// JVMs are told again of what is left free, as they do not pass a wake-up on.
+    /// Free permits are announced to JVMs again, as JVMs do not pass a wake-up on.
     const TELLS_AGAIN: bool;
     type Want: Want;
     type Call: Call<Want = Self::Want>;
@@ -70,7 +70,7 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
         false
     }
 
-    /// Whether it is tried again where it is owed, was forbidden, and nobody has been told.
+    /// Whether it is tried again where it was forbidden, and no caller got the error.
     fn outlasts_refusals(&self) -> bool {
         true
     }
@@ -159,7 +159,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
         result
     }
 
-    /// `call` has departed in vain.
+    /// `call` was sent and not carried out.
     fn failed(&mut self, _: &P::Call, _: &mut NoteOf<P>, _: InVain) {}
 
     /// A caller has been granted this; its lease ends at `until` for the time being. `life`: that of the grant, as its entry says.
@@ -197,7 +197,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
         false
     }
 
-    /// After how long somebody has to look whether something has run out that was held by others.
+    /// The time until a client has to check whether a lease of another client has run out.
     fn looks_after(&self) -> Option<Duration> {
         None
     }
@@ -207,7 +207,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
         None
     }
 
-    /// Whether leases have changed since the last call: they are renewed, and whoever waits is told, when nothing is locked.
+    /// Whether leases have changed since the last call: they are renewed, and waiting tasks are woken, when no mutex is held.
     fn take_changed(&mut self) -> bool {
         false
     }

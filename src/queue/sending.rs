@@ -92,7 +92,7 @@ impl<P: Primitive> State<P> {
         if self.look && self.checked.is_none_or(is_old) {
             self.missed();
         }
-        // Owed calls are repeated until a replica has them. Permits that were asked for are taken back then. So they travel apart.
+        // Deferred calls are repeated until a replica has them. Permits that were asked for are taken back then. So they travel apart.
         let apart = self.core.config.replicas.is_some();
         let mut calls: Vec<Queued<P>> = Vec::new();
         let mut size = 0;

@@ -26,7 +26,7 @@ const LEEWAY: Duration = Duration::from_millis(5);
 const MOST_LATE: u32 = 3;
 /// Among callers of this client alone what is known of others counts for so many times as long.
 const ALONE: u32 = 4;
-/// After a release that left permits JVMs are told again, as they do not pass a wake-up on.
+/// After a release that left permits these are announced to JVMs again, as JVMs do not pass a wake-up on.
 pub(super) const ANNOUNCEMENTS: [Duration; 5] = [
     Duration::from_millis(50),
     Duration::from_millis(200),
@@ -52,7 +52,7 @@ impl<P: Primitive> Item<P> {
         }
     }
 
-    /// It is owed, and nobody waits for it.
+    /// It must be carried out, and has no caller.
     fn is_abandoned(&self) -> bool {
         matches!(self, Item::Call(queued) if !queued.has_caller())
     }
@@ -145,11 +145,11 @@ pub(super) struct State<P: Primitive> {
     pub(super) clock: Option<(Moment, u64)>,
     /// Calls that release grants which no replica has confirmed.
     pub(super) returns: Vec<P::Call>,
-    /// Calls that are owed and were forbidden; and when they are tried again.
+    /// Deferred calls that were forbidden; and when they are tried again.
     pub(super) refused: Vec<Queued<P>>,
     pub(super) retry_at: Option<Instant>,
     pub(super) under_way: Option<UnderWay>,
-    /// The server forbids to listen; those that wait are told so behind the batch under way.
+    /// The server forbids the subscription; waiters get that error behind the batch under way.
     pub(super) unheard: Option<Error>,
     pub(super) closed: bool,
 }
@@ -221,7 +221,7 @@ impl<P: Primitive> State<P> {
         id
     }
 
-    /// Waiters for which no batch departs wait behind others that have been told to.
+    /// Waiters for which no batch departs wait behind others that the server has answered.
     pub(super) fn told_to_wait(&mut self) {
         if self.ask_at.is_none() && !self.asks() {
             self.waiters.answered(self.waiters.next());
@@ -369,7 +369,7 @@ impl<P: Primitive> State<P> {
                     self.grant(notice, now, &mut told);
                 }
             }
-            // It asks anew, and is told why.
+            // It asks anew, and gets the reason.
             Some("none") => {
                 let ticket = words.next().and_then(|word| word.get(1..)?.parse().ok());
                 ticket.and_then(|ticket| self.entries.remove(ticket));
@@ -536,7 +536,7 @@ impl<P: Primitive> State<P> {
         self.last_arrival = 0;
     }
 
-    /// Time has passed: tells those whose deadline it was.
+    /// Time has passed: ends the waits whose deadline it was.
     pub(super) fn tick(&mut self, now: Instant) -> Told<P::Want> {
         let mut told = Told::default();
         for id in self.waiters.overdue(now) {

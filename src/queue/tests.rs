@@ -166,7 +166,7 @@ impl Server {
         1
     }
 
-    /// The answer to a batch, and whom it notifies.
+    /// The answer to a batch, and the clients that it notifies.
     fn carry_out(
         &mut self,
         client: usize,
@@ -304,7 +304,7 @@ struct Client {
 }
 
 impl Client {
-    /// Whether its caller has not been told that it is lost.
+    /// Whether its caller does not know yet that it is lost.
     fn has(&self, grant: &Grant<Amount>) -> bool {
         let lease = Held::<Model>::lease(&self.state.held, grant.ticket);
         !grant.want.leased || lease.is_some_and(|lease| !lease.is_lost())

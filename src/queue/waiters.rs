@@ -22,7 +22,7 @@ pub(super) struct Waiters<W> {
     by_want: BTreeMap<W, BTreeSet<Id>>,
     deadlines: BTreeSet<(Instant, Id)>,
     next: Id,
-    /// The server has answered since all before this one came: they have been told to wait.
+    /// The server has answered since all before this one came: these wait for a grant.
     answered: Id,
 }
 
@@ -133,7 +133,7 @@ impl<W: Want> Waiters<W> {
         id < self.answered
     }
 
-    /// Those whose deadline has passed. One that has had no answer yet waits for the first.
+    /// The waiters whose deadline has passed. One that has had no answer yet waits for the first.
     pub(super) fn overdue(&self, now: Instant) -> Vec<Id> {
         let due = self.deadlines.iter();
         let due = due.take_while(|(deadline, _)| *deadline <= now);

@@ -51,7 +51,7 @@ impl queue::Want for Want {
         false
     }
 
-    /// Each slot is told.
+    /// The answer names each slot.
     fn adds_up(self) -> bool {
         self.kind != Kind::Slot
     }
@@ -185,7 +185,7 @@ impl queue::Call for Call {
     }
 }
 
-/// As a call: what the log says where nobody else can be told.
+/// The call, for log entries about calls without a caller.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = queue::Call::name(self);

@@ -17,7 +17,7 @@ use crate::units::Units;
 /// the limit.
 ///
 /// DIFFERENCE: one atomic step. In the original one program can be given a counter, be overtaken by another, and then
-/// steal its permit with the lower counter. Ours can't do that to anybody, and while a peer stands in the first zset,
+/// steal its permit with the lower counter. This crate steals from no caller, and while a peer stands in the first zset,
 /// but not yet in the second, it counts as a holder here. This crate cannot prevent that two peers do it to each other, or that a peer
 /// does it to a caller of this crate. Peers that [lock](FairSemaphore::under_lock) can't.
 ///
@@ -108,7 +108,7 @@ impl FairSemaphore {
     /// have come within the limit, less those that lie there; and take away tokens for permits that ours have taken.
     /// So tokens never pile up, at most the limit of them.
     ///
-    /// DIFFERENCE: the originals push one whether anybody waits or not; their failed tries leave entries behind, which
+    /// DIFFERENCE: the originals push one also where no caller waits; their failed tries leave entries behind, which
     /// count until they expire; and they take a token for a permit. Ours wait in their own queue, not for tokens, and they hold what a script has granted,
     /// nothing else. A peer's token that ours did not need is left to the peers.
     #[must_use]

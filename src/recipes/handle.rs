@@ -145,7 +145,7 @@ impl Handle {
         self.core.call(calling, pin!(Some(running))).await
     }
 
-    /// An error that a caller is told, whose call was answered.
+    /// An error for a caller whose call was answered.
     pub(super) fn failed(&self, error: Error) -> Error {
         self.core.stats.failed(error)
     }
@@ -308,7 +308,7 @@ impl Handle {
         }
     }
 
-    /// Nobody holds `id` any more. Its keeper is told: a guard that gives it back has ended that before.
+    /// `id` is not held any more. Its keeper becomes lost: a guard that releases it has ended that before.
     fn is_gone(&self, id: &str) {
         if let Some(key) = self.key_of(id, None) {
             self.core.holds.lost(&key, id);

@@ -79,7 +79,7 @@
 // | File | What it holds |
 // |---|---|
 // | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
-// | `settings.rs`, `names.rs` | what a handle is told, and the keys that follow from it |
+// | `settings.rs`, `names.rs` | the settings of a handle, and the keys that follow from them |
 // | `handle.rs` | what all of them share: the calls, what is refreshed in the background, and the trait for semaphores |
 // | `call.rs`, `holders.rs` | the primitive for `queue`: what is asked for, and what is answered |
 

@@ -129,7 +129,7 @@ impl Settings {
         }
     }
 
-    /// How the scripts are told of them; see `lua/recipes/setting.lua`.
+    /// Their form in the scripts' arguments; see `lua/recipes/setting.lua`.
     pub(super) fn header(&self) -> String {
         let flags = [
             ('-', true),

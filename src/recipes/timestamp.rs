@@ -25,7 +25,7 @@ use crate::units::Units;
 /// let jobs = client.timestamp_semaphore("jobs", 5).timeout(Duration::from_secs(30));
 /// let job = jobs.permit().await?;                  // refreshed every 10 s
 /// tokio::select! {
-///     () = job.lost() => println!("somebody else may hold it now"),
+///     () = job.lost() => println!("another caller may hold it now"),
 ///     () = async { /* work */ } => {}
 /// }
 /// job.release().await?;

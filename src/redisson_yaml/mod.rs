@@ -19,8 +19,8 @@ use section::Section;
 /// Where Redis is and how it is spoken to, as a Java service has it in its YAML file for Redisson.
 ///
 /// Read are the files of Redisson 3.x and 4.x: user, password, TLS and the name mapper stand in the servers' part there, and
-/// beside it here; either will do. The [guide](crate::guide::from_redisson#redissons-yaml) tells which setting becomes what. A
-/// setting that has no meaning here is [told](Ignored), one that Redisson does not have is an error.
+/// beside it here; either will do. The [guide](crate::guide::from_redisson#redissons-yaml) lists the settings and their meanings here. A
+/// setting that has no meaning here is [listed](Ignored), one that Redisson does not have is an error.
 ///
 /// `${NAME}` and `${NAME:-default}` are replaced as Redisson does it: by what [`property`](Self::property) says, or by the
 /// environment.

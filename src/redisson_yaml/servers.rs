@@ -223,7 +223,7 @@ fn either(common: &mut Section, servers: &mut Section, key: &str) -> Option<Sett
     other.or(own)
 }
 
-/// Also tells the password.
+/// Also returns the password.
 fn who(
     mut builder: ClientBuilder,
     common: &mut Section,
@@ -390,7 +390,7 @@ fn with_tls(
     builder.tls(tls)
 }
 
-/// That there is no TLS is told when the client connects.
+/// A missing TLS is an error when the client connects.
 #[cfg(not(feature = "tls-rustls"))]
 fn with_tls(builder: ClientBuilder, _: Option<Vec<u8>>, _: Option<Vec<u8>>) -> ClientBuilder {
     builder

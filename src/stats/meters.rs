@@ -1,7 +1,7 @@
-//! [`Meters`]: what is told to the `metrics` facade.
+//! [`Meters`]: the values for the `metrics` facade.
 //!
 //! Counters and gauges are moved once a second by what has been counted meanwhile, so that they cost nothing where calls are
-//! many, and the clients of a process add up. Only times are told as they come: each where they are few, and of more than ten
+//! many, and the clients of a process add up. Only times are reported as they come: each where they are few, and of more than ten
 //! thousand a second every so many-th, as a sample. (A recorder takes longer for a time than a busy semaphore for a call.)
 
 use std::cell::Cell;

@@ -29,7 +29,7 @@ pub struct Stats {
     pub failed: u64,
     /// Of these, calls whose outcome is unknown.
     pub outcomes_unknown: u64,
-    /// Callers that wait in line now, for permits, a lock or a latch.
+    /// Callers that wait now, for permits, a lock or a latch.
     pub waiting: u64,
     /// Permits that guards hold now. Permits that were acquired without a guard are not known.
     pub held_permits: u64,

@@ -1,4 +1,4 @@
-//! [`Followed`]: the latest value of something, and those who want to know of each newer one.
+//! [`Followed`]: the latest value of something, and the tasks that wait for a newer one.
 //!
 //! As `tokio::sync::watch`, but who waits is woken in the order of coming, where that picks by chance: so whatever follows
 //! has the same order each time, which a simulation needs.

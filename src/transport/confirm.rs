@@ -1,6 +1,6 @@
 //! Waits until replicas have what a connection has changed: one `WAIT` for all that was answered before it is sent.
 //!
-//! `WAIT` is about the connection that it comes on, and holds up what comes behind it. So there is one at a time, and those who
+//! `WAIT` is about the connection that it comes on, and holds up what comes behind it. So there is one at a time, and calls that
 //! come meanwhile share the next one: a hundred callers wait twice as long as one, not a hundred times.
 
 use std::sync::{Arc, Weak};

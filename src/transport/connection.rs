@@ -135,7 +135,7 @@ impl Connection {
         }
     }
 
-    /// The one of them that has `key`, as [`masters`](Self::masters) tells it; nothing where there is but one.
+    /// The one of them that has `key`, as [`masters`](Self::masters) names it; nothing where there is but one.
     pub(crate) fn master_of(&self, key: &str) -> String {
         match &self.kind {
             Kind::One(_) => String::new(),
@@ -143,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// The connection to that one of them, as [`route`](Self::route) tells it.
+    /// The connection to that one of them, as [`route`](Self::route) names it.
     pub(crate) fn route_to(&self, master: &str) -> Result<Route<'_>, Refusal> {
         match &self.kind {
             Kind::One(_) => self.route(None),
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// Waits until there is one; or until `patience` has run out, and says why not.
+    /// Waits until there is one, for `patience` at the most; else returns the reason.
     pub(crate) async fn until_up(
         &self,
         key: Option<&Arc<str>>,

@@ -66,7 +66,7 @@ enum Place {
     Cluster(Arc<[Address]>),
 }
 
-/// A connection for commands, before anybody uses it.
+/// A connection for commands, before its first use.
 pub(super) struct Opened<Driver> {
     pub(super) connection: MultiplexedConnection,
     /// Where it leads.

@@ -18,7 +18,7 @@ pub(crate) enum Failure {
         detail: String,
         /// When it was handed to the connection.
         sent: Moment,
-        /// The call may have been answered, and the answer lost.
+        /// The answer, where there was one; a failover may undo the call.
         unconfirmed: Option<Value>,
     },
     /// The server answered with an error: not carried out.

@@ -28,7 +28,7 @@ enum Need {
     Nothing,
 }
 
-/// Where, as whom and how a connection is made.
+/// Address, user and protocol of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) address: &'a Address,
@@ -41,7 +41,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Connects, logs in, selects the database, tells the client's name, and sees that the server is ready: one that is
+    /// Connects, logs in, selects the database, sets the client's name, and sees that the server is ready: one that is
     /// loading its data, or wants a password, accepts a connection all the same.
     pub(super) async fn enter(&self) -> Result<Box<dyn Stream>, Refusal> {
         let stream = socket::connect(self.address, self.tls, self.lookup).await;

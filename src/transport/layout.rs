@@ -1,4 +1,4 @@
-//! Which server has which channel: those who listen to a channel are counted there, as scripts count them.
+//! The server of each channel: the listeners of a channel are counted there, as scripts count them.
 
 use std::sync::Arc;
 

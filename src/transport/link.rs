@@ -45,7 +45,7 @@ struct Shared {
     /// The same for users, who may be slow to look.
     shown: watch::Sender<ConnectionState>,
     broken: Notify,
-    /// The log tells of a loss; it will tell of its end, too.
+    /// The log has a loss; it will have its end, too.
     told: AtomicBool,
 }
 
@@ -55,7 +55,7 @@ struct Shared {
 /// one run into their own time-outs. One that has ended while it was idle is replaced at once.
 ///
 /// A caller may leave its future unpolled. A command is passed on at the first poll, as long as there is room for it;
-/// if there may be none, a task waits for it: the connection keeps places for those who wait, and one that nobody polls
+/// if there may be none, a task waits for it: the connection keeps places for waiting tasks, and a task that is not polled
 /// would keep its place for ever.
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -126,7 +126,7 @@ impl Link {
         self.shared.shown.subscribe()
     }
 
-    /// The same link, for those who look after it.
+    /// The same link, for the task that maintains it.
     pub(super) fn linked(&self) -> Linked {
         Linked(Arc::clone(&self.shared))
     }

@@ -33,7 +33,7 @@ pub(super) enum End {
 
 /// The task that replaces connections that have ended.
 pub(super) trait Keeper: Send + Sync + 'static {
-    /// The connection of this number is not to be used any more. Told once or more.
+    /// The connection of this number is not to be used any more. Sent once or more.
     fn ended(&self, generation: u64, end: End);
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// The keeper is told of its end when what is returned besides has been used, or dropped.
+    /// The keeper learns of its end when the second returned value has been used, or dropped.
     pub(super) fn start<D>(
         generation: u64,
         opened: Opened<D>,

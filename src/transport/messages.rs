@@ -2,7 +2,7 @@
 
 use super::Command;
 
-/// Which kind of messages wakes those who wait: all clients of an object, those in Java, too, must use the same one.
+/// The kind of messages that wake waiters: all clients of an object, JVMs included, must use the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Messages {
     /// They reach all nodes of a cluster. A server that is no cluster has no others.

@@ -1,7 +1,7 @@
 //! Whether a server is a master still.
 //!
-//! A script that changes nothing is carried out by a replica, too, with what that knows: whoever only looks for permits would look at
-//! the old master for ever. So the server is asked now and then, by who uses it.
+//! A script that changes nothing is carried out by a replica, too, with its own data: a client that only checks for permits would check
+//! the old master for ever. So its users ask the server now and then.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 
 use crate::sync::Mutex;
 
-/// How long it is at the least from one question to the next: less than it is between two looks of those who wait.
+/// How long it is at the least from one question to the next: less than the time between two slow checks of a waiter.
 const PERIOD: Duration = Duration::from_secs(4);
 
 /// When it is to be asked again; never where it may not be.
 pub(super) struct RoleCheck(Mutex<Option<Instant>>);
 
 impl RoleCheck {
-    /// `false`: somebody else sees to that.
+    /// `false`: another task checks that.
     pub(super) fn new(checked: bool) -> Self {
         RoleCheck(Mutex::new(checked.then(|| Instant::now() + PERIOD)))
     }

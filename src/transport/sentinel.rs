@@ -3,7 +3,7 @@
 //! All of them are asked at the same time. The answer with the highest configuration epoch counts, as every failover has
 //! an epoch above those before: a sentinel that has been cut off does not lead back to an old master. Nor does it when it
 //! is the only one that answers: what is older than what has been seen is believed only when all sentinels say so (as
-//! after they were set up anew), or most of them when for [`BELIEVED`] none has told what was seen.
+//! after they were set up anew), or most of them when for [`BELIEVED`] none has confirmed it.
 //!
 //! They also announce a failover. A client with a connection to another server then ends it at once, even where that
 //! server goes on taking itself for the master.
@@ -58,7 +58,7 @@ pub(super) struct Sentinels {
 struct Told {
     /// When the master was asked for last that is known.
     last: Option<Instant>,
-    /// Since when nobody has told it, nor a later one.
+    /// Since when no sentinel has confirmed it, nor a later one.
     missed: Option<Instant>,
 }
 
@@ -105,7 +105,7 @@ impl Sentinels {
         }
     }
 
-    /// The master's name, and whom to ask for it.
+    /// The master's name, and the sentinels to ask for it.
     pub(super) fn printed(&self) -> String {
         let sentinels: Vec<_> = self
             .sentinels
@@ -299,7 +299,7 @@ impl Sentinel {
     async fn ask(&self, master: &str) -> Result<Answer, Refusal> {
         let mut stream = self.enter().await?;
         let mut commands = [redis::cmd("SENTINEL"), redis::cmd("SENTINEL")];
-        // The address of a replica that has just been promoted is told only by the first, the epoch by the second.
+        // The address of a replica that has just been promoted comes only with the first, the epoch with the second.
         commands[0].arg(&["GET-MASTER-ADDR-BY-NAME", master]);
         commands[1].arg(&["MASTER", master]);
         let answers = exchange(&mut stream, &commands).await?;
@@ -319,7 +319,7 @@ impl Sentinel {
     }
 }
 
-/// The configuration epoch among what a sentinel tells of a master; one may not be allowed to tell.
+/// The configuration epoch in a sentinel's answer about a master; a user may lack the permission for it.
 fn epoch(details: Value) -> Option<u64> {
     let details: std::collections::HashMap<String, String> =
         redis::from_redis_value(details).ok()?;

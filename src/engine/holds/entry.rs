@@ -26,7 +26,7 @@ pub(crate) struct Renewing {
 }
 
 impl Renewing {
-    /// By which calls are told apart.
+    /// The number that distinguishes calls.
     pub(super) fn kind(&self) -> (usize, Duration) {
         (std::ptr::from_ref(self.script).addr(), self.lease)
     }
@@ -71,7 +71,7 @@ pub(crate) struct Entry {
     pub(super) due: Option<Due>,
     /// It was refused in a call with others, and is renewed in one of its own.
     alone: bool,
-    /// That it is refused has been told.
+    /// The refusal has been reported.
     told: bool,
     /// Its primitive knows this of it besides.
     beside: Option<Box<dyn Any + Send>>,
@@ -112,7 +112,7 @@ impl Entry {
         self.beside = Some(beside);
     }
 
-    /// Nobody here has it: when it ends is of use where somebody keeps it later.
+    /// It has no holder here: its end is of use where a guard keeps it later.
     pub(super) fn is_only_remembered(&self) -> bool {
         !self.renewed && self.beside.is_none() && !self.lease.is_shared()
     }
@@ -134,7 +134,7 @@ impl Entry {
         self.renewed = renewed;
     }
 
-    /// It is renewed no more, and has a lease of its own: nobody is told by the former one what becomes of it.
+    /// It is renewed no more, and has a lease of its own: the former lease does not follow it.
     pub(super) fn detach(&mut self) {
         self.renewed = false;
         self.lease = Lease::granted(self.until);
@@ -184,7 +184,7 @@ impl Entry {
         if self.alone { 1 } else { self.renewing.most }
     }
 
-    /// The call that had it was refused; after one with others it is tried alone at once. Whether that is to be told.
+    /// The call that had it was refused; after one with others it is tried alone at once. Returns whether to report that.
     pub(super) fn is_refused(&mut self, was_alone: bool) -> bool {
         self.alone = true;
         if !was_alone {
@@ -240,7 +240,7 @@ impl Entry {
         self.show_end();
     }
 
-    /// It has not, or nobody will learn whether it has: then the next renewal tells how long it lasts, and is made at once.
+    /// It has not, or that stays unknown: then the next renewal says how long it lasts, and is made at once.
     pub(crate) fn in_vain(&mut self, unknown: bool) {
         match &mut self.pending {
             Some(pending) if unknown => {
@@ -258,7 +258,7 @@ impl Entry {
     }
 
     fn show_end(&self) {
-        // Those that wait for it are told when nothing is locked.
+        // Tasks that wait for it are woken when no mutex is held.
         self.lease.change(Change::Until(Some(self.end())));
     }
 }

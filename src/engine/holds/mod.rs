@@ -24,7 +24,7 @@ pub(super) type Place = (Arc<str>, Arc<str>);
 
 /// All that one client holds.
 ///
-/// A change is told by [`Core::holds_changed`](super::Core::holds_changed): that must follow, when nothing is locked.
+/// [`Core::holds_changed`](super::Core::holds_changed) announces a change: it must follow, when no mutex is held.
 #[derive(Default)]
 pub(crate) struct Holds {
     state: Mutex<Table>,
@@ -41,7 +41,7 @@ struct Table {
     most: usize,
     /// The number of the last change.
     last: u64,
-    /// Something has changed of these, and nobody has been told.
+    /// These have changed, and their holders do not know it yet.
     changed: Vec<Lease>,
     /// Nothing is due before; `None`: nothing is due at all.
     next: Option<Instant>,
@@ -159,7 +159,7 @@ impl Holds {
         state.insert(key, id, until, renewing, renewed, Some(Box::new(beside)));
     }
 
-    /// It is renewed no more; when it ends is still known, though its lease is told nothing any more.
+    /// It is renewed no more; its end is still known, though its lease does not follow it any more.
     pub(crate) fn keep_no_more(&self, key: &str, id: &str) {
         self.change(key, id, Entry::detach);
     }
@@ -272,7 +272,7 @@ impl Holds {
         state.drop(key, id, Change::Lost)
     }
 
-    /// A call for these was refused. Whether that is to be told: it is about one, and has not been.
+    /// A call for these was refused. Returns whether to report that: it is about one, and was not reported yet.
     pub(super) fn refused(&self, some: &[Renewal]) -> bool {
         let (mut state, mut tells) = (self.lock(), false);
         for renewal in some {
@@ -394,7 +394,7 @@ impl Table {
         }
     }
 
-    /// Makes room: what has run out is of no use to anybody, and what is only remembered mostly not.
+    /// Makes room: leases that have run out are of no use, and remembered ones rarely are.
     fn tidy(&mut self) {
         if self.size >= self.most {
             self.by_object.retain(|_, all| {

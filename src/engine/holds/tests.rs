@@ -87,7 +87,7 @@ async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
     }
     assert!(!holds.renewed(&departing(&holds), true, after(40)));
     assert_eq!(lease.remaining(), Some(40 * SECOND));
-    // One that is still to be answered is told by its own answer.
+    // A hold whose call has no answer yet learns it by its own answer.
     departs(&holds, 10);
     assert!(!holds.renewed(&departing(&holds), true, after(50)));
     assert_eq!(lease.remaining(), Some(10 * SECOND));

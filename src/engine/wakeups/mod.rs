@@ -75,7 +75,7 @@ struct Channel {
     confirmed: bool,
     /// It was, on a connection that is gone.
     lost: bool,
-    /// Since when nobody waits; `None` while somebody does.
+    /// Since when there is no waiter; `None` while there is one.
     idle_since: Option<Instant>,
     next_check: Instant,
     /// How many were wanted before it.
@@ -211,7 +211,7 @@ impl Registry {
 
     /// The channels to subscribe and to unsubscribe on a server, given its subscriptions; `here` are the channels that belong there.
     /// Channels come in the order in which they were asked for. They go in that of their names: of those that belong together
-    /// `redisson_sc:` goes first, as who hears that one alone is taken for somebody who takes no turns.
+    /// `redisson_sc:` goes first, as a client with that subscription alone is taken for a JVM.
     fn difference(
         &self,
         subscribed: &BTreeSet<String>,
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
     use crate::transport::{Connection, Endpoint};
 
-    /// Counts what it is told, or panics.
+    /// Counts its events, or panics.
     struct Ear {
         heard: AtomicUsize,
         panics: bool,

@@ -249,7 +249,7 @@ async fn given_back(twins: &Twins, guards: (Permit, LockGuard, LeasedPermit)) ->
     ]
 }
 
-/// Nobody else could give it back: whoever has released a guard has it no more.
+/// The caller cannot release it: it has no guard any more.
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_given_back_now_is_given_back_later() {
     let refused = Error::RefusedForNow {

@@ -10,7 +10,7 @@ use crate::memory::Lock;
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(3600);
 
-/// When somebody else has the lock who waits already while `change` happens.
+/// When a caller that waits already while `change` happens gets the lock.
 async fn served_after(lock: &Lock, change: impl Future<Output = Result<()>>) -> Duration {
     let began = Instant::now();
     let other = lock.with_owner(9);

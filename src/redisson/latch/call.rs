@@ -102,7 +102,7 @@ impl queue::Call for Call {
     }
 }
 
-/// As a call: what the log says where nobody else can be told.
+/// The call, for log entries about calls without a caller.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = queue::Call::name(self);

@@ -50,7 +50,7 @@ use call::{Call, Latch, OPEN};
 /// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
 /// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed,
 /// [`ShutDown`](crate::Error::ShutDown) and [`RuntimeEnded`](crate::Error::RuntimeEnded). A wait
-/// changes nothing, and is never told that its outcome is unknown. Calls that travel in one script are told the same error. A refused call has
+/// changes nothing, so its outcome is never unknown. Calls that travel in one script get the same error. A refused call has
 /// changed nothing; where `DEL` or `DECRBY` alone was refused, its message has been published.
 ///
 /// # Cancel safety

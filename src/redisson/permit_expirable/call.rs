@@ -88,7 +88,7 @@ pub(super) enum Call {
     TrySet(u32),
     Set(u32),
     Add(i32),
-    /// Takes so many at the most away from those who hold them.
+    /// Takes so many at the most away from their holders.
     Clear(u64),
 }
 
@@ -251,7 +251,7 @@ impl queue::Call for Call {
     }
 }
 
-/// As a call: what the log says where nobody else can be told.
+/// The call, for log entries about calls without a caller.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = queue::Call::name(self);

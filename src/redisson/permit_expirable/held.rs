@@ -45,7 +45,7 @@ pub(super) struct Kept {
     core: Arc<Core>,
     permits: Arc<str>,
     secret: Arc<str>,
-    /// Leases have changed, and nobody has been told.
+    /// Leases have changed, and their holders do not know it yet.
     changed: bool,
     /// Something has been held that ends.
     used: bool,

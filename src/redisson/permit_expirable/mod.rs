@@ -126,7 +126,7 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// Where one of the two keys was deleted or has expired alone, nothing that is still held is lost: without the counter no permit is available,
 /// each one that is given back or ends is again, and [`try_set_permits`](Self::try_set_permits) and [`set_permits`](Self::set_permits) count those that are
-/// held. Without the zset its permits are gone: their holders are told so when they release or renew them, and
+/// held. Without the zset its permits are gone: their holders learn that when they release or renew them, and
 /// [`set_permits`](Self::set_permits) puts the number right.
 ///
 /// # Errors
@@ -149,12 +149,12 @@ const MOST_AT_ONCE: usize = 1024;
 /// Any other call that has not been sent is not sent any more.
 ///
 /// Where the server refuses a command in the middle of a script, the script undoes what it has changed. Where it forbids that, too, a permit that was to
-/// be given back may be lost; `rsem doctor` tells what a user lacks.
+/// be released may be lost; `rsem doctor` prints the permissions that a user lacks.
 ///
 /// # DIFFERENCE from Redisson
 ///
 /// - Nobody can guess an id: it is a hash of a secret of the client. The ids of permits that are acquired together differ in their last two bytes.
-/// - A call whose answer was lost takes effect once; Redisson's permit is lost, or its release is told to have failed.
+/// - A call whose answer was lost takes effect once; Redisson's permit is lost, or its release is reported as failed.
 /// - Waiters of this crate are served in their order; Redisson's race.
 /// - A timed call ends at its deadline with `None`. A call for no permits is answered at once; Redisson's never ends.
 /// - Permits whose time is over count as free in every operation.
@@ -413,7 +413,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// The permit lasts for the lease of this handle, or for the client's
     /// [`lock_watchdog_timeout`](crate::ClientBuilder::lock_watchdog_timeout) where that has none, and is renewed every third of it. So it comes back by
-    /// itself, within that time or that of [a grant](Self#waiting), when this process dies. The guard tells when it is [`lost`](LeasedPermit::lost),
+    /// itself, within that time or that of [a grant](Self#waiting), when this process dies. The guard says when it is [`lost`](LeasedPermit::lost),
     /// also where the confirmation of a grant comes too late.
     ///
     /// # Errors

@@ -29,9 +29,9 @@ impl RPermitExpirableSemaphore {
 
     /// Renames it, permits included, replacing an object of the new name, and returns the handle to the new name.
     ///
-    /// Redis: `RENAME`, keeping times to live; the permits available are announced to those who wait for the new name. Redisson:
+    /// Redis: `RENAME`, keeping times to live; the permits available are announced to waiters of the new name. Redisson:
     /// `rename(String)`. DIFFERENCE: Redisson's renames the counter alone, and its permits stay behind. This handle keeps
-    /// the old name, and so do guards: who holds one releases and renews nothing any more.
+    /// the old name, and so do guards, which release and renew nothing any more.
     ///
     /// # Errors
     ///

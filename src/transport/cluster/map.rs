@@ -17,7 +17,7 @@ const MOST_NODES: usize = 2000;
 /// The slots of each master.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Map {
-    /// The highest number of a configuration that who has told this had heard of: every failover has a higher one than
+    /// The highest number of a configuration that the sender of this map knew: every failover has a higher one than
     /// those before.
     pub(super) epoch: u64,
     pub(super) masters: Vec<Address>,
@@ -32,7 +32,7 @@ pub(crate) struct Map {
 /// Slots, and who serves them.
 struct Range {
     slots: std::ops::RangeInclusive<u16>,
-    /// None where its address is not known to whoever was asked.
+    /// None where the asked node does not know its address.
     master: Option<Address>,
     nodes: Vec<Box<str>>,
 }
@@ -69,25 +69,25 @@ impl Map {
         Ok(map)
     }
 
-    /// How much it tells: of which configuration, and for how many slots.
+    /// Its extent: its configuration, and the number of slots.
     pub(super) fn extent(&self) -> Extent {
         (self.epoch, self.owners.iter().flatten().count())
     }
 
-    /// The same behind whether it is to be believed: those who are cut off from most of the masters take the cluster for unfit,
-    /// and count one configuration after the other that nobody agrees to.
+    /// The same behind whether it is to be believed: nodes that are cut off from most of the masters take the cluster for unfit,
+    /// and count one configuration after the other that no other node agrees to.
     pub(super) fn rank(&self) -> Rank {
         (self.serves, self.extent())
     }
 
-    /// Goes on from `known`: a node that does not answer its peers is left out of what they tell, and may be heard of later.
+    /// Goes on from `known`: a node that does not answer its peers is missing in their maps, and may return later.
     pub(super) fn follows(&mut self, known: &Map) {
         if known.nodes.len() <= MOST_NODES && self.is_related(known) {
             self.nodes.extend(known.nodes.iter().cloned());
         }
     }
 
-    /// Whether it is of the same cluster as `known`, as far as that can be told.
+    /// Whether it is of the same cluster as `known`, as far as that can be known.
     pub(super) fn is_related(&self, known: &Map) -> bool {
         known.nodes.is_empty() || !self.nodes.is_disjoint(&known.nodes)
     }
@@ -157,7 +157,7 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// A node's id, which servers have told since Redis 4.
+/// A node's id, which servers send since Redis 4.
 fn id(node: &Value) -> Option<&str> {
     match node {
         Value::Array(words) => text(words.get(2)?),
@@ -207,7 +207,7 @@ impl Redirection {
         let mut words = text.split(' ');
         let (word, slot, address) = (words.next()?, words.next()?, words.next()?);
         let slot = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
-        // Without a name nobody can be found: the whole of the map tells more.
+        // Without a name nobody can be found: the whole map says more.
         let (host, port) = address.rsplit_once(':').filter(|(host, _)| *host != "?")?;
         let address = at(host, port.parse().ok()?, from);
         match word {

@@ -69,7 +69,7 @@ pub(super) struct Cluster {
 
 struct State {
     map: Arc<Map>,
-    /// When somebody told it, or as much.
+    /// When a node sent it, or one of the same epoch.
     told: Instant,
     /// The node that was asked first for the last map.
     asked: Option<Address>,
@@ -327,7 +327,7 @@ impl Cluster {
         }
     }
 
-    /// Asks until somebody has told as much as is known already.
+    /// Asks until a node has confirmed the known map, or sent a later one.
     async fn refresh(&self) -> Result<(), Refusal> {
         let candidates = self.candidates();
         let mut search = {
@@ -715,7 +715,7 @@ mod tests {
         });
         let link = other.block_on(async { cluster.visit(&Address::tcp("127.0.0.1", 1)) });
         drop(other);
-        // The link tries to connect, in vain.
+        // The link tries to connect and fails.
         own.block_on(async { timeout(LIMIT, link.shown().changed()).await })
             .expect("the link lives")
             .expect("and is not closed");

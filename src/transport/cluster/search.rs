@@ -1,8 +1,8 @@
 //! Which of the maps that nodes tell is taken.
 //!
 //! The map with the highest rank wins: the maps of nodes that take the cluster for fit to serve come first, then the highest
-//! epoch counts, then the number of slots. A node that was cut off tells a lower rank than that of the known map. A
-//! map without a common node id is of another cluster, at a reused address. Such a map is taken only if no node has told the
+//! epoch counts, then the number of slots. A node that was cut off has a lower rank than that of the known map. A
+//! map without a common node id is of another cluster, at a reused address. Such a map is taken only if no node has confirmed the
 //! known map for [`BELIEVED`], and at least half of the known addresses tell it.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::transport::failure::Reason;
 /// The answers of the nodes that are asked.
 pub(super) struct Search {
     known: Arc<Map>,
-    /// No node has told the known map for [`BELIEVED`].
+    /// No node has confirmed the known map for [`BELIEVED`].
     stale: bool,
     addresses: usize,
     told: Vec<Map>,
@@ -26,7 +26,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Begins to ask so many `addresses`. The map `known` was told last at `told`.
+    /// Begins to ask so many `addresses`. The map `known` was confirmed last at `told`.
     pub(super) fn of(known: &Arc<Map>, told: Instant, addresses: usize) -> Self {
         Search {
             known: Arc::clone(known),
@@ -138,7 +138,7 @@ mod tests {
         Ok(map)
     }
 
-    /// After how many answers the search is over, and the epoch that it ends with, where `known` was told last `age` ago.
+    /// After how many answers the search is over, and the epoch that it ends with, where `known` was confirmed last `age` ago.
     fn search(known: &str, age: Duration, answers: &str) -> (usize, Result<u64, Reason>) {
         let known = Arc::new(answer(known).unwrap_or_default());
         let told = Instant::now().checked_sub(age).unwrap();
