@@ -102,7 +102,7 @@ pub(crate) struct Config {
     pub(crate) sentinel_login: Option<(Option<String>, String)>,
     pub(crate) sentinel_tls: Option<Tls>,
     pub(crate) sharded_pubsub: ShardedPubSub,
-    /// How often a cluster is asked who serves what while all is well.
+    /// How often a cluster is asked for its slots while all is well.
     pub(crate) scan_interval: Duration,
     /// So many replicas must have a change before it counts.
     pub(crate) replicas: Option<u32>,

@@ -1,4 +1,4 @@
-//! [`CountDownLatch`]: what every count-down latch can do and promises.
+//! [`CountDownLatch`]: the trait of all count-down latches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::error::Result;
 ///
 /// # Cancel safety
 ///
-/// Every future may be dropped at any await point. A count-down that was asked for is carried out; a caller that
-/// waited leaves nothing behind.
+/// Every future may be dropped at any await point. A count-down that was polled once is carried out; a wait
+/// leaves nothing behind.
 ///
 /// # Order
 ///
-/// All who wait go through together.
+/// All waiters go through together.
 #[async_trait]
 pub trait CountDownLatch: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The latch's name, as the user gave it.
@@ -30,7 +30,7 @@ pub trait CountDownLatch: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn clone_handle(&self) -> Arc<dyn CountDownLatch>;
 
-    /// Sets the count if the latch does not exist; `true` for the caller who did.
+    /// Sets the count if the latch does not exist; `true` if this call has set it.
     async fn try_set_count(&self, count: u32) -> Result<bool>;
 
     /// Counts down by one; nothing happens where the latch does not exist.

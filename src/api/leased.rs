@@ -1,5 +1,5 @@
-//! [`LeasedSemaphore`]: permits that have ids and last for a time; [`LeasedPermit`]: one that is refreshed and gives itself
-//! back.
+//! [`LeasedSemaphore`]: permits that have ids and last for a time; [`LeasedPermit`]: a guard that refreshes
+//! and releases one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ use crate::stats::Holding;
 ///
 /// # Cancel safety
 ///
-/// Every future may be dropped at any await point. A permit that was granted to a caller who has gone is released;
-/// a release that was asked for is carried out.
+/// Every future may be dropped at any await point. A permit that was granted to a caller that has gone is released;
+/// a release that was polled once is carried out.
 ///
 /// # Order
 ///
@@ -145,7 +145,7 @@ impl Held {
     }
 }
 
-/// Somebody who holds a permit.
+/// The holder of a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub(crate) id: String,
@@ -173,7 +173,7 @@ impl Holder {
     }
 }
 
-/// A permit held; refreshed in the background, and given back when dropped.
+/// A permit held; refreshed in the background, and released when dropped.
 ///
 /// Dropping never blocks: the release is carried out in the background, and a failure is only logged.
 /// [`release`](LeasedPermit::release) waits for it and returns its result. [`forget`](LeasedPermit::forget) keeps the permit
@@ -187,7 +187,7 @@ pub struct LeasedPermit {
     semaphore: Arc<dyn LeasedSemaphore>,
     lease: Lease,
     held: Held,
-    /// It has been given back or forgotten.
+    /// It has been released or forgotten.
     spent: bool,
     holding: Holding,
 }
@@ -277,7 +277,7 @@ impl LeasedPermit {
         done
     }
 
-    /// Keeps the permit taken: it is not given back on drop, and not refreshed any more.
+    /// Keeps the permit taken: it is not released on drop, and not refreshed any more.
     #[must_use = "the permit stays taken"]
     pub fn forget(mut self) -> Held {
         self.spent = true;

@@ -1,4 +1,4 @@
-//! [`Semaphore`]: what every counting semaphore can do and promises; [`Permit`]: permits that give themselves back.
+//! [`Semaphore`]: the trait of all counting semaphores; [`Permit`]: a guard that releases its permits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +38,8 @@ impl OnRecord {
 /// A counting semaphore, wherever its permits are kept. Implemented by this crate alone.
 ///
 /// The counter is the number of permits available now. It may be negative (after
-/// [`add_permits`](Semaphore::add_permits) with a negative number), and nobody's name stands on a
-/// permit: what one caller acquired another may release, and `release` on its own adds permits.
+/// [`add_permits`](Semaphore::add_permits) with a negative number). A permit has no
+/// owner: a caller may release the permits of another one, and `release` on its own adds permits.
 /// A semaphore that does not exist has no permits.
 ///
 /// # Amounts
@@ -75,7 +75,7 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn clone_handle(&self) -> Arc<dyn Semaphore>;
 
-    /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
+    /// Sets the number of permits if the semaphore does not exist; `true` if this call has set it.
     async fn try_set_permits(&self, permits: u32) -> Result<bool>;
 
     /// As [`try_set_permits`](Semaphore::try_set_permits); the semaphore vanishes after `ttl`
@@ -181,11 +181,11 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     }
 }
 
-/// Permits held; given back when dropped.
+/// Permits held; released when dropped.
 ///
 /// Dropping never blocks: the release is carried out in the background, and a failure is only logged.
 /// [`release`](Permit::release) waits for it and returns its result. [`forget`](Permit::forget) keeps the permits
-/// taken, for someone else to release. Where the semaphore exists no more, nothing is given back, as that would make it anew.
+/// taken, for another caller to release. Where the semaphore does not exist any more, nothing is released, as that would make it anew.
 ///
 /// The permits of a [watched](crate::RSemaphore::watched) guard, as guards of `RSemaphore` are by default, can be lost while the guard is
 /// there; see [`lost`](Permit::lost). A lost guard gives nothing back.
@@ -322,7 +322,7 @@ impl Permit {
     ///
     /// Where the other guard's permits are of another semaphore, or of the same name but another client; where only one of them
     /// is [watched](crate::RSemaphore::watched); and where both
-    /// hold more than [`MAX_PERMITS`] together. Either guard then gives back what it holds.
+    /// hold more than [`MAX_PERMITS`] together. Either guard then releases its own permits.
     pub fn merge(&mut self, mut other: Permit) {
         assert!(
             self.semaphore.identity() == other.semaphore.identity(),
@@ -347,7 +347,7 @@ impl Permit {
         self.held.merge(std::mem::take(&mut other.held));
     }
 
-    /// Keeps the permits taken: they are not given back on drop. Returns how many.
+    /// Keeps the permits taken: they are not released on drop. Returns how many.
     ///
     /// The permits of a [watched](crate::RSemaphore::watched) guard do not come back any more when this process dies. Lost permits are
     /// another caller's already.

@@ -133,8 +133,8 @@ impl ClientBuilder {
     /// password, or `rediss://`; their port is 26379 by default.
     ///
     /// All sentinels are asked at each connect, and the latest configuration counts. A server that they take for the
-    /// master, but that is a replica, is not written to (`ROLE`); and a failover is heard of as soon as they announce it,
-    /// whatever the old master does: nothing more is sent to it, and what it had not answered is asked about at the new one.
+    /// master, but that is a replica, is not written to (`ROLE`); and the client follows a failover as soon as they announce it,
+    /// whatever the old master does: nothing more is sent to it, and calls without an answer are repeated at the new one.
     /// Writes that it had answered and not passed on to the new one are lost, as always with Redis.
     ///
     /// The client connects to each sentinel, and keeps that connection. A user needs `+role` at the servers, and at the
@@ -281,7 +281,7 @@ impl ClientBuilder {
     ///
     /// The effect is that of a release and an acquisition back to back. Three things differ. Permits that others take away (`add_permits`
     /// with a negative number) are noticed that much later. A missing key is not created. A waiter that was served may be granted permits
-    /// once more by its entry in the queue, for a round trip, until they are given back.
+    /// once more by its entry in the queue, for a round trip, until they are released.
     pub fn local_hand_over(mut self, window: Duration) -> Self {
         self.config.local_hand_over = window;
         self

@@ -21,7 +21,7 @@ use crate::stats::Stats;
 /// A client of one Redis server: two connections, however many objects and waiters; or of a cluster: two to each of its
 /// masters.
 ///
-/// One connection carries commands; a second one, made when the first caller has to wait, hears wake-ups.
+/// One connection carries commands; a second one, made when the first caller has to wait, receives wake-ups.
 /// A connection that is lost comes back by itself for as long as that takes, with growing, jittered
 /// pauses; calls wait for it through the [`retry_window`](ClientBuilder::retry_window), and callers that
 /// wait for permits go on waiting.

@@ -15,7 +15,7 @@ use crate::sync::Mutex;
 const TIMED_CALL: Duration = Duration::from_secs(5);
 const RETRY_WINDOW: Duration = Duration::from_secs(30);
 
-/// Why nobody answers.
+/// Why there is no answer.
 const STALLED: &str = "it stalls, as it was told to";
 
 /// The present faults.
@@ -140,7 +140,7 @@ impl Faults {
         }
     }
 
-    /// The same with nobody waiting for it: it happens now, or as soon as nothing is wrong any more.
+    /// The same without a caller: it happens now, or as soon as the fault ends.
     pub(super) fn owe(&self, act: impl FnOnce() + Send + 'static) {
         if self.is_active() {
             self.owed.lock().push_back(Box::new(act));

@@ -14,7 +14,7 @@ use crate::error::Result;
 /// A count-down latch inside this process.
 ///
 /// Cloning it is cheap and gives another handle to the same count. There is no registry: two latches of the same name are
-/// two. It behaves as [`RCountDownLatch`](crate::RCountDownLatch) does, except that nobody who waits misses an opening after
+/// two. It behaves as [`RCountDownLatch`](crate::RCountDownLatch) does, except that no waiter misses an opening after
 /// which the latch is set again at once.
 ///
 /// Every operation returns [`Error::InvalidName`](crate::Error::InvalidName) if the name is empty.

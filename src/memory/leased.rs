@@ -55,7 +55,7 @@ struct Leases {
     holders: HashMap<Arc<str>, Entry>,
     /// Of the holders, in the order of their coming.
     next: u64,
-    /// Slots that have fallen free, below the first one that nobody has had.
+    /// Slots that have fallen free, below the first one that was never used.
     free_slots: BTreeSet<u32>,
     fresh_slot: u32,
     changed: Vec<Lease>,

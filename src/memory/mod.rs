@@ -7,7 +7,7 @@
 //! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share
 //! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock.
 //!
-//! # Trouble on purpose
+//! # Failures on demand
 //!
 //! Each has a switch for tests of code while Redis is away, or after it has lost its data: `fail_with` lets calls fail,
 //! `stall` leaves them without an answer, `recover` ends that, and `lose` takes away what is held or counted. All waiting goes by
@@ -41,7 +41,7 @@
 // | `queue.rs` | the queue of the callers that wait, which all but the latch have |
 // | `semaphore.rs`, `leased.rs`, `lock.rs` | the public types, and what they hold |
 // | `latch.rs` | the count-down latch |
-// | `faults.rs` | what each of them does wrong on purpose |
+// | `faults.rs` | failures on demand |
 
 mod faults;
 mod latch;

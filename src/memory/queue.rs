@@ -241,7 +241,7 @@ impl<R: Rules> Queue<R> {
         (!blocked).then_some(due)
     }
 
-    /// Whether a waiter holds those behind it up now. When nothing came of that, nobody does for twice as long.
+    /// Whether a waiter holds those behind it up now. When it was not served, no waiter does so for twice as long.
     fn blocks(&mut self, id: u64, now: Instant) -> bool {
         let Some(waiter) = self.waiters.get(&id) else {
             return false;

@@ -28,7 +28,7 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 /// a tokio runtime with its timer.
 ///
 /// When its time to live is over the semaphore is missing, with whatever permits it had; waiting callers go on waiting.
-/// A [`release`](Semaphore::release) afterwards creates it anew, without a time to live; a guard's end does not. A guard gives back into
+/// A [`release`](Semaphore::release) afterwards creates it anew, without a time to live; a guard's end does not. A guard releases into
 /// the semaphore that is there then, also into one that was made anew.
 ///
 /// # Errors

@@ -142,7 +142,7 @@ impl queue::Call for Call {
         matches!(self, Call::Release(_) | Call::GiveBack(_))
     }
 
-    /// Of some no time runs out, and nobody gets an id again.
+    /// Some permits have no end, and no id is used twice.
     fn is_owed_anew(&self) -> bool {
         self.is_owed()
     }

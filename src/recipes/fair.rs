@@ -21,7 +21,7 @@ use crate::units::Units;
 /// but not yet in the second, it counts as a holder here. This crate cannot prevent that two peers do it to each other, or that a peer
 /// does it to a caller of this crate. Peers that [lock](FairSemaphore::under_lock) can't.
 ///
-/// The counter restarts when nobody holds: at once under a lock; else, as a peer could have been given a value and not
+/// The counter restarts when there is no holder: at once under a lock; else, as a peer could have been given a value and not
 /// have used it yet, from 2^51 on only.
 ///
 /// ```no_run
@@ -69,7 +69,7 @@ impl FairSemaphore {
 
     /// Peers do their steps under the lock `lock:name`, that of [`StringLock`](super::StringLock).
     ///
-    /// Our scripts, being atomic, take no lock. While a peer holds it nobody is granted a permit. Callers that wait get their
+    /// Our scripts, being atomic, take no lock. While a peer holds it, no permit is granted. Callers that wait get their
     /// place in the order, and the first client looks again after as long as the same peer has been seen to hold the lock, the check interval at
     /// the most: at once, after 1 ms, 2 ms, and so on. A `try_acquire` that finds the lock held waits as a caller with a limit does, for one check
     /// interval, or half of the [call timeout](crate::ClientBuilder::call_timeout) if that is shorter; then it is refused. As in the originals,

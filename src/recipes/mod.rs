@@ -1,7 +1,7 @@
 //! The classic recipes: semaphores and a lock in the key layouts of "Redis in Action" and its relatives, as Java
 //! and Python services write them by hand. Same keys, same values; but each step is one atomic script here.
 //!
-//! A chapter of the guide is about [recipes](crate::guide::recipes), with an example.
+//! The guide has a chapter about [recipes](crate::guide::recipes), with an example.
 //!
 //! | Type | Keys of a semaphore `name` | A permit lasts |
 //! |---|---|---|
@@ -15,7 +15,7 @@
 //!
 //! # Beside other programs
 //!
-//! - **Times** that we write are the server's. Times of others are honoured as they stand: a program whose clock is
+//! - **Times** that this crate writes are the server's. Times of other programs are taken as they are: a program whose clock is
 //!   ahead keeps its permits longer, an infinite time is kept until it is released. The [`Units`] must be the same for
 //!   all; times that are off by a factor of 1,000 are [`WrongUnits`](crate::Error::WrongUnits) before anything is changed.
 //! - **Waiting**: callers of this crate stand in one queue in Redis, in the order of their arrival by the server's clock, whichever process
@@ -23,18 +23,18 @@
 //!   confirms the grant; then the caller has its permit. A grant that is not confirmed within 100 ms and two round trips goes to the next one,
 //!   and the other entries of that client leave the queue until it is heard from. A client counts as waiting once it is subscribed to its
 //!   channel. The first 64 callers of a client have an entry.
-//! - **Peers tell nobody** when they release. The first two clients in the queue look for that: when the first holder expires (of the first
-//!   128 slots), and at the pace of the setting `check_interval` (100 ms). If both are frozen or were killed, the others look by the slow check
+//! - **Peers send no message** when they release. The first two clients in the queue check for that: when the first holder expires (of the first
+//!   128 slots), and at the pace of the setting `check_interval` (100 ms). If both are frozen or were killed, the others find it by the slow check
 //!   ([`safety_interval`](crate::ClientBuilder::safety_interval)).
 //! - **Peers' share**: peers do not queue. While callers of this crate wait, one permit of five that come back is left free for 3 ms where there
 //!   was a sign of peers within 10 s, and one of 31 else.
 //! - **The list** of holders is read 256 at a time, so that no script is a long one. An id that holds all the while is listed once. One that
 //!   comes or goes meanwhile may be listed or not.
 //! - **The limit** is a setting of each program. A handle never takes a permit while as many as its own limit are
-//!   held. Where it was lowered, it waits until enough have been released, and stops nobody with a higher one.
+//!   held. Where it was lowered, it waits until enough have been released, and blocks no handle with a higher one.
 //! - **Ids** look like UUIDs: the first 19 characters of the client's id, and a number that rises within the client.
 //! - **Once**: a call whose reply was lost is repeated without taking effect twice.
-//! - **ACL**: what a user needs stands in the [guide](crate::guide::operations#permissions).
+//! - **ACL**: the [guide](crate::guide::operations#permissions) has the permissions of a user.
 //! - **Clusters**: all keys of a semaphore must share a slot: give its name a part in braces, as in `{name}`.
 //!   Without, a server of a cluster refuses the script, which is [`InvalidName`](crate::Error::InvalidName).
 //!

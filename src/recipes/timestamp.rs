@@ -13,7 +13,7 @@ use crate::units::Units;
 ///
 /// Redis: the zset `name`, id -> time of the acquisition or last refresh; see [the module](super) for what stands
 /// beside it. Recipe: drop entries older than the timeout, add one's own, keep it if its rank is below the limit.
-/// DIFFERENCE: one atomic step, by the server's clock; nobody who is refused leaves anything behind. The original's rank goes
+/// DIFFERENCE: one atomic step, by the server's clock; a refused caller leaves nothing behind. The original's rank goes
 /// by the clocks of the programs, so there a clock that is behind steals permits, and so does a try whose steps are
 /// interrupted by another one's acquisition or refresh; here it is the number of entries that counts. Ours steal from
 /// nobody; what peers do to others they do to ours, too.

@@ -9,7 +9,7 @@ use super::{Fault, Ignored, fault};
 /// In milliseconds; no time here is longer.
 const DAY: u32 = 86_400_000;
 
-/// The settings of a section that nobody has looked at yet.
+/// The settings of a section that were not read yet.
 pub(super) struct Section {
     /// `singleServerConfig.`; nothing for the whole file.
     prefix: String,

@@ -1,4 +1,4 @@
-//! Where Redis is, who comes in and how long is waited, for each of Redisson's modes.
+//! Addresses, user and time limits, for each of Redisson's modes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

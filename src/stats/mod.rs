@@ -58,7 +58,7 @@ pub struct Counters {
     meters: Meters,
 }
 
-/// Since when something lasts; nobody asks for the time where nobody measures it.
+/// Since when something lasts; the clock is not read where it is not measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Since {
     #[cfg(feature = "metrics")]
@@ -74,7 +74,7 @@ impl Counters {
         }
     }
 
-    /// Somebody who has asked since then was granted what it wanted.
+    /// A caller that has waited since then got its grant.
     pub(crate) fn note_granted(&self, _what: What, _since: Since) {
         self.granted.fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
@@ -238,7 +238,7 @@ impl Held {
     }
 }
 
-/// The same with counters of its own, as long as the guard is there: hidden in the traits, where nobody can name it.
+/// The same with counters of its own, as long as the guard is there: hidden in the traits, so users cannot name it.
 #[derive(Debug, Default)]
 pub struct Holding {
     counters: Option<Arc<Counters>>,

@@ -86,7 +86,7 @@ impl RCountDownLatch {
         self.line.keys().name()
     }
 
-    /// Sets the count if the latch does not exist; `true` for the caller who did.
+    /// Sets the count if the latch does not exist; `true` if this call has set it.
     ///
     /// Redis: `name` is set to `count`, without expiry, and `1` is published, where the key is missing. Redisson:
     /// `trySetCount(long)`.
@@ -122,7 +122,7 @@ impl RCountDownLatch {
         self.passing(Some(wait)).await
     }
 
-    /// Deletes it, which lets those go through who wait; `false` if it did not exist.
+    /// Deletes it, which lets its waiters go through; `false` if it did not exist.
     ///
     /// Redis: `DEL`, and `1` is published. Redisson: `delete()`.
     pub async fn delete(&self) -> Result<bool> {

@@ -29,7 +29,7 @@ use call::{Call, Counted, PermitExpirable, Permits, millis};
 use held::Kept;
 use ids::Id;
 
-/// One call takes, or gives back, so many permits at the most.
+/// One call takes, or releases, so many permits at the most.
 const MOST_AT_ONCE: usize = 1024;
 
 /// A semaphore whose permits have ids and leases, shared with Java's `RPermitExpirableSemaphore` of the same name.
@@ -44,7 +44,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// let jobs = client.permit_expirable_semaphore("jobs");
 /// jobs.try_set_permits(8).await?;
 ///
-/// // A guard: renewed as long as it lives, given back on drop, and back by itself when this process dies.
+/// // A guard: renewed as long as it lives, released on drop, and free again when this process dies.
 /// let job = jobs.permit().await?;
 /// job.release().await?;
 ///
@@ -57,14 +57,14 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// # Which of the two semaphores
 ///
-/// A permit of [`RSemaphore`](crate::RSemaphore) is a number. That semaphore is the faster one, any caller may give back what another one took, and
+/// A permit of [`RSemaphore`](crate::RSemaphore) is a number. That semaphore is the faster one, any caller may release the permits of another one, and
 /// it may be used as a signal. A permit of this one has an id, and ends by itself when its lease is over. Take this one where JVMs and
 /// processes of this crate share permits that come back when their holder dies, and hold them by guards ([`permit`](Self::permit)).
 ///
 /// To move a service over: both have the same counter and channel, but callers of the one know nothing of what the other
 /// has given out. So give it a new name, set its permits, and let all services change from the old name to the new one;
 /// while some still use the old one, the sum of both limits is in force. Under the old name it can be done when
-/// nobody holds a permit: stop the services of the one, see that the counter is at its full number, start the others.
+/// no permit is held: stop the services of the one, see that the counter is at its full number, start the others.
 ///
 /// # Leases
 ///
@@ -74,8 +74,8 @@ const MOST_AT_ONCE: usize = 1024;
 /// Ends are counted by the server's clock, in whole milliseconds. JVMs write what their own clock says: a permit of a JVM whose clock is ahead
 /// lasts longer by that time, and a permit of a JVM that is behind ends sooner, for everybody. Such ends are taken as they are written.
 ///
-/// Waiters are served when a permit ends, though nobody gives it back: one of the waiting clients looks then. Where another client of this
-/// crate has shortened a lease, that client looks, as long as it has a handle. Where a JVM has shortened it, or that client is gone, waiters find out by their
+/// Waiters are served when a permit ends without a release: one of the waiting clients checks then. Where another client of this
+/// crate has shortened a lease, that client checks, as long as it has a handle. Where a JVM has shortened it, or that client is gone, waiters find out by their
 /// slow check ([`safety_interval`](crate::ClientBuilder::safety_interval)).
 ///
 /// # Waiting
@@ -101,7 +101,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | key `{name}:timeout` | zset: the id of each permit that is held or granted, 16 bytes, with its end in milliseconds since 1970; `922337203685477`: never. Has the time to live of `name` at the last acquisition |
-/// | channel `redisson_sc:{name}` | the number of permits available, where some were given back, have ended, or were added, and some are left; further messages as [those of `RSemaphore`](crate::RSemaphore#in-redis) |
+/// | channel `redisson_sc:{name}` | the number of permits available, where some were released, have ended, or were added, and some are left; further messages as [those of `RSemaphore`](crate::RSemaphore#in-redis) |
 /// | key `redisson_sc_leased_queue:{name}` | zset: an entry for each waiter, with its arrival in microseconds of the server's clock |
 /// | channel `redisson_sc_leased_queue:{name}:<client id>` | `grant`, a ticket and the time; `none` and a ticket: the entry could not be granted; `gone`: the client's entries have left the queue; `watch`: the client listens to JVMs from now on |
 /// | key `redisson_sc_leased_notes:{name}` | hash: the client that listens to JVMs, the share of these, and the clients that have not confirmed a grant |
@@ -125,7 +125,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// # Out of step
 ///
 /// Where one of the two keys was deleted or has expired alone, nothing that is still held is lost: without the counter no permit is available,
-/// each one that is given back or ends is again, and [`try_set_permits`](Self::try_set_permits) and [`set_permits`](Self::set_permits) count those that are
+/// each one that is released or ends is available again, and [`try_set_permits`](Self::try_set_permits) and [`set_permits`](Self::set_permits) count those that are
 /// held. Without the zset its permits are gone: their holders learn that when they release or renew them, and
 /// [`set_permits`](Self::set_permits) puts the number right.
 ///
@@ -145,7 +145,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// # Cancel safety
 ///
 /// Any future may be dropped at any await point. A call is queued at the first poll. A release whose future is dropped after that is carried
-/// out all the same; of several permits those that are held are given back then. Permits that were granted to a dropped future are given back.
+/// out all the same; of several permits those that are held are released then. Permits that were granted to a dropped future are released.
 /// Any other call that has not been sent is not sent any more.
 ///
 /// Where the server refuses a command in the middle of a script, the script undoes what it has changed. Where it forbids that, too, a permit that was to
@@ -153,7 +153,7 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// # DIFFERENCE from Redisson
 ///
-/// - Nobody can guess an id: it is a hash of a secret of the client. The ids of permits that are acquired together differ in their last two bytes.
+/// - An id cannot be guessed: it is a hash of a secret of the client. The ids of permits that are acquired together differ in their last two bytes.
 /// - A call whose answer was lost takes effect once; Redisson's permit is lost, or its release is reported as failed.
 /// - Waiters of this crate are served in their order; Redisson's race.
 /// - A timed call ends at its deadline with `None`. A call for no permits is answered at once; Redisson's never ends.
@@ -371,7 +371,7 @@ impl RPermitExpirableSemaphore {
         self.number(Call::Count(Counted::Total)).await
     }
 
-    /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
+    /// Sets the number of permits if the semaphore does not exist; `true` if this call has set it.
     ///
     /// Redis: where `name` is missing it is set, without expiry, to `permits` less those that are held. Redisson:
     /// `trySetPermits(int)`.
@@ -633,7 +633,7 @@ impl RPermitExpirableSemaphore {
             .about(self.line.keys().object())
     }
 
-    /// `released` reads how many were given back, or which one is not held, from -1 downwards.
+    /// `released` reads how many were released, or which one is not held, from -1 downwards.
     async fn give_back_together<T>(
         &self,
         ids: &[impl AsRef<str> + Sync],
@@ -704,7 +704,7 @@ impl RPermitExpirableSemaphore {
     }
 }
 
-/// Dropped without an answer, it gives back each by itself, where the call for all of them gives back none.
+/// Dropped without an answer, it releases each by itself, where the call for all of them releases none.
 struct EachOnDrop<'a> {
     semaphore: &'a RPermitExpirableSemaphore,
     ids: Arc<[Id]>,

@@ -94,7 +94,7 @@ use crate::stats::{Counters, What};
 ///
 /// Any future may be dropped at any await point. A call is queued at the first poll. A release whose future is dropped after that is carried
 /// out as soon as the server can be reached. Any other call that has not been sent is dropped. One that has been sent may take effect;
-/// permits that it acquires are given back.
+/// permits that it acquires are released.
 ///
 /// # Bounds
 ///
@@ -187,7 +187,7 @@ impl RSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// A dropped future leaves the queue. Permits that were granted meanwhile are given back.
+    /// A dropped future leaves the queue. Permits that were granted meanwhile are released.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self, permits: u32) -> Result<()> {
         self.check(permits)?;

@@ -36,12 +36,12 @@ impl RSemaphore {
     /// |---|---|
     /// | permits are taken or released without a guard | they are a plain number, as in Redisson, and do not come back |
     /// | a guard that is dropped serves a waiting guard of this client without Redis | the waiter takes the entry over, and its lease |
-    /// | a future is dropped | the permits that it was granted are given back |
+    /// | a future is dropped | the permits that it was granted are released |
     /// | a guard is [forgotten](crate::Permit::forget) | its entry is removed; the permits stay taken |
     /// | a guard is [split](crate::Permit::split) or [merged](crate::Permit::merge) | the parts keep their entries |
-    /// | permits are drained, added or set by hand | guards give back as many as they hold |
-    /// | the semaphore is deleted, or vanishes | guards give back nothing, and do not make it anew. They are lost when a call of this crate makes it anew. Into one that a JVM has made meanwhile they give back, as do unwatched guards |
-    /// | it is renamed or copied | guards and waiters stay with the old name. Guards of that which is replaced give back into it |
+    /// | permits are drained, added or set by hand | guards release as many as they hold |
+    /// | the semaphore is deleted, or vanishes | guards release nothing, and do not make it anew. They are lost when a call of this crate makes it anew. Where a JVM has made it anew, they release into it, as unwatched guards do |
+    /// | it is renamed or copied | guards and waiters stay with the old name. Guards of a semaphore that is replaced release into the new one |
     /// | a release is not allowed (ACL) | the caller gets an error, the guard is spent, and the permits come back with the end of the lease. Where `ZADD` or `ZREM` alone is taken from a client that runs, permits of the call that is refused can be lost, or be there twice |
     /// | the counter can take no more (2^31-1) | the release fails with [`OutOfRange`](Error::OutOfRange), and the permits come back with the end of the lease, once there is room |
     /// | the server is restarted with its data | a client that was cut off for the time-out has lost its permits |
