@@ -1,4 +1,4 @@
--- Purpose: deletes records that nobody needs any more: the calls on them were answered when they were sent for the first
+-- Purpose: deletes records that are not needed any more: the calls on them were answered when they were sent for the first
 --   time, and no copy of them is on its way
 -- Counterpart: extension
 -- KEYS[1..] records: string, "<sequence number> ..." of the client's last call that is on record

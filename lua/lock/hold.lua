@@ -119,7 +119,7 @@ local function confirm(entry, arrival)
   return taken(1)
 end
 
--- `entry` is not wanted any more. Its grant is given back.
+-- `entry` is not wanted any more. Its grant is released.
 local function leave(entry)
   local queued, _, number = waiting, read_entry(entry)
   if waiting > 0 then drop(entry) end

@@ -52,10 +52,10 @@ local function work()
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
   local own = serve(PASSED)
-  -- Where nobody waits nothing has to be left to JVMs.
+  -- Without waiters nothing has to be left to JVMs.
   if waiting == 0 and account then reserved, account.ends = 0, nil end
   local function say() return 0, 1 end
-  -- A lock that nobody waits for ends by itself.
+  -- A lock without waiters ends by itself.
   local ttl = total == 0 and waiting > 0 and redis.call('PTTL', LOCK)
   return finish(results, own, before == 0, false, say, ttl and ttl >= 0 and now() + ttl * 1000 or nil)
 end

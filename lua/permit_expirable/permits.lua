@@ -129,7 +129,7 @@ local function confirm(entry, arrival)
   return 0
 end
 
--- `entry` is not wanted any more. Its grant is given back.
+-- `entry` is not wanted any more. Its grant is released.
 local function leave(entry)
   if waiting > 0 then drop(entry) end
   return remove(look_up((read_entry(entry))))

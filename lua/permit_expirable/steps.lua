@@ -11,7 +11,7 @@
 --   try_set, set: permits    add: permits, may be negative    clear: how many at the most are taken away from their holders
 --   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
 -- Returns: as finish.lua has it. Of a step: 1 or 0; how many of count have taken; "o" for the id of one that Redisson 3.16.8 or an earlier one
---   has given; together: how many were given back, or "0:" or "o:" and the place of one that is not held, from 0 on; milliseconds left, -1: it
+--   has given; together: how many were released, or "0:" or "o:" and the place of one that is not held, from 0 on; milliseconds left, -1: it
 --   does not end, -2: it is not held; the number asked for; "0:<counter>" where the range forbids it; clear: how many, ":", how many are left.
 --   Or "unreadable <text>", "refused <error>". In an array where nothing has changed that replicas could confirm
 -- Publishes: nothing
@@ -144,9 +144,9 @@ local function work()
   local own = serve(PASSED)
   enter_permits()
   write_counter()
-  -- Where nobody waits nothing has to be left to JVMs.
+  -- Without waiters nothing has to be left to JVMs.
   if waiting == 0 and account then reserved, account.ends = 0, nil end
-  -- Permits that nobody waits for end by themselves.
+  -- Permits without waiters end by themselves.
   local ends = waiting > 0 and (full and millis() or tonumber(redis.call('ZRANGE', PERMITS, 0, 0, 'WITHSCORES')[2] or ENDLESS))
   return finish(results, own, total > before, announces, say, ends and ends < ENDLESS and ends * 1000 or nil)
 end

@@ -4,12 +4,12 @@
 --   is, "rate" -> how fast the credit grows
 -- Counterpart: extension; the part behind queue/queue.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
--- ARGV[9] how many releases of JVMs this client has heard of
+-- ARGV[9] how many releases of JVMs this client has been notified of
 -- ARGV[10] how many permits this client has handed on to its own callers
 -- Returns: nothing by itself. It defines `count_jvms`, `open_account`, `close_account`, `choose_watcher`, `check_watcher`, `unwatch`
 -- Publishes: "watch" to the client that is chosen; the permits left to JVMs as announce.lua has it
 -- Repeat-safe: yes, by record.lua
--- Invariant: the account moves permits to nobody; it only keeps some for a while
+-- Invariant: the account moves no permits; it only keeps some for a while
 
 local STAY, LONGEST_STAY, MOST_CREDIT = 10000, 80000, 64
 
@@ -64,7 +64,7 @@ local function close_account()
   return left
 end
 
--- Chooses the client that listens to JVMs from now on, where there is none: the first in the queue that hears it. Whether it is this one.
+-- Chooses the client that listens to JVMs from now on, where there is none: the first in the queue with a subscription. Returns whether it is this one.
 local function choose_watcher()
   if waiting > 0 and not watcher then watcher = read('HGET', NOTES, 'watch') end
   if watcher or waiting == 0 then return watcher == CLIENT end

@@ -4,11 +4,11 @@
 --   wait: what is wanted, how many callers, kind, first ticket, us that the first has waited, arrival of the client's last caller, life of a
 --   grant in ms and what stands behind that in the entry, how many may queue; nine words
 --   pass: where it is the only step, so many entries were passed by the last script, and are not looked at
---   apart: the last step; the batch is repeated until replicas have it, so nobody of this client is granted something by its answer
+--   apart: the last step; the batch is repeated until replicas have it, so its answer has no grant for this client
 -- Returns: nothing by itself. It defines `PASSED`, `wait`, `serve`, `first_foreign`, `look_in`
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
--- Invariant: nobody is served before callers that came earlier, unless they want more than there is
+-- Invariant: no caller is served before earlier ones, unless these want more than there is
 
 local PASSED, APART = ARGV[11] == 'pass' and not ARGV[14] and ARGV[12] + 0 or 0, ARGV[#ARGV - 2] == 'apart'
 local MOST_PASSED, LATER, DAY = 1024, 1000000, 86400000000
@@ -46,7 +46,7 @@ local function window(arrival)
   return arrival + from, arrival + from + math.min(from / 2, 20000000)
 end
 
--- Whether it blocks now. When nothing came of that, nobody blocks for twice as long. The end is looked at.
+-- Whether it blocks now. When it was not served, no entry blocks for twice as long. Windows are compared by their ends.
 local function blocks(arrival)
   local from, ends = window(arrival)
   if now() < from or now() >= ends then return false end

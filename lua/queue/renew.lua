@@ -1,6 +1,6 @@
 -- Purpose: puts off the end of what one client holds in zsets, as long as it holds it. The last part of a script
 -- Counterpart: extension; behind a part that defines `later`
--- KEYS[1..] holders: zset, who or what holds -> when that ends
+-- KEYS[1..] holders: zset, holder -> end of its lease
 -- ARGV[2..] for each key how many, 1000 at the most, and their members
 -- Returns: 1 for each member that holds, 0 for each that does not any more; an error where the server does not let it be seen, and some may
 --   have been put off

@@ -1,4 +1,4 @@
--- Purpose: the first two clients in the queue look for what other programs free, as these tell nobody: when a holder expires, when a peer's
+-- Purpose: the first two clients in the queue check for permits that other programs free without a message: when a holder expires, when a peer's
 --   lock may be free, and at the pace of their handles. They get "first <microseconds after which to check, or -1>" when they have
 --   become that; of two, one may be dead
 -- Counterpart: extension; the part behind queue/queue.lua
@@ -12,7 +12,7 @@
 
 -- One permit of so many that come back is left to peers for a moment, where there was a sign of them lately, and else.
 local OFTEN, SELDOM, LEFT, LATELY = 5, 31, 3000, 10000000
--- The first client before this script, and the one behind it; who holds the lock; what is noted of peers; whether this client is to look.
+-- The first client before this script, and the one behind it; the lock's holder; the notes about peers; whether this client is to check.
 local first_before, second_before, peer, peers, looks_for_peers
 -- Until when what is free is left to peers.
 local left_until
@@ -113,7 +113,7 @@ local function check_first()
   end
 end
 
--- Each wants one, and nobody blocks those behind it.
+-- Each wants one, and none blocks those behind it.
 blocks = function() return false end
 
 local look_for_grants = look_in

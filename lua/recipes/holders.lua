@@ -6,7 +6,7 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: no more ids hold than an entry's limit says; none is granted while a peer holds the lock
 
--- The highest limit of those that wait, as far as it is noted; how long the peers' lock lasts, `false` where nobody holds it.
+-- The highest limit of the waiters, as far as it is noted; how long the peers' lock lasts, `false` where it is free.
 local most, locked = 0, nil
 -- The id that this script took last, and its slot.
 local last_id, last_slot

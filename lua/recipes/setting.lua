@@ -25,7 +25,7 @@ local total, reserved, jvms, watcher, account, has_notes = 0, 0, 0, nil, nil, fa
 local function close_account() return 0 end
 local function count_jvms() return 0 end
 
--- Milliseconds that a lock lasts which a caller asks for; `false` where nobody holds it. One without an expiry is given one: its holder is
+-- Milliseconds that a lock lasts which a caller asks for; `false` where it is free. One without an expiry is given one: its holder is
 -- about to set it, or has died.
 local function expiring(lock)
   local left = redis.call('PTTL', lock)

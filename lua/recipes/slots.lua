@@ -76,7 +76,7 @@ function store.first_end()
   return first
 end
 
--- To MGET, a key of another type is none: where nobody holds a slot it is the server's error.
+-- To MGET, a key of another type is none: where no slot is held it is the server's error.
 local function check_free(from, to)
   for slot = from, to do
     if not ids[slot] then redis.call('GET', key_of(slot)) end

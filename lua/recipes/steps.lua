@@ -90,7 +90,7 @@ local function work()
   store.settle()
   local ends = first_end and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2]
   local answer = finish(results, own, false, false, nil, tonumber(ends))
-  -- Signs of peers outlast a moment in which nobody waits.
+  -- Signs of peers outlast a moment without waiters.
   if waiting == 0 and noted then redis.call('PEXPIRE', NOTES, 500) end
   return answer
 end

@@ -165,7 +165,7 @@ function store.clear()
 end
 
 -- Keeps the tokens in step: one for each waiter of other programs that has come within the limit by this script and for each permit that
--- is left, as far as permits were given back; none for a permit that was taken.
+-- is left, as far as permits were released; none for a permit that was taken.
 function store.settle()
   if not TOKENS or given_back + taken == 0 then return end
   local promoted = math.max(0, math.max(0, owned_before - LIMIT) - math.max(0, owned - LIMIT))

@@ -45,7 +45,7 @@ impl From<Option<Duration>> for Wait {
 pub(crate) enum Dropped {
     /// It changes nothing.
     Harmless,
-    /// Where it was not sent, it will not be; what it takes is given back.
+    /// Where it was not sent, it will not be; permits that it takes are released.
     Withdrawn,
     /// It is carried out.
     CarriedOut,

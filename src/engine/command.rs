@@ -58,7 +58,7 @@ impl Command {
         (Command { request, caller }, answer)
     }
 
-    /// Whether nobody waits for it any more: then it must not be sent.
+    /// Whether it has no caller any more: then it must not be sent.
     pub(crate) fn is_pointless(&self) -> bool {
         self.caller.has_gone()
     }

@@ -63,7 +63,7 @@ pub(crate) struct Core {
     idle: Notify,
 }
 
-/// Lower numbers are left to users who pick one.
+/// Lower numbers are for users that pick one.
 const FIRST_OWNER: u64 = 1 << 32;
 
 impl Core {

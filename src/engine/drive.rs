@@ -26,7 +26,7 @@ pub(crate) trait Rounds: Send + Sync + 'static {
     /// Whether there is something to do. Called under the driver's lock; must not start anything.
     fn has_work(&self) -> bool;
 
-    /// The runtime went away in the middle: nobody will carry out what is queued.
+    /// The runtime went away in the middle: queued calls will not be carried out.
     fn abandon(&self);
 
     /// The line's driver.

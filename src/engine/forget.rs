@@ -1,7 +1,7 @@
-//! Gives records back that nobody needs any more.
+//! Deletes records that are not needed any more.
 //!
 //! The script names the number of the last call on each record, and a record with a later one stays. So it may arrive
-//! late, twice, or never, and nobody has to wait for it: a call that is under way meanwhile has a later number.
+//! late, twice, or never, and no call has to wait for it: a call that is under way meanwhile has a later number.
 //!
 //! In a cluster a script has the records of one slot only.
 
@@ -63,7 +63,7 @@ impl Core {
         let _ = tokio::time::timeout(LAST_CHANCE, giving).await.is_ok();
     }
 
-    /// Gives those back that nobody has used for a while. Whether there may be more later.
+    /// Deletes the records that were not used for a while. Returns whether there may be more later.
     async fn give_unused_records_back(&self) -> bool {
         let _round = self.records.round().await;
         let unused = self.records.take_unused(self.config.record_life());

@@ -216,7 +216,7 @@ impl Core {
                     now,
                     last,
                 });
-                // Nobody waits for replicas any more: what was granted was granted to nobody.
+                // No caller waits for replicas any more: the grant has no holder.
                 let somebody = matches!(patience, Patience::Until(_) | Patience::Forever);
                 if (last || !somebody)
                     && let Some(answer) = unconfirmed.take()

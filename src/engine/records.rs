@@ -2,7 +2,7 @@
 //!
 //! A record (see [`once`](super::once)) is needed while its call is unanswered, and as long as a copy of the call may still
 //! arrive. Where every call of late was answered when it was sent for the first time, there is no copy: the record could
-//! go at once. It is left until nobody has used it for half a second or a whole one, and while callers wait, as it would only be made
+//! go at once. It is left until it was not used for half a second or a whole one, and while callers wait, as it would only be made
 //! anew. One script deletes up to [`TOGETHER`] of them ([`forget`](super::forget)).
 //!
 //! A record of a call that was sent and not answered stays for its whole time.
@@ -17,7 +17,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// One script deletes so many at the most.
 pub(super) const TOGETHER: usize = 64;
 
-/// The records of one client that could be given back.
+/// The records of one client that could be deleted.
 #[derive(Default)]
 pub(crate) struct Records {
     state: Mutex<State>,
@@ -73,7 +73,7 @@ impl Records {
         self.state.lock()
     }
 
-    /// How many could be given back some time, and how many are left to their time to live.
+    /// How many could be deleted some time, and how many are left to their time to live.
     pub(super) fn count(&self) -> (usize, usize) {
         let state = self.lock();
         let doubted = &state.doubted;
@@ -88,7 +88,7 @@ impl Records {
         self.round.lock().await
     }
 
-    /// Those that nobody has used for a while.
+    /// The records that were not used for a while.
     pub(super) fn take_unused(&self, life: Duration) -> Numbers {
         let mut state = self.lock();
         state.doubted.forget_old(life);

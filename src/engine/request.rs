@@ -200,7 +200,7 @@ impl Request {
         call.keys.first().zip(Some(call.once.as_ref()?.number))
     }
 
-    /// Is to be sent once more, as number `number`: it was refused because of a record that nobody of ours has written,
+    /// Is to be sent once more, as number `number`: it was refused because of a foreign record,
     /// which does not count. Only for a call each sending of which was answered.
     pub(crate) fn disown_record(&mut self, number: u64) {
         self.number(number);

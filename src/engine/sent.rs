@@ -66,7 +66,7 @@ impl Sent {
 
     /// `request` is about to be sent, for callers.
     pub(crate) fn begin(&self, request: &Request) -> UnderWay<'_> {
-        // In this order: who counts it in has seen it under way.
+        // In this order: a task that counts it in has seen it under way.
         let mut under_way = self.departs(request.keys());
         under_way.number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
         under_way.refused = false;

@@ -1,4 +1,4 @@
-//! A line's one timer: the deadlines of all who wait, and the next look.
+//! The one timer of an object: the deadlines of all waiters, and the next check.
 //!
 //! Its task is there as long as a caller waits. When its runtime ends, the task is dropped and ends the waits.
 
@@ -72,7 +72,7 @@ impl Timer {
     }
 }
 
-/// The task. Dropped before its end, with its runtime, it leaves nobody waiting for what never comes.
+/// The task. Dropped before its end, with its runtime, it ends all waits.
 struct Sleeper<L: Rings> {
     line: Weak<L>,
     done: bool,

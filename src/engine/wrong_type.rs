@@ -32,7 +32,7 @@ impl Core {
                         return Error::WrongType { name, key, found };
                     }
                     Ok(_) => {}
-                    // The user may not ask, or nobody answers.
+                    // The user lacks the permission, or there is no answer.
                     Err(_) => break 'pages,
                 }
             }

@@ -77,7 +77,7 @@ pub(crate) fn since_boot() -> Option<Option<Duration>> {
     simulated(|outside| outside.since_boot())
 }
 
-/// Fills `bytes` with chance that nobody can guess.
+/// Fills `bytes` with random values that cannot be guessed.
 pub(crate) fn random(bytes: &mut [u8]) {
     if simulated(|_| fastrand::fill(bytes)).is_none() {
         CHANCE.with_borrow_mut(|chance| chance.fill(bytes));

@@ -94,7 +94,7 @@ impl<'a, W: Want> Answer<'a, W> {
         })
     }
 
-    /// Where nobody waits: how much is free, how many JVMs listen, and the results.
+    /// Without waiters: how much is free, how many JVMs listen, and the results.
     fn read_short(text: &'a str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         Some(Answer {

@@ -180,7 +180,7 @@ impl<P: Primitive> State<P> {
                 self.look_as_first(answer.look, now);
             }
         } else {
-            // Where nobody waits the answer does not know.
+            // Without waiters the answer does not say that.
             self.watches = answer.watches || self.watches && self.entries.is_empty();
         }
         self.pass = answer.passed;
@@ -276,7 +276,7 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// The batch that gives back what no replica has confirmed. It is repeated until one has it, so the next one serves waiters.
+    /// The batch that releases grants which no replica has confirmed. It is repeated until one has it, so the next one serves waiters.
     pub(super) fn returning(&mut self) -> Option<Batch<P>> {
         if self.returns.is_empty() {
             return None;
@@ -298,7 +298,7 @@ impl<P: Primitive> State<P> {
         })
     }
 
-    /// `batch` was not carried out, because of `error`; or one sending was not, and nobody knows of the others: `doubt`.
+    /// `batch` was not carried out, because of `error`; or one sending was not, and the others are unknown: `doubt`.
     pub(super) fn failed(
         &mut self,
         batch: Batch<P>,

@@ -259,7 +259,7 @@ enum Answered {
     Refused(Error),
     /// The same, and some of it was done.
     Unsure(Refusal),
-    /// No script of ours says it: nobody knows what has been done.
+    /// No script of this crate says it: the outcome is unknown.
     Nonsense,
 }
 
@@ -310,7 +310,7 @@ impl<P: Primitive> Rounds for Object<P> {
                 .abandon(self.name(), self.keys.object(), Instant::now())
         };
         self.core.abandoned(self.name(), owed);
-        // Nobody gives back what nobody takes.
+        // A grant without a receiver must be released.
         drop(told.tell());
     }
 

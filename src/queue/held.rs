@@ -35,7 +35,7 @@ pub(crate) struct Leases<P> {
     grants: Arc<str>,
     /// The text that this client adds to the entries of its guards.
     suffix: Arc<str>,
-    /// How much of what was granted under each ticket has not been given back, and how the entry reads.
+    /// The permits of each ticket that are not released, and how the entry reads.
     all: BTreeMap<Ticket, (u32, u64)>,
     /// Leases have changed, and their holders do not know it yet.
     changed: bool,
@@ -84,7 +84,7 @@ impl<P> Leases<P> {
         }
     }
 
-    /// So much of what a ticket holds is being given back: how the entry reads in Redis until then; `None` where it does not hold so much.
+    /// So many permits of a ticket are being released: how the entry reads in Redis until then; `None` where it does not hold so much.
     /// The rest of the ticket is not renewed until that is answered.
     fn take(&mut self, given: Grant<Amount>) -> Option<String> {
         let before = self.text(given.ticket)?;
@@ -220,7 +220,7 @@ where
         Some(want(0, false)..=want(u32::MAX, true))
     }
 
-    /// Guards may be held by clients that are killed when nobody else calls anything.
+    /// Guards may belong to clients that are killed while no other client makes calls.
     fn looks_after(&self) -> Option<Duration> {
         self.used.then(|| 2 * self.watchdog())
     }

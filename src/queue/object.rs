@@ -207,7 +207,7 @@ impl<P: Primitive> Object<P> {
         pending.await
     }
 
-    /// Carries `call` out with nobody waiting for it.
+    /// Carries `call` out without a caller.
     pub(crate) fn owe(self: &Arc<Self>, call: P::Call) {
         let mut inner = self.lock();
         let now = Instant::now();

@@ -14,7 +14,7 @@ use crate::engine::answer::poll_answer;
 use crate::engine::drive::Inline;
 use crate::error::{Effect, Result};
 
-/// A call or a wait that was begun. Dropped before its outcome was read, it leaves the waiters, and its grant is given back.
+/// A call or a wait that was begun. Dropped before its outcome was read, it leaves the waiters, and its grant is released.
 pub(super) struct Pending<'a, P: Primitive> {
     pub(super) object: &'a Arc<Object<P>>,
     pub(super) outcome: oneshot::Receiver<Result<Outcome<P::Want>>>,

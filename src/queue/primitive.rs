@@ -43,7 +43,7 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     /// The call that gives `grant` back.
     fn give_back(grant: Grant<Self::Want>) -> Self::Call;
 
-    /// The call that gives `grant` back if it was granted, which nobody knows; `None` where it ends by itself, or the call would be about
+    /// The call that releases `grant` if it was granted, which is unknown; `None` where it ends by itself, or the call would be about
     /// something else.
     fn give_back_unknown(_: Grant<Self::Want>) -> Option<Self::Call> {
         None
@@ -65,7 +65,7 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
     /// Whether it is carried out, however late, when its caller has gone.
     fn is_owed(&self) -> bool;
 
-    /// Whether it is carried out still when nobody has read that it was refused.
+    /// Whether it is still carried out when no caller has read its refusal.
     fn is_owed_anew(&self) -> bool {
         false
     }
@@ -75,7 +75,7 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
         true
     }
 
-    /// Adds a call that nobody waits for to this one, where that is possible.
+    /// Adds a call without a caller to this one, where that is possible.
     fn add_up(&mut self, _call: &Self) -> bool {
         false
     }

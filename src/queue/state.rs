@@ -22,7 +22,7 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 const SURPLUS_AFTER: Duration = Duration::from_millis(5);
 /// Waiters that came so much later than the first entry of another client are still served by a release of this client.
 const LEEWAY: Duration = Duration::from_millis(5);
-/// Grants of a client that hears late last up to eight times as long.
+/// Grants of a client that confirms late last up to eight times as long.
 const MOST_LATE: u32 = 3;
 /// Among callers of this client alone what is known of others counts for so many times as long.
 const ALONE: u32 = 4;
@@ -34,7 +34,7 @@ pub(super) const ANNOUNCEMENTS: [Duration; 5] = [
     Duration::from_secs(5),
     Duration::from_secs(30),
 ];
-/// Where nobody has listened it begins here: a JVM may subscribe anew.
+/// Without a listener it begins here: a JVM may subscribe anew.
 pub(super) const UNHEARD: usize = 2;
 
 /// A call in its place among the others: one of a batch, or one that travels alone.
@@ -292,7 +292,7 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// Serves the first waiters by what `freed` frees, without Redis; nobody where that is not fair or not possible.
+    /// Serves the first waiters by what `freed` frees, without Redis; none where that is not fair or not possible.
     pub(super) fn hand_over(
         &mut self,
         freed: Grant<P::Want>,
@@ -463,7 +463,7 @@ impl<P: Primitive> State<P> {
         told.add(waiter.reply, Ok(Outcome::Granted(grant)));
     }
 
-    /// Somebody has this from now on; who need not wait for it any more asks at once.
+    /// A caller has this from now on; waiters that need not wait for it any more ask at once.
     pub(super) fn granted(
         &mut self,
         want: P::Want,
@@ -569,7 +569,7 @@ impl<P: Primitive> State<P> {
         self.calls.extend(refused.map(Item::Call));
     }
 
-    /// Whether something is left to be done when nobody has the object any more.
+    /// Whether something is left to be done when the object has no handle any more.
     pub(super) fn stays(&self) -> bool {
         !self.entries.is_empty()
             || !self.leaving.is_empty()
@@ -592,7 +592,7 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// How many entries of which kind nobody waits for.
+    /// How many entries of which kind have no waiter.
     pub(super) fn surplus(&self) -> impl Iterator<Item = (P::Want, usize)> {
         let all = self.entries.wants();
         all.filter_map(|(want, count)| {

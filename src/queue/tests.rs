@@ -1,5 +1,5 @@
 //! Two clients of a few callers each against a model of the script, under random orders of all that can happen: no permit is doubled at
-//! any time, none is lost, and nobody sleeps in the end.
+//! any time, none is lost, and no caller sleeps in the end.
 
 use std::collections::BTreeMap;
 use std::fmt;

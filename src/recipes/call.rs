@@ -142,7 +142,7 @@ impl queue::Call for Call {
         matches!(self, Call::Release(_) | Call::GiveBack(_))
     }
 
-    /// Some permits have no end, and no id is used twice.
+    /// A repeated release is safe: no id is used twice.
     fn is_owed_anew(&self) -> bool {
         self.is_owed()
     }

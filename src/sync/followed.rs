@@ -1,6 +1,6 @@
 //! [`Followed`]: the latest value of something, and the tasks that wait for a newer one.
 //!
-//! As `tokio::sync::watch`, but who waits is woken in the order of coming, where that picks by chance: so whatever follows
+//! As `tokio::sync::watch`, but waiting tasks are woken in the order of their arrival, where that picks by chance: so whatever follows
 //! has the same order each time, which a simulation needs.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::Mutex;
 #[derive(Debug)]
 pub(crate) struct Followed<T>(Arc<Shared<T>>);
 
-/// Somebody who follows it, and what that has seen.
+/// A follower, and the version that it has seen.
 #[derive(Debug)]
 pub(crate) struct Follower<T> {
     shared: Arc<Shared<T>>,

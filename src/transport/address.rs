@@ -1,4 +1,4 @@
-//! Where the server is and who comes in, as a URL and the settings say it.
+//! Address, user and password of the server, from a URL and the settings.
 
 use std::fmt;
 

@@ -20,7 +20,7 @@ pub(super) struct Replicas {
     pub(super) patience: Duration,
 }
 
-/// Somebody who waits for the answer to a `WAIT`.
+/// A call that waits for the answer to a `WAIT`.
 type Waiter = oneshot::Sender<RedisResult<i64>>;
 
 /// The calls that wait for the replicas of one connection.

@@ -180,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Which kind of messages there are. Plain ones, until a cluster has been heard of.
+    /// The kind of messages. Plain ones, until a cluster is found.
     pub(crate) fn messages(&self) -> Messages {
         match &self.kind {
             Kind::One(_) => Messages::Plain,

@@ -50,7 +50,7 @@ pub(crate) struct Endpoint {
     response_timeout: Duration,
     scan_interval: Duration,
     replicas: Option<Replicas>,
-    /// It is no node of a cluster, which sends those away who come to a replica.
+    /// It is no node of a cluster, where a replica redirects its clients.
     alone: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::outside::Stream;
 enum Need {
     /// Anything but an error.
     Success,
-    /// The same, of who may repeat the password in it.
+    /// The same, from a server that may repeat the password in it.
     Login,
     /// That it is a master.
     Master,
@@ -134,7 +134,7 @@ impl Entry<'_> {
     }
 }
 
-/// Sees that the server knows how to wait for replicas, and that this user may: what it is asked for waits for nobody.
+/// Checks that the server can wait for replicas, and that this user may: the command waits for none.
 pub(super) async fn check_wait(stream: &mut Box<dyn Stream>) -> Result<(), Refusal> {
     let mut wait = redis::cmd("WAIT");
     wait.arg(0).arg(1);

@@ -42,7 +42,7 @@ struct Shared {
     endpoint: Endpoint,
     state: Mutex<State>,
     news: Arc<News>,
-    /// The same for users, who may be slow to look.
+    /// The same for users, which may be slow to read it.
     shown: watch::Sender<ConnectionState>,
     broken: Notify,
     /// The log has a loss; it will have its end, too.
@@ -82,7 +82,7 @@ impl Link {
         link
     }
 
-    /// `lazy`: nobody makes the first one but the keeper.
+    /// `lazy`: only the keeper makes the first one.
     fn new(endpoint: Endpoint, news: Arc<News>, lazy: bool) -> Self {
         let down = State::Down(Refusal::unreachable("not connected yet"));
         let shared = Arc::new(Shared {
@@ -142,7 +142,7 @@ impl Link {
         self.shared.put(State::Closed);
     }
 
-    /// The same, and nobody waits any more for what is under way: it stays unanswered.
+    /// The same, and commands under way stay unanswered.
     pub(super) fn cut(&self) {
         let live = self.live();
         self.close();

@@ -17,7 +17,7 @@ use super::{Command, Failure, Refusal, Value};
 use crate::clock::Moment;
 use crate::outside;
 
-/// Why a connection ends that nobody has asked to end.
+/// Why a connection ended by itself.
 pub(super) const CLOSED: &str = "the server has closed the connection";
 
 /// Why a connection is not to be used any more.

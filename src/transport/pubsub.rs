@@ -1,7 +1,7 @@
 //! The protocol of a connection for subscriptions, by RESP2 or RESP3, with both kinds of messages. The redis crate's own does not know
 //! those of a cluster.
 //!
-//! One request is made at a time, and a task reads whatever comes, so nothing is lost when nobody waits for it.
+//! One request is made at a time, and a task reads all messages, so none is lost while no caller waits for it.
 
 use redis::Value;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
@@ -19,7 +19,7 @@ pub(super) struct Asking {
     replies: UnboundedReceiver<Reply>,
 }
 
-/// The half that hears. The connection ends with it.
+/// The half that receives. The connection ends with it.
 pub(super) struct Hearing {
     heard: UnboundedReceiver<Heard>,
     reader: AbortHandle,
@@ -83,7 +83,7 @@ impl Asking {
         Ok(Ok(()))
     }
 
-    /// The channels whose slot has gone to another server: what was heard of them here has ended with that.
+    /// The channels whose slot has gone to another server: their subscriptions here have ended with that.
     pub(super) async fn unsubscribe(
         &mut self,
         kind: Messages,

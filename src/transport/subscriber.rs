@@ -20,7 +20,7 @@ pub(crate) struct Subscriptions {
     response_timeout: Duration,
 }
 
-/// The half that hears messages.
+/// The half that receives messages.
 pub(crate) struct Subscriber {
     hearing: Hearing,
     endpoint: Endpoint,

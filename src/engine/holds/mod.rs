@@ -143,7 +143,7 @@ impl Holds {
         state.insert(key, id, until, renewing, true, None)
     }
 
-    /// It is held by nobody else from now on: all that others had of it is lost.
+    /// It has no other holder from now on: all other holds of it are lost.
     pub(crate) fn keep_alone(
         &self,
         key: &Arc<str>,
@@ -176,7 +176,7 @@ impl Holds {
         }
     }
 
-    /// The server says that it ends at `until`. That is remembered for a while, though nobody keeps it.
+    /// The server says that it ends at `until`. That is remembered for a while, also without a holder.
     pub(crate) fn ends(&self, key: &Arc<str>, id: &Arc<str>, until: Moment, renewing: Renewing) {
         let mut state = self.lock();
         let known = state.change(key, id, |entry| entry.ends(until));
@@ -185,7 +185,7 @@ impl Holds {
         }
     }
 
-    /// It has been given back.
+    /// It has been released.
     pub(crate) fn end(&self, key: &str, id: &str) {
         self.lock().drop(key, id, Change::Ended);
     }

@@ -1,6 +1,6 @@
 //! Wake-ups that can't be missed.
 //!
-//! One connection (one to each master of a cluster) hears the channels of all objects that have waiters. A message means "look again",
+//! One connection (one to each master of a cluster) hears the channels of all objects that have waiters. A message means "check again",
 //! and so does everything after which one may have been missed: each confirmed subscription, first or
 //! after a reconnection. Behind that stands a slow, jittered check of every channel with waiters, as
 //! pub/sub delivers at most once.
@@ -40,13 +40,13 @@ pub(crate) enum Wake {
     Look,
     /// The connection is gone; the subscription is being made again.
     Lost,
-    /// The subscription has ended because nobody wanted it any more.
+    /// The subscription has ended because it had no listener any more.
     Ended,
     /// The server forbids the subscription.
     Refused(Refusal),
 }
 
-/// Someone who wants to hear a channel.
+/// A listener of a channel.
 pub(crate) trait Listener: Send + Sync {
     /// It is about `channel`. Must not block.
     fn wake(&self, channel: &str, wake: &Wake);
@@ -266,7 +266,7 @@ impl Registry {
         }
     }
 
-    /// Drops the channels that nobody has wanted for a while.
+    /// Drops the channels without a listener for a while.
     fn drop_idle(&self, now: Instant) {
         let mut dropped: Vec<(String, Listeners)> = Vec::new();
         self.lock().retain(|name, known| {
@@ -321,7 +321,7 @@ fn tell(channel: &str, listeners: Option<Listeners>, wake: &Wake) {
     }
 }
 
-/// The slow check, and the end of channels that nobody wants.
+/// The slow check, and the end of channels without a listener.
 async fn check(registry: Arc<Registry>) {
     let pace = LINGER
         .min(registry.safety_interval / 4)

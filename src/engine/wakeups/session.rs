@@ -243,7 +243,7 @@ impl<'a> Session<'a> {
 
     /// Asks where commands go to whether messages that are sent there are heard here: both connections find their server by themselves.
     fn look(&self) -> Option<Looking<'a>> {
-        // Those that nobody else listens to are the longest.
+        // Channels without another listener come last.
         let mut channels: Vec<String> = self.subscribed.iter().cloned().collect();
         channels.sort_by_key(|channel| Reverse(channel.len()));
         channels.truncate(MOST_LOOKED_AT);

@@ -113,7 +113,7 @@ impl Primitive for PermitExpirable {
         &SCRIPT
     }
 
-    /// A secret, by which nobody can guess an id.
+    /// A secret, so that an id cannot be guessed.
     fn suffix(_: &Core) -> Arc<str> {
         let mut secret = [0; 16];
         outside::random(&mut secret);

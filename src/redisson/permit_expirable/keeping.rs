@@ -48,7 +48,7 @@ impl RPermitExpirableSemaphore {
         self.core.holds.keep_no_more(self.permits_key(), id);
     }
 
-    /// It is given back without waiting for that.
+    /// It is released without waiting for that.
     pub(super) fn release_detached(&self, id: &str) {
         let Some(release) = ids::read(id).map(Call::Release) else {
             tracing::error!(name = self.name(), id, "not released: it is no id");

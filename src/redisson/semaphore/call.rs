@@ -86,7 +86,7 @@ impl Gives for Call {
 
 impl queue::Call for Call {
     type Want = Amount;
-    /// Where it gives back: how the entry reads until then.
+    /// For a release: how the entry reads until then.
     type Note = Option<String>;
 
     fn name(&self) -> &'static str {

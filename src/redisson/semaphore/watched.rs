@@ -23,7 +23,7 @@ impl RSemaphore {
     ///
     /// A watched guard has a lease of the [watchdog time-out](crate::ClientBuilder::lock_watchdog_timeout). The client renews the leases of
     /// all its guards every third of that time. A lease that ends gives the permits back: the next script that waits, or that takes or
-    /// gives back for a guard, releases them, serves the waiters, and announces the rest. A client that waits sends one in
+    /// releases for a guard, frees them, serves the waiters, and announces the rest. A client that waits sends one in
     /// time, or at its next slow check where the client that was to send it has died as well. One that has a handle and has held a guard
     /// sends one at the latest after twice the time-out. [`reclaim`](Self::reclaim) does so, too.
     ///

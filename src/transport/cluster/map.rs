@@ -29,7 +29,7 @@ pub(crate) struct Map {
     pub(super) serves: bool,
 }
 
-/// Slots, and who serves them.
+/// Slots, and their masters.
 struct Range {
     slots: std::ops::RangeInclusive<u16>,
     /// None where the asked node does not know its address.
@@ -207,7 +207,7 @@ impl Redirection {
         let mut words = text.split(' ');
         let (word, slot, address) = (words.next()?, words.next()?, words.next()?);
         let slot = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
-        // Without a name nobody can be found: the whole map says more.
+        // Without a name no node can be found: the whole map says more.
         let (host, port) = address.rsplit_once(':').filter(|(host, _)| *host != "?")?;
         let address = at(host, port.parse().ok()?, from);
         match word {

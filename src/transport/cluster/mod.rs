@@ -1,13 +1,13 @@
-//! The nodes of a cluster: a connection to each master, and who of them has which slot.
+//! The nodes of a cluster: a connection to each master, and the slots of each.
 //!
-//! A node that does not have a key's slot says so, and who has it: nothing was carried out, and the command goes there. The
+//! A node that does not have a key's slot says so, and names the node that has it: nothing was carried out, and the command goes there. The
 //! map learns from that at once. A task asks one of the nodes for the whole of it: once a second, soon when something
 //! was not where it should be (less soon when that was for nothing), and again and again while a master is away. An answer that knows of fewer
 //! configurations than are known is that of a node that was cut off: [`search`] has when it counts all the same. So an old
-//! master that goes on taking itself for one is left, even by a client that hears nothing but silence from it, and what it
+//! master that goes on taking itself for one is left, even by a client that gets no answers from it, and what it
 //! had not answered is asked about at the new one.
 //!
-//! Nothing is sent twice here: who asks about a lost answer is the engine.
+//! Nothing is sent twice here: the engine repeats calls without an answer.
 
 mod map;
 mod search;
@@ -430,7 +430,7 @@ impl Cluster {
         if let Err(refusal) = &probe
             && refusal.reason == Reason::Permission
         {
-            // A wrong guess would be heard by nobody.
+            // A wrong guess would have no listener.
             let detail = format!(
                 "PUBSUB SHARDNUMSUB is forbidden, which tells whether the cluster's messages are sharded: \
                  allow it, or say so by the setting `sharded_pubsub`: {}",
@@ -522,7 +522,7 @@ impl Cluster {
     fn tell(&self) {
         self.news.changed.notify_waiters();
         let messages = self.messages();
-        // Under the lock: who has seen an earlier map must not be the last to tell.
+        // Under the mutex: a task with an earlier map must not be the last to announce one.
         let state = self.state.lock();
         self.layout.set(Layout::of_cluster(
             self.endpoint.clone(),
