@@ -243,7 +243,7 @@ impl<'a> Session<'a> {
 
     /// Asks where commands go to whether messages that are sent there are heard here: both connections find their server by themselves.
     fn look(&self) -> Option<Looking<'a>> {
-        // Channels without another listener come last.
+        // The channels of this client alone have the longest names.
         let mut channels: Vec<String> = self.subscribed.iter().cloned().collect();
         channels.sort_by_key(|channel| Reverse(channel.len()));
         channels.truncate(MOST_LOOKED_AT);
