@@ -1,8 +1,8 @@
 //! The same calls, guards and errors for code without an async runtime.
 //!
 //! A [`Client`] has a thread of its own that looks after its connections; calls are made, and waited for, on the thread that makes
-//! them. Handles and guards go to any thread. What they do, promise and answer is told at their async twins, of which each of
-//! these is a thin shell.
+//! them. Handles and guards go to any thread. Each type here is a thin wrapper around the async type of the same name, which documents
+//! its effects, guarantees and errors.
 //!
 //! ```no_run
 //! use redisson_semaphore::blocking::Client;
@@ -399,7 +399,7 @@ impl LeasedPermit {
         self.inner.slot()
     }
 
-    /// What is known of the lease.
+    /// The lease, as far as it is known here.
     #[must_use]
     pub fn lease(&self) -> &Lease {
         self.inner.lease()
@@ -435,7 +435,7 @@ impl LockGuard {
         self.inner.token()
     }
 
-    /// What is known of the lease.
+    /// The lease, as far as it is known here.
     #[must_use]
     pub fn lease(&self) -> &Lease {
         self.inner.lease()

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// What a failed call may have changed in Redis.
+/// The effect that a failed call may have had in Redis.
 ///
-/// Not being told does not lose a permit: an acquisition that happened after all is given back by the crate, a release is
-/// carried out. So what is left to do follows from this, and from what the call was to do:
+/// An unknown outcome does not lose a permit: the crate gives back an acquisition that happened after all, and carries a release
+/// out. So the caller's next step follows from the effect and from the kind of the call:
 ///
 /// ```
 /// use redisson_semaphore::{Effect, Error, RSemaphore, Result};
@@ -42,7 +42,7 @@ use std::time::Duration;
 pub enum Effect {
     /// Nothing took effect, and nothing will: the call may be repeated.
     NotApplied,
-    /// The call may or may not have taken effect, or may do so still; no answer came in time. What was acquired is given
+    /// The call may or may not have taken effect, or may do so still; no answer came in time. An acquisition is given
     /// back, a release or unlock is carried out; see [`Error::OutcomeUnknown`] for how long that is tried. Any other change
     /// is as it is: look, before it is made again.
     Unknown,
@@ -52,11 +52,17 @@ pub enum Effect {
 ///
 /// Running out of waiting time is not an error: it is `false` or `None`.
 ///
-/// What to do about one is asked by method rather than by variant: [`effect`](Error::effect) says whether the failed call can
-/// have changed anything (with an example of what follows from it), [`is_retryable`](Error::is_retryable),
-/// [`is_unavailable`](Error::is_unavailable) and [`is_invalid_argument`](Error::is_invalid_argument) whose fault it is, and
-/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added. The guide tells [what
-/// is promised](crate::guide::promises) when something goes wrong.
+/// Methods answer the questions of a caller, so that few programs need the variants:
+///
+/// | Method | Question |
+/// |---|---|
+/// | [`effect`](Error::effect) | Can the failed call have changed anything? (With an example of the next step.) |
+/// | [`is_retryable`](Error::is_retryable) | May the same call be made again, and succeed then? |
+/// | [`is_unavailable`](Error::is_unavailable) | Is Redis at fault? |
+/// | [`is_invalid_argument`](Error::is_invalid_argument) | Is the argument or the setting at fault? |
+/// | [`name`](Error::name) | Which object is it about? |
+///
+/// Variants, and fields in them, may be added. The guide has [the guarantees](crate::guide::promises) for the case of an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -90,7 +96,7 @@ pub enum Error {
     WrongUnits {
         /// The semaphore.
         name: String,
-        /// What the handle is set to.
+        /// The units of the handle.
         units: crate::units::Units,
         /// A time that was found.
         found: String,
@@ -103,7 +109,7 @@ pub enum Error {
     InvalidName {
         /// The name, as it would stand in Redis; of one that is too long the beginning.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
 
@@ -117,7 +123,7 @@ pub enum Error {
         what: &'static str,
         /// The value given.
         value: Duration,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
 
@@ -125,7 +131,7 @@ pub enum Error {
     #[error("configuration: {reason}; nothing was sent")]
     #[non_exhaustive]
     Configuration {
-        /// What is wrong with it. Never contains a password.
+        /// The reason. Never contains a password.
         reason: String,
     },
 
@@ -140,7 +146,7 @@ pub enum Error {
         name: String,
         /// The key as it stands in Redis; the object's own one where it is not known which it is.
         key: String,
-        /// What was found there, in Redis's word (`list`, `hash`, ...); asked for by `TYPE`, if the server's ACL lets that
+        /// The type that was found there, in Redis's word (`list`, `hash`, ...); asked for by `TYPE`, if the server's ACL lets that
         /// pass.
         found: Option<String>,
     },
@@ -151,7 +157,7 @@ pub enum Error {
     NotANumber {
         /// The object.
         name: String,
-        /// What was found there (shortened).
+        /// The value that was found there (shortened).
         found: String,
     },
 
@@ -183,7 +189,7 @@ pub enum Error {
         most: usize,
     },
 
-    /// What is given is the id of no permit of this semaphore, or has a form that cannot be worked with. Nothing took
+    /// The given id is that of no permit of this semaphore, or has a form that cannot be worked with. Nothing took
     /// effect.
     #[error("semaphore {name:?}: permit id {id:?} cannot be used: {reason}; nothing took effect")]
     #[non_exhaustive]
@@ -192,7 +198,7 @@ pub enum Error {
         name: String,
         /// The id as it was given; of one that is too long the beginning.
         id: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
 
@@ -213,7 +219,7 @@ pub enum Error {
     NotHeld {
         /// The lock or the semaphore.
         name: String,
-        /// Who tried.
+        /// The owner that made the call.
         owner: String,
     },
 
@@ -252,7 +258,7 @@ pub enum Error {
     Tls {
         /// The server's address at the first connect, or the object.
         name: String,
-        /// What is wrong.
+        /// The reason.
         detail: String,
     },
 
@@ -283,7 +289,7 @@ pub enum Error {
 
     /// No connection, or nothing sent, for as long as the retry window or the
     /// [call timeout](crate::ClientBuilder::call_timeout) lasts (at the first connect: the connect time-out). Nothing took
-    /// effect, and nothing will. Of a call that only looks: no answer. A release is never told so: it is carried out later.
+    /// effect, and nothing will. Of a call that only reads: no answer came. A release never ends so: it is carried out later.
     #[error(
         "{name:?}: the server could not be reached within {waited:?} ({detail}); nothing took effect"
     )]
@@ -312,7 +318,7 @@ pub enum Error {
     OutcomeUnknown {
         /// The object.
         name: String,
-        /// What was asked for.
+        /// The operation of the call.
         operation: &'static str,
         /// How long it was tried.
         waited: Duration,
@@ -320,7 +326,7 @@ pub enum Error {
         detail: String,
     },
 
-    /// [`Client::shutdown`](crate::Client::shutdown) ended before all calls were answered. What they owed, such as the
+    /// [`Client::shutdown`](crate::Client::shutdown) ended before all calls were answered. The requests that were left, such as the
     /// releases of dropped guards, may or may not have been carried out.
     #[error(
         "shutdown: {left} requests were not answered within {waited:?}; they may have taken effect"
@@ -357,7 +363,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the failed call may have changed.
+    /// The effect that the failed call may have had.
     #[must_use]
     pub fn effect(&self) -> Effect {
         match self {
@@ -473,7 +479,7 @@ impl Error {
     }
 }
 
-/// What the calls of this crate return.
+/// The result of the calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[cfg(test)]

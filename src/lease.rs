@@ -47,7 +47,7 @@ impl LastLease {
         drop(former);
     }
 
-    /// What there is to show: what it holds, or that it has lost what it held last; else one that is over.
+    /// The lease to show: that of its hold, or the lost one of its last hold; otherwise one that is over.
     pub(crate) fn show(&self, held: Option<Lease>) -> Lease {
         if let Some(held) = held {
             self.note(&held);
@@ -189,7 +189,7 @@ impl Lease {
         };
     }
 
-    /// Tells those who wait for a change.
+    /// Wakes the waiters for a change.
     pub(crate) fn tell(&self) {
         self.shared.changed.notify_waiters();
     }
@@ -220,7 +220,7 @@ pub(crate) async fn run_unless<F: Future>(
     }
 }
 
-/// What becomes of a lease.
+/// A change of a lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change {
     /// It was granted anew, until then; `None` where it never ends by itself.

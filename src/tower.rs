@@ -34,12 +34,12 @@ pub enum Refused {
 /// Lets a request in with permits of a semaphore, which all replicas of a service share, those in Java too.
 ///
 /// A request waits for its permits, for a time, and holds them until the response is there: its head, where the body is
-/// sent later. Who is not let in is answered by a function of the user's, with a response or an error of the service's own.
+/// sent later. A function of the user's answers a request that is not let in, with a response or an error of the service's own.
 ///
 /// `examples/services` has an axum service with it, which the [front page](crate) shows.
 ///
-/// Whoever goes away while he waits, or is served, leaves nothing taken. Shut the [`Client`](crate::Client) down after
-/// the server: what was held is given back in the background.
+/// A client that goes away, waiting or served, leaves nothing taken. Shut the [`Client`](crate::Client) down after
+/// the server: it sends the releases that are left.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -65,7 +65,7 @@ pub struct LimitLayer<F> {
     refuse: F,
 }
 
-/// What requests are let in by.
+/// The settings of a limit.
 #[derive(Debug, Clone)]
 struct Limit {
     semaphore: Arc<dyn Semaphore>,
@@ -77,7 +77,7 @@ struct Limit {
 }
 
 impl<F> LimitLayer<F> {
-    /// One permit a request, for which it waits for `wait` at the most; `refuse` answers whoever is not let in.
+    /// One permit a request, for which it waits for `wait` at the most; `refuse` answers a request that is not let in.
     pub fn new(semaphore: Arc<dyn Semaphore>, wait: Duration, refuse: F) -> Self {
         LimitLayer {
             limit: Limit {
@@ -98,7 +98,7 @@ impl<F> LimitLayer<F> {
         self
     }
 
-    /// The semaphore has so many permits: a request that waits in vain for one that is missing, as after a `FLUSHALL`, sets them
+    /// The semaphore has so many permits: a request that finds it missing, as after a `FLUSHALL`, sets them
     /// ([`try_set_permits`](Semaphore::try_set_permits)) and asks once more. Without this it is [`Refused::Missing`].
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {

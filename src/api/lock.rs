@@ -29,24 +29,24 @@ use crate::stats::Holding;
 ///
 /// # Names and times
 ///
-/// What the names of the calls say, and how wait, lease and the other times go together, is told
-/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
+/// [`ClientBuilder`](crate::ClientBuilder#names-and-times-of-calls) explains the names of the calls, and how wait, lease and the other
+/// times differ.
 ///
 /// # Cancel safety
 ///
-/// Every future may be dropped at any await point. A lock that was granted to a caller who has gone is given
-/// back or handed to the next one in line; an unlock that was asked for is carried out.
+/// Every future may be dropped at any await point. A lock that was granted to a dropped future is released, or granted to the
+/// next waiter. An unlock that has begun is carried out.
 ///
 /// # Order
 ///
-/// Waiting callers of one process are served in the order of their arrival. `try_lock` takes the lock when it is
-/// free, whoever waits.
+/// Waiting callers of one process are served in the order of their arrival. `try_lock` takes a lock that is free, also where
+/// others wait.
 #[async_trait]
 pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The lock's name, as the user gave it.
     fn name(&self) -> &str;
 
-    /// Who this handle is.
+    /// The owner that this handle stands for.
     fn owner(&self) -> &str;
 
     /// Another handle to the same lock, with the same lease, which is an owner of its own; costs no I/O.
@@ -73,7 +73,7 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold it, or does not any more.
     async fn unlock(&self) -> Result<()>;
 
-    /// Takes the lock away from whoever holds it; `false` if nobody does.
+    /// Takes the lock away from its owner; `false` if it is free.
     async fn force_unlock(&self) -> Result<bool>;
 
     /// Whether anybody holds it.
@@ -85,7 +85,7 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// How long it stays locked if nothing happens.
     async fn remaining_ttl(&self) -> Result<RemainingTtl>;
 
-    /// What is known here of this owner's hold, without asking anybody. Where there is none, whether what this handle has taken last was
+    /// The lease of this owner's hold as far as it is known here, without I/O. Where there is none, whether what this handle has taken last was
     /// lost.
     fn lease(&self) -> Lease;
 

@@ -40,13 +40,13 @@ use crate::lease::{Change, LastLease, Lease};
 pub struct Lock {
     shared: Arc<Shared<State>>,
     owner: Arc<str>,
-    /// What it has held last.
+    /// The lease of its last hold.
     last: LastLease,
     /// For how long this handle takes the lock; `None`: without an end.
     lease: Option<Duration>,
 }
 
-/// What is left of a lock that was taken without a lease.
+/// The remaining time of a lock that was taken without a lease.
 const KEPT: Duration = Duration::from_secs(30);
 
 struct State {
@@ -199,7 +199,7 @@ impl State {
     }
 }
 
-/// What a lease becomes that ends then, or never by itself.
+/// The change of a lease that ends then, or never by itself.
 fn until(expires: Option<Instant>) -> Change {
     match expires {
         Some(expires) => Change::Until(Some(expires.into())),
@@ -260,13 +260,13 @@ impl Lock {
         }
     }
 
-    /// Gives a hold back, and the lock to whoever is next; whether it was held.
+    /// Releases a hold, and grants the lock to the next waiter; whether it was held.
     fn release(&self, number: Option<u64>) -> bool {
         self.shared
             .change(|state| state.release(&self.owner, number))
     }
 
-    /// The same with nobody there to be told.
+    /// The same without a caller.
     fn release_detached(&self, number: Option<u64>) {
         let lock = self.clone();
         self.shared.faults.owe(move || {
@@ -283,7 +283,7 @@ impl Lock {
         held.then_some(()).ok_or_else(|| self.not_held())
     }
 
-    /// Takes the lock away from whoever holds it, and tells it, as where a server has lost its data or a lease could not be
+    /// Takes the lock away from its owner, whose guards are lost: as when a server has lost its data, or a lease could not be
     /// renewed in time.
     pub fn lose(&self) {
         self.force();

@@ -35,7 +35,7 @@ pub struct StringLock {
     lease: Option<Duration>,
 }
 
-/// What this owner holds.
+/// The hold of this owner.
 struct Own {
     /// The handle it was taken with: its timeout may be another one.
     handle: Handle,
@@ -205,7 +205,7 @@ impl Lock for StringLock {
             held,
             lease: lease.clone(),
         };
-        // What wakes others happens behind the guard's end.
+        // Wakers run after the end of the mutex guard.
         let former = self.own().replace(own);
         if let Some(former) = former {
             // It is in other hands, as this owner has it again.

@@ -1,4 +1,4 @@
-//! What every object in Redis has, whatever it is: Redisson's `RObject` and `RExpirable`.
+//! The operations of every object in Redis: Redisson's `RObject` and `RExpirable`.
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
@@ -19,7 +19,7 @@ static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
 /// Below this a counter is exact in Lua.
 const MOST_COUNTED: i64 = 100_000_000_000_000;
 
-/// What a repeated call is answered whose first copy ended with an error.
+/// The beginning of the answer to a repeated call whose first copy ended with an error.
 const REFUSED: &[u8] = b"refused ";
 /// The same, where not all that it had changed could be undone.
 const UNSURE: &[u8] = b"unsure ";
@@ -70,7 +70,7 @@ pub(crate) fn since_1970(time: SystemTime) -> i64 {
 /// Gives a handle the methods that are the same for every object in Redis; it has an `object(&self)`.
 macro_rules! object_methods {
     ($type:ty) => {
-        /// What every object in Redis has: Redisson's `RObject`. Errors are those of every operation. Cancel safety: sent in its
+        /// The operations of every object in Redis: Redisson's `RObject`. Errors are those of every operation. Cancel safety: sent in its
         /// turn after the first poll. If the future is dropped after that, what has not been sent is not sent any more.
         impl $type {
             /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
@@ -104,7 +104,7 @@ macro_rules! expirable_methods {
     ($type:ty) => {
         $crate::redisson::object::object_methods!($type);
 
-        /// What expires: Redisson's `RExpirable`, with the errors and the cancel safety of every object.
+        /// The operations on its expiry: Redisson's `RExpirable`, with the errors and the cancel safety of every object.
         impl $type {
             /// Deletes it, and tells nobody; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
             pub async fn delete(&self) -> $crate::Result<bool> {
@@ -128,7 +128,7 @@ pub(crate) use expirable_methods;
 /// The same for those that may get another name; it has an `other(&self, name)`. `$told` says who learns of that.
 macro_rules! renamable_methods {
     ($type:ty, $told:literal) => {
-        /// What puts an object under another name, with its time to live: of Redisson's `RObject`. This handle keeps the old name, and
+        /// The operations that put an object under another name, with its time to live: of Redisson's `RObject`. This handle keeps the old name, and
         /// its waiters wait for the old one. DIFFERENCE: Redisson's object takes the new name on.
         ///
         #[doc = $told]
@@ -199,7 +199,7 @@ impl<L: Commands> Object<'_, L> {
         self.read_all("touch", "TOUCH").await
     }
 
-    /// `to` is the object under its new name; those who wait for it are told.
+    /// `to` is the object under its new name; its waiters are notified.
     pub(crate) async fn rename(&self, to: &Keys) -> Result<()> {
         let announced = self.line.announced_at(to);
         let renamed = |_| Ok(());
@@ -310,7 +310,7 @@ impl<L: Commands> Object<'_, L> {
             .await
     }
 
-    /// What `command` says of `field` of a hash.
+    /// The answer of `command` about `field` of a hash.
     pub(crate) async fn read_field(
         &self,
         operation: &'static str,
@@ -355,8 +355,8 @@ impl<L: Commands> Object<'_, L> {
             .await
     }
 
-    /// A command that changes something: carried out once. It is about the object's key and the `second` one, and what it
-    /// does is told at `announced`.
+    /// A command that changes something: carried out once. It is about the object's key and the `second` one, and is
+    /// published at `announced`.
     async fn change<T>(
         &self,
         operation: &'static str,
@@ -429,7 +429,7 @@ impl<L: Commands> Object<'_, L> {
         }
     }
 
-    /// What is answered is read as a part of the call, so that it counts as failed where that is an error.
+    /// The answer is read as a part of the call, so that a call with a wrong answer counts as failed.
     async fn send<T>(
         &self,
         operation: &'static str,

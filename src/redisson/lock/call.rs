@@ -15,7 +15,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 /// The lock as a primitive of the queue.
 pub(super) struct Locks;
 
-/// An owner that takes the lock, and how. Owners are told apart first.
+/// An owner that takes the lock, and how. The owner comes first in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
     /// The owner's number.
@@ -86,7 +86,7 @@ pub(super) enum Call {
     Force,
 }
 
-/// What is noted of a call that departs.
+/// The note of a call that departs.
 #[derive(Default)]
 pub(super) struct Note {
     /// The hold that is given back.
@@ -185,7 +185,7 @@ impl queue::Call for Call {
     }
 }
 
-/// As a call: what the log says where nobody else can be told.
+/// As a call, for the log.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = queue::Call::name(self);

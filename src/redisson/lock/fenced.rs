@@ -14,9 +14,8 @@ use crate::transport::Command;
 
 /// A lock that gives a token each time it is taken, shared with Java's `RFencedLock` of the same name.
 ///
-/// Tokens rise, whoever takes the lock, here or in Java. A holder that sends its token along with what it writes
-/// can be refused by the place it writes to once a later holder has been there: that makes a holder harmless that
-/// has lost the lock and does not know yet.
+/// Tokens rise with each hold, here or in Java. A holder sends its token along with everything that it writes. The storage refuses a token that is
+/// lower than one it has seen: so a holder that has lost the lock, and does not know yet, does no harm.
 ///
 /// Every way of taking it gives a token: [`guard`](RFencedLock::guard) and its like give a [`FencedGuard`] that has it. In everything else it
 /// is as [`RLock`] is. A lock of one name must be used as one kind throughout.
@@ -129,7 +128,7 @@ impl RFencedLock {
         self.0.is_held().await
     }
 
-    /// The last token that was given, to whomever; `None` if there was none. Redis: `GET`. Redisson: `getToken()`, which
+    /// The last token that was given to any holder; `None` if there was none. Redis: `GET`. Redisson: `getToken()`, which
     /// says 0 then.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::lease::Lease;
 use crate::stats::Holding;
 
-/// What a lock with fencing tokens can do, it does as the lock it is.
+/// The trait by the methods of `RLock`, which both locks have.
 macro_rules! lock_as {
     ($lock:path => $type:ty) => {
         impl crate::api::Sealed for $type {}

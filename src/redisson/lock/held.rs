@@ -1,4 +1,5 @@
-//! What the owners of this client hold of one lock: the table of [`engine::holds`](crate::engine::holds), told of all that happens.
+//! The holds of this client's owners of one lock: entries in the table of [`engine::holds`](crate::engine::holds), changed by each call and
+//! answer.
 //!
 //! How often an owner holds the lock is known here, and said to the script, which sets what it makes of that. So neither a write that a
 //! failover lost nor one of a lost hold that was left over counts for long.
@@ -27,7 +28,7 @@ pub(super) struct Holds {
     core: Arc<Core>,
     name: String,
     lock: Arc<str>,
-    /// Leases have changed, and nobody has been told.
+    /// Leases have changed, and their waiters have not been woken.
     changed: bool,
 }
 
@@ -230,7 +231,7 @@ impl Held<Locks> for Holds {
     fn granted(&mut self, grant: Grant<Claim>, _: u64, until: Moment) {
         let (claim, number) = (grant.want, grant.ticket);
         if grant.taken.count == 1 {
-            // What it is believed to hold has been lost unnoticed.
+            // The holds that stand in the table were lost unnoticed.
             self.lost(claim.owner);
         }
         let once_more = self.change(claim.owner, |times, entry| {

@@ -52,8 +52,8 @@ use crate::stats::{Holding, What};
 /// A lock can be lost: its lease runs out, someone forces it open, the server was away for too long or has lost its
 /// data. [`LockGuard::lost`] and [`lease`](RLock::lease) tell, at the latest when the lease that was granted has
 /// run out by this process's monotonic clock, which is earlier than in Redis. (A machine that is suspended does not
-/// count that time, while Redis does: on Linux and Android it is told within a second after it goes on; elsewhere that is
-/// up to the system's clock.)
+/// count that time, while Redis does: on Linux and Android the loss shows within a second after it goes on; elsewhere that
+/// depends on the system's clock.)
 ///
 /// # Waiting
 ///
@@ -90,7 +90,7 @@ use crate::stats::{Holding, What};
 ///
 /// # Errors
 ///
-/// What every operation can answer with: [`InvalidName`](crate::Error::InvalidName),
+/// Every operation can answer with [`InvalidName`](crate::Error::InvalidName),
 /// [`WrongType`](crate::Error::WrongType) for a key that holds something else,
 /// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
 /// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
@@ -110,9 +110,9 @@ use crate::stats::{Holding, What};
 /// - An owner is a guard or a handle, where Redisson's is a thread. Two guards in one task exclude each other; [`LockGuard::again`] is
 ///   the reentrant call.
 /// - A call whose answer was lost is repeated and takes effect once. There is no `redisson_unlock_latch` key.
-/// - A lock that is lost is told; Redisson stops renewing it without a word.
-/// - What is renewed is every lock that is held without a lease, however often its owner has taken it besides with
-///   one; Redisson stops at the first unlock.
+/// - A guard shows that its lock is lost; Redisson stops renewing it without a word.
+/// - Every lock that is held without a lease is renewed, also where its owner has taken it with a lease as well; Redisson stops at the
+///   first unlock.
 /// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
 ///   lease on top of a hold without one does not bring its end nearer. Guards give back the hold that they were made
 ///   for; [`unlock`](RLock::unlock), the latest that has no guard.
@@ -129,7 +129,7 @@ pub struct RLock {
     owner: Arc<str>,
     /// Where only the clones of this handle are its owner.
     _own: Option<Arc<Own>>,
-    /// What it has held last.
+    /// The lease of its last hold.
     last: LastLease,
     /// For how long this handle takes the lock; `None`: renewed.
     lease: Option<Duration>,
@@ -236,13 +236,13 @@ impl RLock {
         self.line.keys().name()
     }
 
-    /// Who this handle is: `<client id>:<number>`, the field that stands in the hash.
+    /// The owner that this handle stands for: `<client id>:<number>`, the field in the hash.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// What is known here of this owner's hold, without asking Redis: whether it is lost, and how much is left.
+    /// The lease of this owner's hold as far as it is known here, without asking Redis: whether it is lost, and how much is left.
     /// Where it is not held, the lease is lost if what this handle, or a clone of it, has taken or shown last was lost; else it is over.
     #[must_use]
     pub fn lease(&self) -> Lease {
@@ -361,7 +361,7 @@ impl RLock {
         self.core.call(call, pin!(Some(giving))).await
     }
 
-    /// What gives a hold back. That of a guard is spent by it, whatever becomes of the call.
+    /// The call that releases a hold. The hold of a guard is spent by it, also where the call fails.
     fn release(&self, hold: Option<&Hold>) -> Call {
         let hold = hold.map(|hold| hold.id.number());
         if hold.is_some() {
@@ -377,7 +377,7 @@ impl RLock {
         Holding::new(&self.core.stats, What::Lock, self.name(), 1)
     }
 
-    /// Takes the lock away from whoever holds it, however often; `false` if nobody does.
+    /// Takes the lock away from its owner with all holds; `false` if it is free.
     ///
     /// Redis: `name` is deleted and `0` is published. Redisson: `forceUnlock()`.
     pub async fn force_unlock(&self) -> Result<bool> {
