@@ -35,6 +35,36 @@ async fn queued_guard(
     task
 }
 
+/// Its client has heard of a grant behind the confirmation of its subscription: no script about that is still to come, and the next
+/// one is about the guard.
+async fn settled_guard(
+    control: &mut MultiplexedConnection,
+    client: &Client,
+    releasing: &RSemaphore,
+) -> JoinHandle<Result<Permit>> {
+    let earlier = waiter(control, &client.semaphore(NAME), 1).await;
+    let task = queued_guard(control, client, 1).await;
+    releasing.release(1).await.unwrap();
+    served(earlier).await;
+    until_queued(control, NAME, 1).await;
+    task
+}
+
+/// The same for a caller without a guard.
+async fn settled_waiter(
+    control: &mut MultiplexedConnection,
+    client: &Client,
+    releasing: &RSemaphore,
+) -> JoinHandle<Result<()>> {
+    let semaphore = client.semaphore(NAME);
+    let earlier = waiter(control, &semaphore, 1).await;
+    let task = waiter(control, &semaphore, 1).await;
+    releasing.release(1).await.unwrap();
+    served(earlier).await;
+    until_queued(control, NAME, 1).await;
+    task
+}
+
 async fn got(task: JoinHandle<Result<Permit>>) -> Permit {
     timeout(LIMIT, task)
         .await
@@ -113,7 +143,7 @@ async fn guard_is_taken_at_once_and_confirmed() {
     let client = builder(proxy.url()).response_timeout(LIMIT);
     let client = client.connect().await.unwrap();
     let releasing = connect(server.url()).await.semaphore(NAME);
-    let waiting = queued_guard(&mut control, &client, 0).await;
+    let waiting = settled_guard(&mut control, &client, &releasing).await;
     proxy.at_script(1, Fate::HoldReply);
     releasing.release(1).await.unwrap();
     let held = got(waiting).await;
@@ -136,7 +166,7 @@ async fn guard_is_taken_at_once_and_confirmed() {
     held.release().await.unwrap();
     releasing.acquire(1).await.unwrap();
 
-    let bare = waiter(&mut control, &client.semaphore(NAME), 1).await;
+    let bare = settled_waiter(&mut control, &client, &releasing).await;
     let struck = proxy.struck();
     proxy.at_script(1, Fate::HoldReply);
     releasing.release(1).await.unwrap();
@@ -163,11 +193,11 @@ async fn dropped_waiter_returns_a_grant_that_crosses_its_leave() {
         let releasing = connect(server.url()).await.semaphore(NAME);
         let waiting = match guards {
             true => {
-                let guard = queued_guard(&mut control, &client, 0).await;
+                let guard = settled_guard(&mut control, &client, &releasing).await;
                 guard.abort_handle()
             }
             false => {
-                let waiting = waiter(&mut control, &client.semaphore(NAME), 1).await;
+                let waiting = settled_waiter(&mut control, &client, &releasing).await;
                 waiting.abort_handle()
             }
         };
@@ -198,7 +228,7 @@ async fn lost_or_late_confirmation_takes_effect_once() {
         let mut control = server.connection().await;
         let client = builder(proxy.url()).connect().await.unwrap();
         let releasing = connect(server.url()).await.semaphore(NAME);
-        let waiting = waiter(&mut control, &client.semaphore(NAME), 1).await;
+        let waiting = settled_waiter(&mut control, &client, &releasing).await;
         proxy.at_script(1, fate);
         releasing.release(1).await.unwrap();
         proxy.until_struck(1).await;
@@ -222,7 +252,7 @@ async fn guard_whose_confirmation_does_not_arrive_is_lost_before_the_next_has_it
     let (proxy, client) = far(&server).await;
     let releasing = connect(server.url()).await.semaphore(NAME);
     let other = connect(server.url()).await;
-    let first = queued_guard(&mut control, &client, 0).await;
+    let first = settled_guard(&mut control, &client, &releasing).await;
     let mut second = queued_guard(&mut control, &other, 1).await;
     proxy.at_script(1, Fate::HoldRequest);
     releasing.release(1).await.unwrap();
@@ -290,7 +320,7 @@ async fn grants_of_a_client_that_confirms_late_last_longer() {
     let mut control = server.connection().await;
     let (proxy, client) = far(&server).await;
     let releasing = connect(server.url()).await.semaphore(NAME);
-    let waiting = waiter(&mut control, &client.semaphore(NAME), 1).await;
+    let waiting = settled_waiter(&mut control, &client, &releasing).await;
     let before = lives(&mut control).await;
     proxy.at_script(1, Fate::HoldRequest);
     releasing.release(1).await.unwrap();
@@ -314,7 +344,7 @@ async fn client_whose_guard_has_run_out_queues_its_others_again() {
     let mut control = server.connection().await;
     let (proxy, client) = far(&server).await;
     let releasing = connect(server.url()).await.semaphore(NAME);
-    let first = queued_guard(&mut control, &client, 0).await;
+    let first = settled_guard(&mut control, &client, &releasing).await;
     let second = guard(&client.semaphore(NAME));
     until_queued(&mut control, NAME, 2).await;
     proxy.at_script(1, Fate::HoldRequest);
