@@ -65,17 +65,23 @@ pub(crate) async fn what_has_expired_can_be_neither_released_nor_refreshed(
 }
 
 pub(crate) async fn a_refreshed_permit_lasts_longer(fixture: &impl Expiring) {
-    let semaphore = fixture.lasting(1, Duration::from_secs(3600));
-    let one = take(&semaphore).await;
-    let left = || async { semaphore.holders().await.unwrap()[0].remaining().unwrap() };
-    // Some of its time passes.
-    let mut before = left().await;
-    let full = before;
-    while before + Duration::from_millis(20) > full {
-        before = left().await;
-    }
+    let semaphore = fixture.lasting(2, Duration::from_secs(3600));
+    let (one, two) = (take(&semaphore).await, take(&semaphore).await);
+    // Of both at the same moment.
+    let left = || async {
+        let holders = semaphore.holders().await.unwrap();
+        [&one, &two].map(|held| {
+            let holder = holders.iter().find(|holder| holder.id() == held.id());
+            holder.expect("it is held").remaining().unwrap()
+        })
+    };
+    // Some of their time passes.
+    let [full, _] = left().await;
+    let latest = full - Duration::from_millis(20);
+    while left().await.into_iter().any(|left| left > latest) {}
     assert!(semaphore.refresh(one.id()).await.unwrap());
-    assert!(left().await > before);
+    let [refreshed, other] = left().await;
+    assert!(refreshed > other, "{refreshed:?} and {other:?}");
 }
 
 pub(crate) async fn a_guard_is_kept_beyond_its_lease(fixture: &impl Expiring) {
