@@ -653,6 +653,13 @@ async fn however_many_semaphores_are_held_one_script_a_period_puts_them_off() {
         seats.try_set_permits(1).await.unwrap();
         held.push(seats.permit(1).await.unwrap());
     }
+    // The first time the server does not know the script, which is sent twice then.
+    let mut redis = server.connection().await;
+    let key = "redisson_sc_grants:{s0}";
+    let mut ends =
+        async || -> Vec<(String, f64)> { redis.zrange_withscores(key, 0, -1).await.unwrap() };
+    let first = ends().await;
+    until("they are put off", LIMIT, async || ends().await != first).await;
     let began = tokio::time::Instant::now();
     let mut monitor = Monitor::start(&server).await;
     tokio::time::sleep(4 * period).await;
