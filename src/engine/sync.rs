@@ -1,4 +1,4 @@
-//! The synchronisation primitives of [`super::drive`]. Its model test (`tests/drive_model.rs`) compiles that file with
+//! The synchronisation primitives of [`super::drive`]. Its model test (`tests/models/rounds.rs`) compiles that file with
 //! replacements that try all schedules.
 
 pub(crate) use crate::sync::{Mutex, MutexGuard};

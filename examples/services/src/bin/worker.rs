@@ -16,9 +16,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let guard = ledger.guard().await?; // waits; renewed in the background, unlocked when dropped
     let token = guard.token();
-    tokio::select! {
-        () = guard.lost() => eprintln!("somebody else may hold it now: stopped"),
-        () = write(token) => guard.unlock().await?,
+    match guard.run(write(token)).await {
+        Some(()) => guard.unlock().await?,
+        None => eprintln!("the lock was lost, and the write was stopped"),
     }
     client.shutdown().await?;
     Ok(())
