@@ -32,7 +32,7 @@ const LONGEST_SETTING: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// After a verb the caller must release by a call. A noun is a guard, which releases when it is dropped: a
 /// [`Permit`](crate::Permit) or [`LeasedPermit`](crate::LeasedPermit) of a semaphore, a [`LockGuard`](crate::LockGuard) of a
-/// lock. `with_lease` sets the lease of a handle: its locks and permits end after that time.
+/// lock. `with_lease` gives a handle with a lease: its locks and permits end after that time.
 ///
 /// Four times must not be mixed up:
 ///
