@@ -36,7 +36,7 @@ pub enum Refused {
 /// A request waits for its permits, for a time, and holds them until the response is there: its head, where the body is
 /// sent later. A function of the user's answers a request that is not let in, with a response or an error of the service's own.
 ///
-/// `examples/services` has an axum service with it, which the [front page](crate) shows.
+/// [The examples](crate::guide::examples) have an axum service with it.
 ///
 /// A client that goes away, waiting or served, leaves nothing taken. Shut the [`Client`](crate::Client) down after
 /// the server: it sends the releases that are left.
