@@ -19,7 +19,7 @@ use crate::lease::{Change, LastLease, Lease};
 /// [`with_owner`](Lock::with_owner) makes a handle for another one. A lock that is
 /// taken without a lease is held until it is unlocked: there is nothing that could renew it too late. Its lease shows 30 s
 /// all the time, as if it had just been renewed. A guard that is forgotten, or whose unlock fails, leaves it held for a clone of
-/// [`LockGuard::handle`](crate::LockGuard::lock), for [`force_unlock`](Lock::force_unlock), or for [`lose`](Lock::lose).
+/// [`LockGuard::handle`](crate::LockGuard::handle), for [`force_unlock`](Lock::force_unlock), or for [`lose`](Lock::lose).
 ///
 /// Every operation returns [`Error::InvalidName`] if the name is empty.
 ///
