@@ -68,8 +68,10 @@ pub mod tower;
 mod transport;
 mod units;
 
+#[doc(hidden)]
+pub use api::Answer;
 pub use api::{
-    Answer, CountDownLatch, Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
+    CountDownLatch, Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
     MAX_PERMITS, Permit, PermitHolder, RemainingTtl, Semaphore,
 };
 pub use client::{Client, ClientBuilder};
@@ -78,7 +80,7 @@ pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
 pub use redisson::{
-    ExpireCondition, ExpireTime, FencedGuard, RCountDownLatch, RFencedLock, RLock,
+    ExpireCondition, ExpireTime, FencedGuard, RCountDownLatch, RFencedLock, RLock, RObject,
     RPermitExpirableSemaphore, RSemaphore,
 };
 #[cfg(feature = "redisson-yaml")]

@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Effect};
+use redisson_semaphore::{Client, Effect, LeasedSemaphore as _};
 use support::acl::set_user;
 use support::clients::{LIMIT, builder, connect, until_stored};
 use support::log::{self, record};

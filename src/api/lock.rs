@@ -269,7 +269,7 @@ impl LockGuard {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> redisson_semaphore::Result<()> {
-    /// use redisson_semaphore::memory;
+    /// use redisson_semaphore::{Lock, memory};
     ///
     /// let door = memory::Lock::new("door");
     /// let guard = door.guard().await?;

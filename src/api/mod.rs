@@ -2,7 +2,6 @@
 
 mod answer;
 mod holders;
-mod inherent;
 mod latch;
 mod leased;
 mod lock;
@@ -13,7 +12,6 @@ mod ttl;
 pub use answer::Answer;
 pub use holders::PermitHolder;
 pub(crate) use holders::encoded;
-pub(crate) use inherent::{inherent, inherent_leased_semaphore, inherent_lock};
 pub use latch::CountDownLatch;
 pub use leased::{Held, Holder, LeasedPermit, LeasedSemaphore};
 pub(crate) use lock::HoldId;

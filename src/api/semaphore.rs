@@ -294,7 +294,7 @@ impl Permit {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> redisson_semaphore::Result<()> {
-    /// use redisson_semaphore::memory;
+    /// use redisson_semaphore::{Semaphore, memory};
     ///
     /// let seats = memory::Semaphore::with_permits("seats", 3);
     /// let mut all = seats.permit(3).await?;

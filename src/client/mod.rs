@@ -152,39 +152,20 @@ impl Client {
         self.core.within(self.core.ping()).await
     }
 
-    /// Sends a command that only reads, once, and returns the answer: for tools, which show more than the objects do.
-    ///
-    /// The words stand as they are: keys are not mapped. Nothing is repeated, and nothing is waited for but the answer, and that
-    /// for the response time-out. A command that changes something may have done so although it fails: that is what
-    /// the objects are for.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unavailable`](crate::Error::Unavailable) at once where there is no connection at the moment, and when no answer comes;
-    /// [`Error::Server`](crate::Error::Server), [`Error::PermissionDenied`](crate::Error::PermissionDenied) and the others where the server refuses;
-    /// [`Error::ShutDown`](crate::Error::ShutDown) after the shutdown, [`Error::RuntimeEnded`](crate::Error::RuntimeEnded) after the end
-    /// of the client's runtime.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped at any time.
-    pub async fn ask(&self, words: &[&str]) -> Result<Answer> {
-        self.core.within(self.core.ask(None, words)).await
+    /// Sends a command that only reads, once, and returns the answer; in a cluster to `master`, or to the one that has its key. Keys are not
+    /// mapped. It waits for the response time-out at the most. A command that changes something may have done so although it fails. For the
+    /// tool `rsem`: it is no part of the crate's API, and may change at any time.
+    #[doc(hidden)]
+    pub async fn ask(&self, master: Option<&str>, words: &[&str]) -> Result<Answer> {
+        self.core.within(self.core.ask(master, words)).await
     }
 
-    /// The masters of a cluster, as [`ask_at`](Self::ask_at) has them; of a single server none. It is no part of the crate's API, and may
+    /// The masters of a cluster, that [`ask`](Self::ask) takes; of a single server none. It is no part of the crate's API, and may
     /// change at any time.
     #[doc(hidden)]
     #[must_use]
     pub fn masters(&self) -> Vec<String> {
         self.core.connection.masters()
-    }
-
-    /// As [`ask`](Self::ask), of one of the [`masters`](Self::masters): for answers that each of them gives about itself alone. It is no part of the
-    /// crate's API, and may change at any time.
-    #[doc(hidden)]
-    pub async fn ask_at(&self, master: &str, words: &[&str]) -> Result<Answer> {
-        self.core.within(self.core.ask(Some(master), words)).await
     }
 
     /// Whether sharded messages wake waiters. It is no part of the crate's API, and may change at any time.

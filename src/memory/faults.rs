@@ -195,7 +195,7 @@ macro_rules! fault_switch {
             /// ```
             /// # #[tokio::main(flavor = "current_thread")]
             /// # async fn main() -> redisson_semaphore::Result<()> {
-            /// use redisson_semaphore::{Error, memory};
+            /// use redisson_semaphore::{Error, Lock, memory};
             ///
             /// let door = memory::Lock::new("door");
             /// door.fail_with(Error::unavailable("door", "Redis is away"));

@@ -71,20 +71,6 @@ impl CountDownLatch {
 
 fault_switch!(CountDownLatch: shared.faults);
 
-api::inherent! {
-    CountDownLatch for CountDownLatch,
-    now {
-        fn name(&self) -> &str;
-    }
-    awaited {
-        fn try_set_count(&self, count: u32) -> bool;
-        fn count_down(&self) -> ();
-        fn count(&self) -> i64;
-        fn wait(&self) -> ();
-        fn wait_for(&self, wait: Duration) -> bool;
-    }
-}
-
 impl api::Sealed for CountDownLatch {}
 
 /// The methods take effect at their first poll, and only the waits wait.

@@ -29,7 +29,7 @@ use crate::lease::{Change, Lease};
 /// effect on the first poll.
 ///
 /// ```
-/// use redisson_semaphore::memory;
+/// use redisson_semaphore::{LeasedSemaphore, memory};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -253,7 +253,6 @@ impl LeasedSemaphore {
     }
 }
 
-api::inherent_leased_semaphore!(LeasedSemaphore);
 fault_switch!(LeasedSemaphore: shared.faults);
 
 impl api::Sealed for LeasedSemaphore {}

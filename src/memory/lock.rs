@@ -15,18 +15,18 @@ use crate::lease::{Change, LastLease, Lease};
 
 /// A reentrant lock inside one process, with the behaviour of [`RLock`](crate::RLock).
 ///
-/// Each guard is an owner of its own. For [`lock`](Lock::lock) and [`unlock`](Lock::unlock), clones of a handle are one owner;
+/// Each guard is an owner of its own. For [`lock`](crate::Lock::lock) and [`unlock`](crate::Lock::unlock), clones of a handle are one owner;
 /// [`with_owner`](Lock::with_owner) makes a handle for another one. A lock that is
 /// taken without a lease is held until it is unlocked: there is nothing that could renew it too late. Its lease shows 30 s
 /// all the time, as if it had just been renewed. A guard that is forgotten, or whose unlock fails, leaves it held for a clone of
-/// [`LockGuard::handle`](crate::LockGuard::handle), for [`force_unlock`](Lock::force_unlock), or for [`lose`](Lock::lose).
+/// [`LockGuard::handle`](crate::LockGuard::handle), for [`force_unlock`](crate::Lock::force_unlock), or for [`lose`](Lock::lose).
 ///
 /// Every operation returns [`Error::InvalidName`] if the name is empty.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> redisson_semaphore::Result<()> {
-/// use redisson_semaphore::memory;
+/// use redisson_semaphore::{Lock, memory};
 ///
 /// let door = memory::Lock::new("door");
 /// let guard = door.guard().await?;
@@ -306,7 +306,6 @@ impl Lock {
     }
 }
 
-api::inherent_lock!(Lock);
 fault_switch!(Lock: shared.faults);
 
 impl api::Sealed for Lock {}

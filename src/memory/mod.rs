@@ -1,7 +1,7 @@
 //! The traits inside one process, without Redis: for tests, and for services that run alone.
 //!
 //! Pass them to code that takes `Arc<dyn Semaphore>`, `Arc<dyn Lock>` and so on, in its tests; the [guide](crate::guide::examples)
-//! has an example. Time may be paused (`tokio::time::pause`): they go by tokio's clock.
+//! has an example. Their calls are those of the traits. Time may be paused (`tokio::time::pause`): they go by tokio's clock.
 //!
 //! [`Semaphore`] behaves as the one in Redis does, to the error: a counter that may be missing or
 //! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share

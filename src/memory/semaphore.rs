@@ -28,7 +28,7 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 /// a tokio runtime with its timer.
 ///
 /// When its time to live is over the semaphore is missing, with whatever permits it had; waiting callers go on waiting.
-/// A [`release`](Semaphore::release) afterwards creates it anew, without a time to live; a guard's end does not. A guard releases into
+/// A [`release`](crate::Semaphore::release) afterwards creates it anew, without a time to live; a guard's end does not. A guard releases into
 /// the semaphore that is there then, also into one that was made anew.
 ///
 /// # Errors
@@ -44,11 +44,11 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 /// # Examples
 ///
 /// ```
-/// use redisson_semaphore::memory::Semaphore;
+/// use redisson_semaphore::{Semaphore, memory};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> redisson_semaphore::Result<()> {
-/// let seats = Semaphore::with_permits("seats", 8);
+/// let seats = memory::Semaphore::with_permits("seats", 8);
 /// let two = seats.permit(2).await?;
 /// assert_eq!(seats.available_permits().await?, 6);
 /// two.release().await?;
@@ -235,31 +235,6 @@ impl Semaphore {
     }
 }
 
-api::inherent! {
-    Semaphore for Semaphore,
-    now {
-        fn name(&self) -> &str;
-    }
-    awaited {
-        fn try_set_permits(&self, permits: u32) -> bool;
-        fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> bool;
-        #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
-        fn acquire(&self, permits: u32) -> ();
-        #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
-        fn try_acquire(&self, permits: u32) -> bool;
-        #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
-        fn try_acquire_for(&self, permits: u32, wait: Duration) -> bool;
-        fn release(&self, permits: u32) -> ();
-        fn release_if_exists(&self, permits: u32) -> bool;
-        fn add_permits(&self, delta: i32) -> ();
-        fn drain_permits(&self) -> i64;
-        fn available_permits(&self) -> i64;
-        fn exists(&self) -> bool;
-        fn permit(&self, permits: u32) -> crate::Permit;
-        fn permit_for(&self, permits: u32, wait: Duration) -> Option<crate::Permit>;
-        fn try_permit(&self, permits: u32) -> Option<crate::Permit>;
-    }
-}
 fault_switch!(Semaphore: shared.faults);
 
 impl api::Sealed for Semaphore {}

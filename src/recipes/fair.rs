@@ -26,7 +26,7 @@ use crate::units::Units;
 ///
 /// ```no_run
 /// # async fn work(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
-/// use redisson_semaphore::recipes::Units;
+/// use redisson_semaphore::{LeasedSemaphore, recipes::Units};
 /// use std::time::Duration;
 ///
 /// // Python services with time.time(), under their lock:remote

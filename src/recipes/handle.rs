@@ -350,8 +350,6 @@ pub(super) use setting;
 /// The trait for a type that has a `handle`, and what is the same in all of them.
 macro_rules! leased {
     ($name:ident) => {
-        $crate::api::inherent_leased_semaphore!($name);
-
         impl $crate::api::Sealed for $name {}
 
         #[async_trait::async_trait]

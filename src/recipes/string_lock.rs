@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::handle::{Handle, setting};
 use super::settings::Layout;
-use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl, Sealed, inherent_lock};
+use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl, Sealed};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
@@ -107,6 +107,8 @@ impl StringLock {
     ///
     /// ```no_run
     /// # async fn f(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+    /// use redisson_semaphore::Lock;
+    ///
     /// let import = client.string_lock("import").key("import");
     /// let guard = import.guard().await?;
     /// # drop(guard);
@@ -161,8 +163,6 @@ impl StringLock {
         }
     }
 }
-
-inherent_lock!(StringLock);
 
 impl Sealed for StringLock {}
 

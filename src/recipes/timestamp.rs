@@ -20,6 +20,7 @@ use crate::units::Units;
 ///
 /// ```no_run
 /// # async fn work(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::LeasedSemaphore;
 /// use std::time::Duration;
 ///
 /// let jobs = client.timestamp_semaphore("jobs", 5).timeout(Duration::from_secs(30));

@@ -9,6 +9,6 @@ mod semaphore;
 
 pub use latch::RCountDownLatch;
 pub use lock::{FencedGuard, RFencedLock, RLock};
-pub use object::{ExpireCondition, ExpireTime};
+pub use object::{ExpireCondition, ExpireTime, RObject};
 pub use permit_expirable::RPermitExpirableSemaphore;
 pub use semaphore::RSemaphore;

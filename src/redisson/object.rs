@@ -67,32 +67,52 @@ pub(crate) fn since_1970(time: SystemTime) -> i64 {
     millis.min(LONGEST_MILLIS)
 }
 
-/// Gives a handle the methods that are the same for every object in Redis; it has an `object(&self)`.
+/// The rarer operations on an object: Redisson's `RObject`. Made by the `object` method of a handle.
+///
+/// ```no_run
+/// # async fn f(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// let chairs = client.semaphore("seats").object().rename("chairs").await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Errors are those of every operation, and [`Server`](crate::Error::Server) where the server is too old for a command. Cancel
+/// safety: sent in its turn after the first poll. If the future is dropped after that, what has not been sent is not sent any more.
+#[derive(Debug, Clone, Copy)]
+pub struct RObject<'a, T>(pub(super) &'a T);
+
+/// Gives a handle the methods that are the same for every object in Redis; it has an `operations(&self)`.
 macro_rules! object_methods {
     ($type:ty) => {
-        /// The operations of every object in Redis: Redisson's `RObject`. Errors are those of every operation. Cancel safety: sent in its
-        /// turn after the first poll. If the future is dropped after that, what has not been sent is not sent any more.
         impl $type {
-            /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
-            pub async fn exists(&self) -> $crate::Result<bool> {
-                self.object().exists().await
+            /// The rarer operations: rename, copy, touch and others.
+            #[must_use]
+            pub fn object(&self) -> $crate::RObject<'_, $type> {
+                $crate::redisson::object::RObject(self)
             }
 
-            /// Deletes it, freeing the memory in the background, and tells nobody; `false` if it did not exist. Redis: `UNLINK`.
+            /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
+            pub async fn exists(&self) -> $crate::Result<bool> {
+                self.operations().exists().await
+            }
+        }
+
+        impl $crate::RObject<'_, $type> {
+            /// Deletes it, freeing the memory in the background, and notifies nobody; `false` if it did not exist. Redis: `UNLINK`.
             /// Redisson: `unlink()`.
-            pub async fn unlink(&self) -> $crate::Result<bool> {
-                self.object().unlink().await
+            pub async fn unlink(self) -> $crate::Result<bool> {
+                self.0.operations().unlink().await
             }
 
             /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`. Redisson: `touch()`.
-            pub async fn touch(&self) -> $crate::Result<bool> {
-                self.object().touch().await
+            pub async fn touch(self) -> $crate::Result<bool> {
+                self.0.operations().touch().await
             }
 
             /// The bytes that it takes in the server; 0 if it does not exist. Redis: `MEMORY USAGE`. Redisson:
             /// `sizeInMemory()`.
-            pub async fn size_in_memory(&self) -> $crate::Result<u64> {
-                self.object().size_in_memory().await
+            pub async fn size_in_memory(self) -> $crate::Result<u64> {
+                self.0.operations().size_in_memory().await
             }
         }
     };
@@ -104,47 +124,47 @@ macro_rules! expirable_methods {
     ($type:ty) => {
         $crate::redisson::object::object_methods!($type);
 
-        /// The operations on its expiry: Redisson's `RExpirable`, with the errors and the cancel safety of every object.
+        /// The operations on its existence and expiry: Redisson's `RExpirable`. Errors are those of every operation. Cancel safety: sent in
+        /// its turn after the first poll. If the future is dropped after that, what has not been sent is not sent any more.
         impl $type {
-            /// Deletes it, and tells nobody; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
+            /// Deletes it, and notifies nobody; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
             pub async fn delete(&self) -> $crate::Result<bool> {
-                self.object().delete().await
+                self.operations().delete().await
             }
 
             /// How long it goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
             pub async fn remaining_ttl(&self) -> $crate::Result<$crate::RemainingTtl> {
-                self.object().remaining_ttl().await
+                self.operations().remaining_ttl().await
             }
+        }
 
-            /// When it vanishes, by the server's clock. Redis 7: `PEXPIRETIME`. Redisson: `getExpireTime()`.
-            pub async fn expire_time(&self) -> $crate::Result<$crate::ExpireTime> {
-                self.object().expire_time().await
+        impl $crate::RObject<'_, $type> {
+            /// The time at which it vanishes, by the server's clock. Redis 7: `PEXPIRETIME`. Redisson: `getExpireTime()`.
+            pub async fn expire_time(self) -> $crate::Result<$crate::ExpireTime> {
+                self.0.operations().expire_time().await
             }
         }
     };
 }
 pub(crate) use expirable_methods;
 
-/// The same for those that may get another name; it has an `other(&self, name)`. `$told` says who learns of that.
+/// The same for those that may get another name; it has an `other(&self, name)`. `$notified` says which waiters are notified.
 macro_rules! renamable_methods {
-    ($type:ty, $told:literal) => {
-        /// The operations that put an object under another name, with its time to live: of Redisson's `RObject`. This handle keeps the old name, and
+    ($type:ty, $notified:literal) => {
+        /// The operations that put an object under another name, with its time to live. The handle keeps the old name, and
         /// its waiters wait for the old one. DIFFERENCE: Redisson's object takes the new name on.
         ///
-        #[doc = $told]
-        ///
-        /// Errors are those of every operation, and [`Server`](crate::Error::Server) where the server is too old for a command. Cancel
-        /// safety: sent in its turn after the first poll. If the future is dropped after that, what has not been sent is not sent any more.
-        impl $type {
+        #[doc = $notified]
+        impl $crate::RObject<'_, $type> {
             /// Renames it, replacing an object of the new name, and returns the handle to the new name. Redis: `RENAME`. Redisson:
             /// `rename(String)`.
             ///
             /// # Errors
             ///
             /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
-            pub async fn rename(&self, new_name: &str) -> $crate::Result<$type> {
-                let renamed = self.other(new_name)?;
-                self.object().rename(renamed.line.keys()).await?;
+            pub async fn rename(self, new_name: &str) -> $crate::Result<$type> {
+                let renamed = self.0.other(new_name)?;
+                self.0.operations().rename(renamed.line.keys()).await?;
                 Ok(renamed)
             }
 
@@ -154,23 +174,23 @@ macro_rules! renamable_methods {
             /// # Errors
             ///
             /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
-            pub async fn rename_nx(&self, new_name: &str) -> $crate::Result<Option<$type>> {
-                let renamed = self.other(new_name)?;
-                let done = self.object().rename_nx(renamed.line.keys()).await?;
+            pub async fn rename_nx(self, new_name: &str) -> $crate::Result<Option<$type>> {
+                let renamed = self.0.other(new_name)?;
+                let done = self.0.operations().rename_nx(renamed.line.keys()).await?;
                 Ok(done.then_some(renamed))
             }
 
             /// Copies it to a name where there is no object; `false` if there is one, or nothing to copy. Redis: `COPY`, since 6.2.
             /// Redisson: `copy(String)`.
-            pub async fn copy(&self, new_name: &str) -> $crate::Result<bool> {
-                let copy = self.other(new_name)?;
-                self.object().copy(copy.line.keys(), false).await
+            pub async fn copy(self, new_name: &str) -> $crate::Result<bool> {
+                let copy = self.0.other(new_name)?;
+                self.0.operations().copy(copy.line.keys(), false).await
             }
 
             /// Copies it, replacing an object of that name. Redis: `COPY ... REPLACE`. Redisson: `copyAndReplace(String)`.
-            pub async fn copy_and_replace(&self, new_name: &str) -> $crate::Result<bool> {
-                let copy = self.other(new_name)?;
-                self.object().copy(copy.line.keys(), true).await
+            pub async fn copy_and_replace(self, new_name: &str) -> $crate::Result<bool> {
+                let copy = self.0.other(new_name)?;
+                self.0.operations().copy(copy.line.keys(), true).await
             }
         }
     };

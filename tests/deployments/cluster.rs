@@ -11,7 +11,8 @@ use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until};
 use futures::future::join_all;
 use redisson_semaphore::{
-    Client, ClientBuilder, ConnectionState, Effect, Error, NameMapper, ShardedPubSub,
+    Client, ClientBuilder, ConnectionState, Effect, Error, LeasedSemaphore as _, Lock as _,
+    NameMapper, ShardedPubSub,
 };
 use serde_json::json;
 use tokio::sync::OnceCell;
@@ -791,7 +792,7 @@ async fn what_was_not_sent_has_not_happened_though_others_are_served() {
         let told = tokio::join!(
             semaphore.permit_for(1, wait),
             semaphore.add_permits(1),
-            semaphore.touch(),
+            semaphore.object().touch(),
             lock.try_lock(),
             leased.permit_for(wait),
             latch.try_set_count(1),

@@ -250,7 +250,8 @@ async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
     assert_eq!(semaphore.clear_expire().await, Ok(false));
     pair.address.at_script(1, Fate::LoseReplyAndClose);
     let struck = pair.address.struck();
-    let renamed = tokio::spawn(async move { semaphore.rename(other.name()).await.map(drop) });
+    let renamed =
+        tokio::spawn(async move { semaphore.object().rename(other.name()).await.map(drop) });
     pair.address.until_struck(struck + 1).await;
     pair.until_across("moved").await;
     pair.change_places().await;
@@ -395,7 +396,7 @@ async fn a_replica_refuses_changes() {
     }
     for error in [
         semaphore.delete().await.unwrap_err(),
-        semaphore.rename("elsewhere").await.unwrap_err(),
+        semaphore.object().rename("elsewhere").await.unwrap_err(),
         semaphore.expire(LIMIT).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");

@@ -14,7 +14,7 @@ use crate::support::waiters::{
     until, until_counted, until_linked, until_listening, until_subscribers, waiter,
 };
 use futures::future::join_all;
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSemaphore};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSemaphore, Lock as _};
 use tokio::time::timeout;
 
 /// How long a call may take here: some rounds of waiting for replicas.

@@ -9,7 +9,7 @@ use crate::support::keeper::test_name;
 use crate::support::peer::{JavaPeer, NEWEST};
 use crate::support::server::{Options, RedisServer};
 use crate::support::waiters::{until, until_subscribers, waiter};
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Tls};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LeasedSemaphore as _, Tls};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

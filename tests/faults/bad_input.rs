@@ -11,7 +11,9 @@ use crate::support::snapshot::{Snapshot, snapshot, snapshot_all};
 use crate::support::waiters::{channel, waiter};
 use futures::future::join_all;
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Effect, Error, Lock, MAX_PERMITS, NameMapper};
+use redisson_semaphore::{
+    Client, Effect, Error, LeasedSemaphore as _, Lock, MAX_PERMITS, NameMapper,
+};
 use tokio::time::timeout;
 
 async fn read(server: &RedisServer, key: &str) -> Snapshot {
@@ -272,11 +274,14 @@ async fn names_that_cannot_be_used_are_refused_by_every_operation() {
         errors.extend([
             ("exists", semaphore.exists().await.err()),
             ("delete", semaphore.delete().await.err()),
-            ("rename", semaphore.rename("good").await.err()),
-            ("copy", semaphore.copy("good").await.err()),
+            ("rename", semaphore.object().rename("good").await.err()),
+            ("copy", semaphore.object().copy("good").await.err()),
             ("expire", semaphore.expire(LIMIT).await.err()),
             ("remaining_ttl", semaphore.remaining_ttl().await.err()),
-            ("size_in_memory", semaphore.size_in_memory().await.err()),
+            (
+                "size_in_memory",
+                semaphore.object().size_in_memory().await.err(),
+            ),
             ("acquire 0", semaphore.acquire(0).await.err()),
             ("release 0", semaphore.release(0).await.err()),
         ]);
@@ -290,10 +295,10 @@ async fn names_that_cannot_be_used_are_refused_by_every_operation() {
         }
         let good = client.semaphore("good");
         for error in [
-            good.rename(name).await.err(),
-            good.rename_nx(name).await.err(),
-            good.copy(name).await.err(),
-            good.copy_and_replace(name).await.err(),
+            good.object().rename(name).await.err(),
+            good.object().rename_nx(name).await.err(),
+            good.object().copy(name).await.err(),
+            good.object().copy_and_replace(name).await.err(),
         ] {
             assert!(
                 matches!(error, Some(Error::InvalidName { .. })),
@@ -529,7 +534,7 @@ async fn names_that_are_too_long_are_refused() {
         semaphore.release(1).await.unwrap_err(),
         semaphore.try_acquire_for(1, LIMIT).await.unwrap_err(),
         semaphore.delete().await.unwrap_err(),
-        short.rename(&too_long).await.unwrap_err(),
+        short.object().rename(&too_long).await.unwrap_err(),
         client.lock(&too_long).try_lock().await.unwrap_err(),
         client.string_lock(&too_long).try_lock().await.unwrap_err(),
         client

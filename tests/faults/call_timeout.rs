@@ -10,7 +10,8 @@ use crate::support::waiters::until;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::recipes::{SetSemaphore, StringLock};
 use redisson_semaphore::{
-    Client, ClientBuilder, ConnectionState, Effect, Error, RCountDownLatch, RLock, RSemaphore,
+    Client, ClientBuilder, ConnectionState, Effect, Error, LeasedSemaphore as _, Lock as _,
+    RCountDownLatch, RLock, RSemaphore,
 };
 use tokio::time::timeout;
 

@@ -229,8 +229,8 @@ fn changes(semaphore: &RSemaphore) -> Vec<BoxFuture<'_, ()>> {
         semaphore.try_set_permits(7).map(drop).boxed(),
         semaphore.delete().map(drop).boxed(),
         semaphore.expire(day).map(drop).boxed(),
-        semaphore.rename("renamed").map(drop).boxed(),
-        semaphore.copy("copied").map(drop).boxed(),
+        semaphore.object().rename("renamed").map(drop).boxed(),
+        semaphore.object().copy("copied").map(drop).boxed(),
         semaphore.available_permits().map(drop).boxed(),
     ]
 }

@@ -250,21 +250,21 @@ async fn what_a_tool_asks_is_answered_as_the_server_does() {
             Answer::Array(vec![bytes("b"), bytes("3")]),
         ),
     ] {
-        assert_eq!(client.ask(words).await, Ok(answer), "{words:?}");
+        assert_eq!(client.ask(None, words).await, Ok(answer), "{words:?}");
     }
-    let error = client.ask(&["LLEN", "text"]).await.unwrap_err();
+    let error = client.ask(None, &["LLEN", "text"]).await.unwrap_err();
     assert!(matches!(error, Error::WrongType { .. }), "{error}");
-    let error = client.ask(&["NONSENSE"]).await.unwrap_err();
+    let error = client.ask(None, &["NONSENSE"]).await.unwrap_err();
     assert!(matches!(error, Error::Server { .. }), "{error}");
-    let error = client.ask(&[]).await.unwrap_err();
+    let error = client.ask(None, &[]).await.unwrap_err();
     assert!(matches!(error, Error::Configuration { .. }), "{error}");
     let poor = connect(server.url_as("poor", "p")).await;
-    let error = poor.ask(&["GET", "text"]).await.unwrap_err();
+    let error = poor.ask(None, &["GET", "text"]).await.unwrap_err();
     assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
     server.stop().await;
-    let error = client.ask(&["GET", "text"]).await.unwrap_err();
+    let error = client.ask(None, &["GET", "text"]).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     client.shutdown().await.unwrap();
-    let error = client.ask(&["GET", "text"]).await.unwrap_err();
+    let error = client.ask(None, &["GET", "text"]).await.unwrap_err();
     assert!(matches!(error, Error::ShutDown { .. }), "{error}");
 }

@@ -108,7 +108,7 @@ async fn a_late_copy_of_a_refused_acquisition_does_nothing() {
 #[tokio::test]
 async fn a_late_copy_of_a_refused_rename_does_nothing() {
     refused_then_delivered(None, "5", async |semaphore| {
-        semaphore.rename("elsewhere").await.unwrap_err()
+        semaphore.object().rename("elsewhere").await.unwrap_err()
     })
     .await;
 }
@@ -163,6 +163,8 @@ async fn a_deletion_that_was_given_up_does_nothing_late() {
 
 #[tokio::test]
 async fn a_rename_that_was_given_up_does_nothing_late() {
-    given_up_then_delivered(async |semaphore| semaphore.rename("elsewhere").await.unwrap_err())
-        .await;
+    given_up_then_delivered(async |semaphore| {
+        semaphore.object().rename("elsewhere").await.unwrap_err()
+    })
+    .await;
 }

@@ -225,7 +225,7 @@ async fn a_forbidden_key_is_told() {
     }
     let open = client.semaphore("open");
     open.release(1).await.unwrap();
-    denied(&open.rename("closed").await.unwrap_err(), "open");
+    denied(&open.object().rename("closed").await.unwrap_err(), "open");
     assert_eq!(read(&server, "closed").await.value, ["5"]);
     assert_eq!(read(&server, "open").await.value, ["1"]);
 }
@@ -358,7 +358,12 @@ async fn what_was_refused_and_stays_on_record_is_not_taken_for_done() {
     let with_ids = other.permit_expirable_semaphore("ids");
     let id = with_ids.try_acquire().await.unwrap().expect("there are 5");
     other.semaphore("warm").try_acquire(1).await.unwrap();
-    other.semaphore("warm").rename("cold").await.unwrap();
+    other
+        .semaphore("warm")
+        .object()
+        .rename("cold")
+        .await
+        .unwrap();
     let client = connect(proxy.url_as("app", "pw")).await;
     let with_ids = client.permit_expirable_semaphore("ids");
 
@@ -373,7 +378,7 @@ async fn what_was_refused_and_stays_on_record_is_not_taken_for_done() {
     assert_eq!(read(&server, "ids").await.value, ["4"]);
 
     proxy.at_script(1, Fate::LoseReplyAndClose);
-    let renamed = client.semaphore("missing").rename("found").await;
+    let renamed = client.semaphore("missing").object().rename("found").await;
     assert!(
         matches!(renamed, Err(Error::NoSuchObject { .. })),
         "{renamed:?}"

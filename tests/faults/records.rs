@@ -8,7 +8,7 @@ use crate::support::waiters::until;
 use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::Client;
+use redisson_semaphore::{Client, LeasedSemaphore as _};
 
 const FORGET: &str = include_str!("../../lua/engine/forget.lua");
 /// One script deletes so many records at the most.

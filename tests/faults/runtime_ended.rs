@@ -12,7 +12,7 @@ use crate::support::proxy::Fate;
 use crate::support::sequence;
 use crate::support::waiters::until;
 use futures::FutureExt;
-use redisson_semaphore::{Client, Error, RSemaphore, Result};
+use redisson_semaphore::{Client, Error, LeasedSemaphore as _, RSemaphore, Result};
 use tokio::runtime::{Builder, Runtime};
 
 fn runtime() -> Runtime {
@@ -264,7 +264,7 @@ fn every_call_may_be_polled_outside_of_a_runtime() {
     let semaphore = client.semaphore("outside").watched();
     by_hand(async {
         client.ping().await.unwrap();
-        client.ask(&["PING"]).await.unwrap();
+        client.ask(None, &["PING"]).await.unwrap();
         assert!(semaphore.try_set_permits(1).await.unwrap());
         let permit = semaphore.permit_for(1, LIMIT).await.unwrap();
         assert_eq!(semaphore.holders().await.unwrap().len(), 1);
@@ -328,7 +328,7 @@ fn calls_after_the_end_of_the_runtime_name_it_at_once() {
             ("ping", Box::pin(async { client.ping().await })),
             (
                 "ask",
-                Box::pin(async { client.ask(&["PING"]).await.map(drop) }),
+                Box::pin(async { client.ask(None, &["PING"]).await.map(drop) }),
             ),
         ];
         for (what, call) in calls {

@@ -175,7 +175,8 @@ async fn other_changes_that_never_arrived_do_not_happen_later() {
     unknown_at_first(Proxy::blackhole, 5, call).await;
     let call = async |semaphore: &RSemaphore| semaphore.add_permits(3).await.unwrap_err();
     unknown_at_first(Proxy::blackhole, 5, call).await;
-    let call = async |semaphore: &RSemaphore| semaphore.rename("elsewhere").await.unwrap_err();
+    let call =
+        async |semaphore: &RSemaphore| semaphore.object().rename("elsewhere").await.unwrap_err();
     unknown_at_first(Proxy::blackhole, 5, call).await;
     let call = async |semaphore: &RSemaphore| semaphore.delete().await.unwrap_err();
     unknown_at_first(Proxy::blackhole, 5, call).await;

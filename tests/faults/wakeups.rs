@@ -26,7 +26,7 @@ async fn permits_that_come_without_a_message() {
     let task = waiter(&mut control, &semaphore, 2).await;
     let source = client.semaphore("source");
     source.try_set_permits(3).await.unwrap();
-    source.rename("quiet").await.unwrap();
+    source.object().rename("quiet").await.unwrap();
     served(task).await;
     assert_eq!(stored(&server, "quiet").await, ["1"]);
 }

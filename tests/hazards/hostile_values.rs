@@ -543,7 +543,7 @@ async fn a_record_that_somebody_else_has_written_keeps_nothing_from_being_done()
         assert_eq!(shelf.expire(hour).await, Ok(true), "{text}");
         assert_eq!(jobs.expire(hour).await, Ok(true), "{text}");
         write(&mut control).await;
-        let moved = shelf.rename("moved").await.unwrap();
+        let moved = shelf.object().rename("moved").await.unwrap();
         assert_eq!(moved.delete().await, Ok(true), "{text}");
         write(&mut control).await;
         assert_eq!(jobs.delete().await, Ok(true), "{text}");
@@ -747,8 +747,8 @@ async fn use_everything(client: &Client) {
         drop(tokio::join!(
             seats.expire(LIMIT),
             seats.remaining_ttl(),
-            seats.expire_time(),
-            seats.rename("other")
+            seats.object().expire_time(),
+            seats.object().rename("other")
         ));
     };
     let locks = async {

@@ -208,7 +208,7 @@ async fn java_waits_while_rust_deletes(world: &World, attempts: &mut Attempts, m
     let mut calls = world.park_java(attempts, &name, mode, [4]).await;
     assert!(semaphore.delete().await.unwrap());
     assert!(semaphore.try_set_permits(3).await.unwrap());
-    assert!(semaphore.unlink().await.unwrap());
+    assert!(semaphore.object().unlink().await.unwrap());
     assert_eq!(
         finished(&mut calls),
         0,

@@ -186,19 +186,19 @@ async fn permits_that_come_under_another_name_wake_java_callers() {
             .park_java_crowd(&mut attempts, &name, mode, [1; 5])
             .await;
         source.try_set_permits(2).await.unwrap();
-        source.rename(&name).await.unwrap();
+        source.object().rename(&name).await.unwrap();
         until("two are served", PATIENCE, async || {
             world.available(&name).await == 0
         })
         .await;
         source.try_set_permits(2).await.unwrap();
-        assert!(source.copy_and_replace(&name).await.unwrap());
+        assert!(source.object().copy_and_replace(&name).await.unwrap());
         until("two more are served", PATIENCE, async || {
             world.available(&name).await == 0
         })
         .await;
         let _: () = world.redis.clone().del(&name).await.unwrap();
-        assert!(source.copy(&name).await.unwrap());
+        assert!(source.object().copy(&name).await.unwrap());
         all_served(&name, calls).await;
         assert_eq!(world.available(&name).await, 1);
         assert!(source.delete().await.unwrap());

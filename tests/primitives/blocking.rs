@@ -6,7 +6,7 @@ use crate::support::clients::{LIMIT, builder, stored};
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use redisson_semaphore::blocking::{Client, CountDownLatch, LeasedSemaphore, Lock, Semaphore};
-use redisson_semaphore::{Error, memory};
+use redisson_semaphore::{Error, Lock as _, memory};
 use tokio::runtime::Runtime;
 
 /// The server, and the runtime that looks after it.

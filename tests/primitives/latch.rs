@@ -229,24 +229,25 @@ async fn what_all_objects_can_do() {
         .unwrap();
     let mut channels = crate::support::channel::Channel::pattern(&server, "*").await;
     let latch = client.count_down_latch("object");
-    assert!(!latch.exists().await.unwrap() && !latch.touch().await.unwrap());
+    assert!(!latch.exists().await.unwrap() && !latch.object().touch().await.unwrap());
     assert!(matches!(
-        latch.rename("b").await,
+        latch.object().rename("b").await,
         Err(Error::NoSuchObject { .. })
     ));
     latch.try_set_count(4).await.unwrap();
-    assert!(latch.exists().await.unwrap() && latch.touch().await.unwrap());
-    assert!(latch.size_in_memory().await.unwrap() > 0);
-    assert!(latch.copy("copied").await.unwrap());
-    assert!(!latch.copy("copied").await.unwrap());
+    assert!(latch.exists().await.unwrap() && latch.object().touch().await.unwrap());
+    assert!(latch.object().size_in_memory().await.unwrap() > 0);
+    assert!(latch.object().copy("copied").await.unwrap());
+    assert!(!latch.object().copy("copied").await.unwrap());
     let copied = client.count_down_latch("copied");
     copied.count_down().await.unwrap();
-    assert!(latch.copy_and_replace("copied").await.unwrap());
+    assert!(latch.object().copy_and_replace("copied").await.unwrap());
     assert_eq!(copied.count().await, Ok(4));
-    assert!(latch.rename_nx("copied").await.unwrap().is_none());
-    let renamed = latch.rename("renamed").await.unwrap();
+    assert!(latch.object().rename_nx("copied").await.unwrap().is_none());
+    let renamed = latch.object().rename("renamed").await.unwrap();
     assert_eq!((renamed.name(), renamed.count().await), ("renamed", Ok(4)));
     let renamed = renamed
+        .object()
         .rename_nx("free")
         .await
         .unwrap()
@@ -520,7 +521,7 @@ async fn a_refusal_behind_a_lost_reply_denies_nothing() {
     let latch = client.count_down_latch("denied");
     let mine = record("denied", &client);
     // The server knows that script, too, from now on.
-    assert_eq!(latch.unlink().await, Ok(false));
+    assert_eq!(latch.object().unlink().await, Ok(false));
     // By both ways in which calls travel: with others, and on their own.
     for (operation, left) in [("count_down", &["4"][..]), ("unlink", &[])] {
         let _: () = control.del(&mine).await.unwrap();
@@ -531,7 +532,7 @@ async fn a_refusal_behind_a_lost_reply_denies_nothing() {
         let call = tokio::spawn(async move {
             match operation {
                 "count_down" => call.count_down().await.unwrap_err(),
-                _ => call.unlink().await.unwrap_err(),
+                _ => call.object().unlink().await.unwrap_err(),
             }
         });
         proxy.until_struck(struck + 1).await;

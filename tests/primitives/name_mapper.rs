@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::support::clients::{LIMIT, builder, stored};
 use crate::support::server::RedisServer;
 use futures::future::join_all;
-use redisson_semaphore::{Client, NameMapper};
+use redisson_semaphore::{Client, LeasedSemaphore as _, Lock as _, NameMapper};
 use tokio::time::timeout;
 
 /// Knows the names `known-...` only.

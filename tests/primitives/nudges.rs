@@ -92,25 +92,25 @@ async fn permits_that_come_under_another_name_wake_those_who_wait_for_it() {
 
     let waiting = waiter(&mut control, &target, 2).await;
     source.try_set_permits(3).await.unwrap();
-    source.rename("target").await.unwrap();
+    source.object().rename("target").await.unwrap();
     served(waiting).await;
     until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
 
     let waiting = waiter(&mut control, &target, 3).await;
     source.try_set_permits(4).await.unwrap();
-    assert!(source.copy_and_replace("target").await.unwrap());
+    assert!(source.object().copy_and_replace("target").await.unwrap());
     served(waiting).await;
     until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
 
     target.delete().await.unwrap();
     let waiting = waiter(&mut control, &target, 2).await;
-    assert!(source.copy("target").await.unwrap());
+    assert!(source.object().copy("target").await.unwrap());
     served(waiting).await;
     until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
 
     target.delete().await.unwrap();
     let waiting = waiter(&mut control, &target, 4).await;
-    assert!(source.rename_nx("target").await.unwrap().is_some());
+    assert!(source.object().rename_nx("target").await.unwrap().is_some());
     served(waiting).await;
     assert_eq!(stored(&server, "target").await, ["0"]);
 }

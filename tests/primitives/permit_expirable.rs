@@ -449,16 +449,16 @@ async fn both_keys_are_one_object() {
         .unwrap();
     let mut control = server.connection().await;
     let jobs = client.permit_expirable_semaphore("jobs").with_lease(HOUR);
-    assert!(!jobs.exists().await.unwrap() && !jobs.touch().await.unwrap());
+    assert!(!jobs.exists().await.unwrap() && !jobs.object().touch().await.unwrap());
     assert!(!jobs.expire(HOUR).await.unwrap() && !jobs.clear_expire().await.unwrap());
     assert!(matches!(
-        jobs.rename("new").await,
+        jobs.object().rename("new").await,
         Err(Error::NoSuchObject { .. })
     ));
     jobs.try_set_permits(3).await.unwrap();
     let held = jobs.acquire().await.unwrap();
-    assert!(jobs.exists().await.unwrap() && jobs.touch().await.unwrap());
-    let size = jobs.size_in_memory().await.unwrap();
+    assert!(jobs.exists().await.unwrap() && jobs.object().touch().await.unwrap());
+    let size = jobs.object().size_in_memory().await.unwrap();
     let counter: u64 = redis::cmd("MEMORY")
         .arg(&["USAGE", "app:jobs"])
         .query_async(&mut control)
@@ -509,7 +509,7 @@ async fn both_keys_are_one_object() {
     let waits = tokio::spawn(async move { call.acquire_many(1).await });
     until_subscribers(&mut control, &channel("app:new"), 1).await;
     new.available_permits().await.unwrap();
-    let renamed = jobs.rename("new").await.unwrap();
+    let renamed = jobs.object().rename("new").await.unwrap();
     granted(waits).await;
     assert_eq!(renamed.lease(), Some(HOUR));
     assert_eq!(counts(&renamed).await, [0, 3, 3]);
@@ -517,9 +517,10 @@ async fn both_keys_are_one_object() {
     assert_eq!(jobs.try_release(held.id()).await, Ok(false));
     assert_eq!(renamed.try_release(held.id()).await, Ok(true));
     jobs.try_set_permits(1).await.unwrap();
-    assert!(renamed.rename_nx("jobs").await.unwrap().is_none());
-    jobs.unlink().await.unwrap();
+    assert!(renamed.object().rename_nx("jobs").await.unwrap().is_none());
+    jobs.object().unlink().await.unwrap();
     let back = renamed
+        .object()
         .rename_nx("jobs")
         .await
         .unwrap()

@@ -8,7 +8,7 @@ use crate::support::server::RedisServer;
 use crate::support::waiters::{until, waiter};
 use futures::future::BoxFuture;
 use redis::AsyncCommands;
-use redisson_semaphore::{Error, Stats};
+use redisson_semaphore::{Error, LeasedSemaphore as _, Lock as _, Stats};
 
 #[tokio::test]
 async fn calls_and_holders_are_counted() {
@@ -113,8 +113,13 @@ async fn whatever_has_failed_is_counted() {
     fails!(jobs.release(held.id()));
     fails!(jobs.release_many(&[held.id()]));
     fails!(jobs.add_permits(i32::MAX));
-    fails!(client.permit_expirable_semaphore("nowhere").rename("jobs"));
-    fails!(client.ask(&["NO-SUCH-COMMAND"]));
+    fails!(
+        client
+            .permit_expirable_semaphore("nowhere")
+            .object()
+            .rename("jobs")
+    );
+    fails!(client.ask(None, &["NO-SUCH-COMMAND"]));
     let gate = client.string_lock("gate");
     gate.lock().await.unwrap();
     let elsewhere = connect(server.url()).await;
@@ -149,7 +154,7 @@ async fn whatever_has_failed_is_counted() {
 
     // What is not sent is a mistake of the program.
     let before = client.stats().failed;
-    client.ask(&[]).await.unwrap_err();
+    client.ask(None, &[]).await.unwrap_err();
     jobs.release("no id").await.unwrap_err();
     jobs.set_permits(u32::MAX).await.unwrap_err();
     jobs.acquire_many(5000).await.unwrap_err();

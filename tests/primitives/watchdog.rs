@@ -151,7 +151,7 @@ async fn a_refused_making_keeps_the_guards() {
     let refused = connect(server.url_as("app", "pw"), HOUR).await;
     seats.set_permits(5).await.unwrap();
     let held = seats.permit(3).await.unwrap();
-    seats.rename("parked").await.unwrap();
+    seats.object().rename("parked").await.unwrap();
     set_user(&mut redis, &["app", "resetchannels"]).await;
     let error = refused.semaphore(NAME).set_permits(5).await.unwrap_err();
     assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");

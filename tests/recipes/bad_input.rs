@@ -8,7 +8,7 @@ use crate::support::snapshot::snapshot_all;
 use crate::support::waiters::until;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Held};
+use redisson_semaphore::{Client, Error, Held, Lock as _};
 
 const LIMIT: Duration = Duration::from_secs(20);
 

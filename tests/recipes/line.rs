@@ -11,7 +11,7 @@ use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_listening};
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Held, Result};
+use redisson_semaphore::{Client, Held, Lock as _, Result};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 

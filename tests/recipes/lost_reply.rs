@@ -10,7 +10,7 @@ use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_listening};
 use futures::future::join_all;
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lock as _};
 use tokio::time::timeout;
 use tracing::Level;
 

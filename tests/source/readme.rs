@@ -15,7 +15,7 @@ use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until, until_subscribers, waiter};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, FromRedisValue};
-use redisson_semaphore::{Client, NameMapper, RLock};
+use redisson_semaphore::{Client, Lock as _, NameMapper, RLock};
 use tokio::time::timeout;
 
 const README: &str = include_str!("../../README.md");
@@ -549,14 +549,14 @@ async fn what_operations_on_objects_need() {
     let seats = client.semaphore("seats");
     seats.release(3).await.unwrap();
     seats.exists().await.unwrap();
-    seats.touch().await.unwrap();
+    seats.object().touch().await.unwrap();
     seats.expire(LIMIT).await.unwrap();
     seats.remaining_ttl().await.unwrap();
-    seats.expire_time().await.unwrap();
+    seats.object().expire_time().await.unwrap();
     seats.clear_expire().await.unwrap();
     let tomorrow = std::time::SystemTime::now() + Duration::from_secs(86_400);
     seats.expire_at(tomorrow).await.unwrap();
-    seats.size_in_memory().await.unwrap();
+    seats.object().size_in_memory().await.unwrap();
     let rules = [
         "app",
         "~other",
@@ -564,10 +564,10 @@ async fn what_operations_on_objects_need() {
         "&redisson_sc:{other}",
     ];
     set_user(&mut control, &rules).await;
-    assert!(seats.copy("other").await.unwrap());
-    assert!(seats.rename_nx("other").await.unwrap().is_none());
-    let seats = seats.rename("other").await.unwrap();
-    assert!(seats.unlink().await.unwrap());
+    assert!(seats.object().copy("other").await.unwrap());
+    assert!(seats.object().rename_nx("other").await.unwrap().is_none());
+    let seats = seats.object().rename("other").await.unwrap();
+    assert!(seats.object().unlink().await.unwrap());
     assert!(!seats.delete().await.unwrap());
     let _: () = control.rpush("seats", "no counter").await.unwrap();
     client.semaphore("seats").release(1).await.unwrap_err();

@@ -72,15 +72,21 @@ async fn step(number: usize, client: &Client, name: &str) -> String {
         14 => format!("{:?}", semaphore.expire(hour).await),
         15 => format!("{:?}", semaphore.clear_expire().await),
         16 => format!("{:?}", semaphore.clear_expire().await),
-        17 => format!("{:?}", semaphore.copy(copied.name()).await),
-        18 => format!("{:?}", semaphore.copy(copied.name()).await),
-        19 => format!("{:?}", semaphore.rename(moved.name()).await.is_ok()),
-        20 => format!("{:?}", semaphore.rename(moved.name()).await.is_err()),
+        17 => format!("{:?}", semaphore.object().copy(copied.name()).await),
+        18 => format!("{:?}", semaphore.object().copy(copied.name()).await),
+        19 => format!(
+            "{:?}",
+            semaphore.object().rename(moved.name()).await.is_ok()
+        ),
+        20 => format!(
+            "{:?}",
+            semaphore.object().rename(moved.name()).await.is_err()
+        ),
         21 => format!("{:?}", moved.release(1).await),
         22 => format!("{:?}", copied.delete().await),
         23 => {
             let gone = semaphore.release_if_exists(1).await;
-            format!("{gone:?} {:?}", copied.unlink().await)
+            format!("{gone:?} {:?}", copied.object().unlink().await)
         }
         _ => unreachable!("there are {STEPS} steps"),
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncCommands, AsyncConnectionConfig, IntoConnectionInfo};
-use redisson_semaphore::Client;
 use redisson_semaphore::recipes::FairSemaphore;
+use redisson_semaphore::{Client, LeasedSemaphore as _};
 
 use super::{Semaphore, Side};
 use crate::Result;

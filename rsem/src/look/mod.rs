@@ -191,10 +191,7 @@ impl Looker {
     /// One command. Those that are waited for together travel together. In a cluster it goes where its key is.
     pub(crate) async fn ask<'w, T: Read>(&self, words: impl AsRef<[&'w str]>) -> Result<T> {
         let words = words.as_ref();
-        let answer = match &self.master {
-            Some(master) => self.client.ask_at(master, words).await?,
-            None => self.client.ask(words).await?,
-        };
+        let answer = self.client.ask(self.master.as_deref(), words).await?;
         T::read(answer).ok_or_else(|| Error::server(words[0], "it is not answered as Redis does"))
     }
 

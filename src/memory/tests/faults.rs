@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::api::{LeasedPermit, LockGuard, Permit};
 use crate::error::{Effect, Error, Result};
 use crate::memory::{CountDownLatch, LeasedSemaphore, Lock, Semaphore};
+use crate::{CountDownLatch as _, LeasedSemaphore as _, Lock as _, Semaphore as _};
 
 const WAIT: Duration = Duration::from_secs(2);
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::poll_once;
+use crate::LeasedSemaphore as _;
 use crate::memory::LeasedSemaphore;
 
 const LEASE: Duration = Duration::from_secs(1);

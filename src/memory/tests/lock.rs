@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+use crate::Lock as _;
 use crate::error::Result;
 use crate::memory::Lock;
 

@@ -11,7 +11,9 @@ use futures::FutureExt;
 use tokio::time::advance;
 
 use super::{CountDownLatch, LeasedSemaphore, Lock, Semaphore};
-use crate::{Error, MAX_PERMITS};
+use crate::{
+    CountDownLatch as _, Error, LeasedSemaphore as _, Lock as _, MAX_PERMITS, Semaphore as _,
+};
 
 const MOMENT: Duration = Duration::from_millis(1);
 

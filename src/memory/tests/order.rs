@@ -9,6 +9,7 @@ use tokio::time::{Instant, advance, timeout};
 
 use super::super::Semaphore;
 use super::{Bell, MOMENT, poll_once, poll_with};
+use crate::Semaphore as _;
 
 /// A large request blocks for the first time when it has waited for so long, and for half as long as that.
 const FIRST: Duration = Duration::from_millis(250);

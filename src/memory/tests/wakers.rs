@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use crate::memory;
-use crate::{LeasedSemaphore, Lock};
+use crate::{LeasedSemaphore, Lock, Semaphore as _};
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -105,7 +105,7 @@ impl RCountDownLatch {
 
     /// The count; 0 where the latch does not exist. Redis: `GET`. Redisson: `getCount()`.
     pub async fn count(&self) -> Result<i64> {
-        self.object().read("count", "GET").await
+        self.operations().read("count", "GET").await
     }
 
     /// Waits until the count is zero, or there is none.
@@ -156,7 +156,7 @@ impl RCountDownLatch {
         Ok(self.line.call(call).await? == Outcome::Number(1))
     }
 
-    fn object(&self) -> Object<'_, queue::Object<Latch>> {
+    fn operations(&self) -> Object<'_, queue::Object<Latch>> {
         Object { line: &self.line }
     }
 

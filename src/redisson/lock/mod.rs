@@ -388,7 +388,7 @@ impl RLock {
 
     /// Whether anybody holds the lock. Redis: `EXISTS`. Redisson: `isLocked()`.
     pub async fn is_locked(&self) -> Result<bool> {
-        self.object().exists().await
+        self.operations().exists().await
     }
 
     /// Whether this owner holds the lock, as Redis has it. Redisson: `isHeldByCurrentThread()`.
@@ -408,7 +408,7 @@ impl RLock {
     ///
     /// Redis: `HEXISTS`. Redisson has no counterpart.
     pub async fn is_held_by_owner(&self, owner: &str) -> Result<bool> {
-        self.object()
+        self.operations()
             .read_field("is_held_by", "HEXISTS", owner)
             .await
             .map(|count| count > 0)
@@ -417,7 +417,7 @@ impl RLock {
     /// How often this owner holds the lock; 0 if it does not. Redis: `HGET`. Redisson: `getHoldCount()`.
     pub async fn hold_count(&self) -> Result<u32> {
         let count = self
-            .object()
+            .operations()
             .read_field("hold_count", "HGET", &self.owner)
             .await?;
         Ok(u32::try_from(count).unwrap_or(0))
@@ -425,7 +425,7 @@ impl RLock {
 
     /// How long the lock stays locked if nothing happens. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
     pub async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        self.object().remaining_ttl().await
+        self.operations().remaining_ttl().await
     }
 
     fn unlock_detached(&self) {
@@ -446,7 +446,7 @@ impl RLock {
         call.about(self.line.keys().object())
     }
 
-    fn object(&self) -> Object<'_, queue::Object<Locks>> {
+    fn operations(&self) -> Object<'_, queue::Object<Locks>> {
         Object { line: &self.line }
     }
 }

@@ -11,22 +11,13 @@ use crate::engine::request::{Arg, Script};
 use crate::error::{Error, Result};
 use crate::lua;
 use crate::queue;
-use crate::redisson::object::{ExpireCondition, Object, expirable_methods, since_1970};
+use crate::redisson::object::{ExpireCondition, Object, RObject, expirable_methods, since_1970};
 
 static KEYS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS_KEYS));
 
 expirable_methods!(RPermitExpirableSemaphore);
 
-/// The object itself, as Redisson's `RObject` and `RExpirable` offer it: the counter, and the permits that are held;
-/// times to live are the counter's. None of these wakes a waiter, but for a rename.
-///
-/// Errors are those of every operation. Cancel safety: sent in its turn after the first poll. If the future is dropped after
-/// that, what has not been sent is not sent any more.
-impl RPermitExpirableSemaphore {
-    fn object(&self) -> Object<'_, queue::Object<PermitExpirable>> {
-        Object { line: &self.line }
-    }
-
+impl RObject<'_, RPermitExpirableSemaphore> {
     /// Renames it, permits included, replacing an object of the new name, and returns the handle to the new name.
     ///
     /// Redis: `RENAME`, keeping times to live; the permits available are announced to waiters of the new name. Redisson:
@@ -36,9 +27,10 @@ impl RPermitExpirableSemaphore {
     /// # Errors
     ///
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
-    pub async fn rename(&self, new_name: &str) -> Result<RPermitExpirableSemaphore> {
-        let renamed = self.other(new_name)?;
-        self.change("RENAME", Arg::Word(""), "", Some(&renamed))
+    pub async fn rename(self, new_name: &str) -> Result<RPermitExpirableSemaphore> {
+        let renamed = self.0.other(new_name)?;
+        self.0
+            .change("RENAME", Arg::Word(""), "", Some(&renamed))
             .await?;
         Ok(renamed)
     }
@@ -49,12 +41,24 @@ impl RPermitExpirableSemaphore {
     /// # Errors
     ///
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
-    pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RPermitExpirableSemaphore>> {
-        let renamed = self.other(new_name)?;
+    pub async fn rename_nx(self, new_name: &str) -> Result<Option<RPermitExpirableSemaphore>> {
+        let renamed = self.0.other(new_name)?;
         let done = self
+            .0
             .change("RENAMENX", Arg::Word(""), "", Some(&renamed))
             .await?;
         Ok(done.then_some(renamed))
+    }
+}
+
+/// The object itself, as Redisson's `RObject` and `RExpirable` offer it: the counter, and the permits that are held;
+/// times to live are the counter's. None of these wakes a waiter, but for a rename.
+///
+/// Errors are those of every operation. Cancel safety: sent in its turn after the first poll. If the future is dropped after
+/// that, what has not been sent is not sent any more.
+impl RPermitExpirableSemaphore {
+    fn operations(&self) -> Object<'_, queue::Object<PermitExpirable>> {
+        Object { line: &self.line }
     }
 
     /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if there is no such semaphore.
@@ -137,7 +141,9 @@ impl RPermitExpirableSemaphore {
             }),
             word => Ok(word == "1"),
         };
-        self.object().run(operation, &KEYS, keys, steps, read).await
+        self.operations()
+            .run(operation, &KEYS, keys, steps, read)
+            .await
     }
 
     fn other(&self, name: &str) -> Result<Self> {

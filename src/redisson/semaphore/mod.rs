@@ -328,7 +328,7 @@ impl RSemaphore {
     ///
     /// Redis: `GET name`. Redisson: `availablePermits()`.
     pub async fn available_permits(&self) -> Result<i64> {
-        self.object().read_counter("available_permits").await
+        self.operations().read_counter("available_permits").await
     }
 
     /// Acquires `permits` permits as [`acquire`](Self::acquire) does, with a guard that gives them back.

@@ -22,7 +22,7 @@ renamable_methods!(
 /// command. Cancel safety: sent in its turn after the first poll. If the future is dropped after that, what has not been sent is
 /// not sent any more.
 impl RSemaphore {
-    pub(super) fn object(&self) -> Object<'_, queue::Object<Permits>> {
+    pub(super) fn operations(&self) -> Object<'_, queue::Object<Permits>> {
         Object { line: &self.line }
     }
 
@@ -34,7 +34,7 @@ impl RSemaphore {
     ///
     /// [`InvalidDuration`](crate::Error::InvalidDuration) below a millisecond, and above 2^53 of them.
     pub async fn expire(&self, ttl: Duration) -> Result<bool> {
-        self.object().expire(ttl, None).await
+        self.operations().expire(ttl, None).await
     }
 
     /// As [`expire`](Self::expire) where `condition` holds; `false` if it does not.
@@ -56,26 +56,26 @@ impl RSemaphore {
     ///
     /// As there.
     pub async fn expire_if(&self, ttl: Duration, condition: ExpireCondition) -> Result<bool> {
-        self.object().expire(ttl, Some(condition)).await
+        self.operations().expire(ttl, Some(condition)).await
     }
 
     /// Lets it vanish at `time` by the server's clock, at once where that has passed; `false` if there is no such semaphore.
     ///
     /// Redis: `PEXPIREAT`. Redisson: `expire(Instant)`, `expireAt(long)`.
     pub async fn expire_at(&self, time: SystemTime) -> Result<bool> {
-        self.object().expire_at(time, None).await
+        self.operations().expire_at(time, None).await
     }
 
     /// As [`expire_at`](Self::expire_at) where `condition` holds; `false` if it does not.
     ///
     /// Redis 7: `PEXPIREAT` with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet(Instant)` and its sisters.
     pub async fn expire_at_if(&self, time: SystemTime, condition: ExpireCondition) -> Result<bool> {
-        self.object().expire_at(time, Some(condition)).await
+        self.operations().expire_at(time, Some(condition)).await
     }
 
     /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
     pub async fn clear_expire(&self) -> Result<bool> {
-        self.object().clear_expire().await
+        self.operations().clear_expire().await
     }
 
     fn other(&self, name: &str) -> Result<RSemaphore> {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::recipes;
-use redisson_semaphore::{Client, LockGuard, Result};
+use redisson_semaphore::{Client, Lock as _, LockGuard, Result};
 
 use crate::subject::Kind::{self, Change, Give, Look, Nothing, Take};
 use crate::subject::{HOUR, SHORT, Subject};

@@ -70,14 +70,14 @@ async fn of_a_semaphore(client: &Client, what: AdminCall) -> Result<Ended, Error
         AdminCall::Delete => semaphore.delete().await?,
         AdminCall::Expire(life) => semaphore.expire(life).await?,
         AdminCall::ClearExpire => semaphore.clear_expire().await?,
-        AdminCall::RenameNx => semaphore.rename_nx(aside).await?.is_some(),
-        AdminCall::Copy(true) => semaphore.copy_and_replace(aside).await?,
-        AdminCall::Copy(false) => semaphore.copy(aside).await?,
+        AdminCall::RenameNx => semaphore.object().rename_nx(aside).await?.is_some(),
+        AdminCall::Copy(true) => semaphore.object().copy_and_replace(aside).await?,
+        AdminCall::Copy(false) => semaphore.object().copy(aside).await?,
         AdminCall::Look => return semaphore.available_permits().await.map(Ended::Read),
-        AdminCall::Rename => return semaphore.rename(aside).await.map(done),
+        AdminCall::Rename => return semaphore.object().rename(aside).await.map(done),
         AdminCall::RenameBack => {
             let aside = client.semaphore(aside);
-            return aside.rename(subject.key()).await.map(done);
+            return aside.object().rename(subject.key()).await.map(done);
         }
         AdminCall::Add(delta) => return semaphore.add_permits(delta).await.map(done),
         AdminCall::Drain => return semaphore.drain_permits().await.map(done),
@@ -96,13 +96,13 @@ async fn of_a_latch(client: &Client, what: AdminCall) -> Result<Ended, Error> {
         AdminCall::Set(count) => latch.try_set_count(count).await?,
         AdminCall::Delete => latch.delete().await?,
         AdminCall::CountDown => return latch.count_down().await.map(done),
-        AdminCall::Rename => return latch.rename(aside).await.map(done),
+        AdminCall::Rename => return latch.object().rename(aside).await.map(done),
         AdminCall::RenameBack => {
             let aside = client.count_down_latch(aside);
-            return aside.rename(Subject::Latch.key()).await.map(done);
+            return aside.object().rename(Subject::Latch.key()).await.map(done);
         }
-        AdminCall::Copy(true) => latch.copy_and_replace(aside).await?,
-        AdminCall::Copy(false) => latch.copy(aside).await?,
+        AdminCall::Copy(true) => latch.object().copy_and_replace(aside).await?,
+        AdminCall::Copy(false) => latch.object().copy(aside).await?,
         _ => unreachable!("not of a latch"),
     };
     Ok(Ended::Changed(changed))
@@ -122,12 +122,12 @@ impl Actor {
             AdminCall::Delete => semaphore.delete().await?,
             AdminCall::Expire(life) => semaphore.expire(life).await?,
             AdminCall::ClearExpire => semaphore.clear_expire().await?,
-            AdminCall::RenameNx => semaphore.rename_nx(aside).await?.is_some(),
+            AdminCall::RenameNx => semaphore.object().rename_nx(aside).await?.is_some(),
             AdminCall::Look => return semaphore.available_permits().await.map(Ended::Read),
-            AdminCall::Rename => return semaphore.rename(aside).await.map(done),
+            AdminCall::Rename => return semaphore.object().rename(aside).await.map(done),
             AdminCall::RenameBack => {
                 let aside = client.permit_expirable_semaphore(aside);
-                return aside.rename(subject.key()).await.map(done);
+                return aside.object().rename(subject.key()).await.map(done);
             }
             AdminCall::Put(permits) => return semaphore.set_permits(permits).await.map(done),
             AdminCall::Add(delta) => return semaphore.add_permits(delta).await.map(done),

@@ -191,21 +191,21 @@ async fn rust_outcome(client: &Client, name: &str, op: &Op) -> Result<Outcome, E
         Op::Available => Outcome::Number(semaphore.available_permits().await?),
         Op::Exists => Outcome::Flag(semaphore.exists().await?),
         Op::Delete => Outcome::Flag(semaphore.delete().await?),
-        Op::Unlink => Outcome::Flag(semaphore.unlink().await?),
-        Op::Touch => Outcome::Flag(semaphore.touch().await?),
-        Op::Size => Outcome::Number(semaphore.size_in_memory().await? as i64),
+        Op::Unlink => Outcome::Flag(semaphore.object().unlink().await?),
+        Op::Touch => Outcome::Flag(semaphore.object().touch().await?),
+        Op::Size => Outcome::Number(semaphore.object().size_in_memory().await? as i64),
         Op::Rename(new) => {
-            let renamed = semaphore.rename(new).await?;
+            let renamed = semaphore.object().rename(new).await?;
             assert_eq!(renamed.name(), new);
             Outcome::Nothing
         }
         Op::RenameNx(new) => {
-            let renamed = semaphore.rename_nx(new).await?;
+            let renamed = semaphore.object().rename_nx(new).await?;
             assert!(renamed.as_ref().is_none_or(|renamed| renamed.name() == new));
             Outcome::Flag(renamed.is_some())
         }
-        Op::Copy(new) => Outcome::Flag(semaphore.copy(new).await?),
-        Op::CopyAndReplace(new) => Outcome::Flag(semaphore.copy_and_replace(new).await?),
+        Op::Copy(new) => Outcome::Flag(semaphore.object().copy(new).await?),
+        Op::CopyAndReplace(new) => Outcome::Flag(semaphore.object().copy_and_replace(new).await?),
         Op::Expire(ttl, None) => Outcome::Flag(semaphore.expire(*ttl).await?),
         Op::Expire(ttl, Some(condition)) => {
             Outcome::Flag(semaphore.expire_if(*ttl, *condition).await?)
@@ -220,7 +220,7 @@ async fn rust_outcome(client: &Client, name: &str, op: &Op) -> Result<Outcome, E
             RemainingTtl::Persistent => -1,
             RemainingTtl::Expires(ttl) => millis(ttl),
         }),
-        Op::ExpireTime => Outcome::Number(match semaphore.expire_time().await? {
+        Op::ExpireTime => Outcome::Number(match semaphore.object().expire_time().await? {
             ExpireTime::Missing => -2,
             ExpireTime::Persistent => -1,
             ExpireTime::At(time) => epoch_millis(time),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::Client;
 use redisson_semaphore::recipes::Units;
+use redisson_semaphore::{Client, Lock as _};
 use serde_json::{Value, json};
 
 use super::support::{CHECK, Program, World, about};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redisson_semaphore::RemainingTtl;
+use redisson_semaphore::{Lock as _, RemainingTtl};
 use serde_json::json;
 
 use super::support::{CHECK, LIMIT, Program, World, acquired, released, with};
