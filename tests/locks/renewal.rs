@@ -115,7 +115,10 @@ async fn ten_thousand_locks_take_few_calls() {
     }
     let ttls: Vec<i64> = ttls.query_async(&mut redis).await.unwrap();
     assert!(ttls.iter().all(|ttl| *ttl > 0), "one was not renewed");
-    try_join_all(guards.into_iter().map(|guard| guard.unlock()))
+    // All at once, this process alone takes a lease's time in a debug build.
+    let () = stream::iter(guards.into_iter().map(|guard| guard.unlock()))
+        .buffer_unordered(250)
+        .try_collect()
         .await
         .unwrap();
     let left: Vec<String> = redis.keys("held-*").await.unwrap();
