@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{channel, until, until_queued, until_subscribers, waiter};
+use crate::support::waiters::{
+    channel, settled_waiter, until, until_queued, until_subscribers, waiter,
+};
 use redis::AsyncCommands;
 use tokio::time::{Instant, timeout};
 
@@ -117,7 +119,7 @@ async fn grant_that_overtakes_an_answer_is_not_forgotten() {
         let client = client.connect().await.unwrap();
         let semaphore = client.semaphore("overtaken");
         // Its client hears of grants already.
-        let larger = waiter(&mut control, &semaphore, 9).await;
+        let larger = settled_waiter(&mut control, &semaphore, 9, &releasing).await;
         proxy.at_script(1, Fate::HoldReply);
         let call = semaphore.clone();
         let call = tokio::spawn(async move {
@@ -148,7 +150,9 @@ async fn a_subscription_that_is_refused_for_now_is_made_later() {
     let mut control = server.connection().await;
     let proxy = Proxy::start(&server).await;
     let client = connect(proxy.url()).await;
-    let listening = waiter(&mut control, &client.semaphore("listening"), 1).await;
+    let listening = client.semaphore("listening");
+    let releasing = connect(server.url()).await.semaphore("listening");
+    let listening = settled_waiter(&mut control, &listening, 1, &releasing).await;
     let semaphore = client.semaphore("late");
     proxy.at_script(1, Fate::HoldReply);
     let call = semaphore.clone();

@@ -7,7 +7,9 @@ use crate::support::clients::{LIMIT, builder, connect, limited, served, stored, 
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
 use crate::support::sequence::start;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{queued, until, until_notified, until_queued, waiter};
+use crate::support::waiters::{
+    queued, settled_waiter, until, until_notified, until_queued, waiter,
+};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Permit, RSemaphore, Result};
@@ -44,21 +46,6 @@ async fn settled_guard(
 ) -> JoinHandle<Result<Permit>> {
     let earlier = waiter(control, &client.semaphore(NAME), 1).await;
     let task = queued_guard(control, client, 1).await;
-    releasing.release(1).await.unwrap();
-    served(earlier).await;
-    until_queued(control, NAME, 1).await;
-    task
-}
-
-/// The same for a caller without a guard.
-async fn settled_waiter(
-    control: &mut MultiplexedConnection,
-    client: &Client,
-    releasing: &RSemaphore,
-) -> JoinHandle<Result<()>> {
-    let semaphore = client.semaphore(NAME);
-    let earlier = waiter(control, &semaphore, 1).await;
-    let task = waiter(control, &semaphore, 1).await;
     releasing.release(1).await.unwrap();
     served(earlier).await;
     until_queued(control, NAME, 1).await;
@@ -166,7 +153,7 @@ async fn guard_is_taken_at_once_and_confirmed() {
     held.release().await.unwrap();
     releasing.acquire(1).await.unwrap();
 
-    let bare = settled_waiter(&mut control, &client, &releasing).await;
+    let bare = settled_waiter(&mut control, &client.semaphore(NAME), 1, &releasing).await;
     let struck = proxy.struck();
     proxy.at_script(1, Fate::HoldReply);
     releasing.release(1).await.unwrap();
@@ -197,7 +184,8 @@ async fn dropped_waiter_returns_a_grant_that_crosses_its_leave() {
                 guard.abort_handle()
             }
             false => {
-                let waiting = settled_waiter(&mut control, &client, &releasing).await;
+                let waiting =
+                    settled_waiter(&mut control, &client.semaphore(NAME), 1, &releasing).await;
                 waiting.abort_handle()
             }
         };
@@ -228,7 +216,7 @@ async fn lost_or_late_confirmation_takes_effect_once() {
         let mut control = server.connection().await;
         let client = builder(proxy.url()).connect().await.unwrap();
         let releasing = connect(server.url()).await.semaphore(NAME);
-        let waiting = settled_waiter(&mut control, &client, &releasing).await;
+        let waiting = settled_waiter(&mut control, &client.semaphore(NAME), 1, &releasing).await;
         proxy.at_script(1, fate);
         releasing.release(1).await.unwrap();
         proxy.until_struck(1).await;
@@ -320,7 +308,7 @@ async fn grants_of_a_client_that_confirms_late_last_longer() {
     let mut control = server.connection().await;
     let (proxy, client) = far(&server).await;
     let releasing = connect(server.url()).await.semaphore(NAME);
-    let waiting = settled_waiter(&mut control, &client, &releasing).await;
+    let waiting = settled_waiter(&mut control, &client.semaphore(NAME), 1, &releasing).await;
     let before = lives(&mut control).await;
     proxy.at_script(1, Fate::HoldRequest);
     releasing.release(1).await.unwrap();

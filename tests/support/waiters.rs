@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::clients::served;
 use super::polls::poll_once;
 use redis::aio::ConnectionLike;
 use redisson_semaphore::{RSemaphore, Result};
@@ -159,5 +160,21 @@ pub async fn waiter(
     until_notified(connection, name, client).await;
     until_subscribers(connection, &channel(name), 1).await;
     semaphore.available_permits().await.unwrap();
+    task
+}
+
+/// As [`waiter`], of a client that has heard of a grant behind the confirmation of its subscription: no script about that is still to
+/// come, and the next one is about the waiter. `releasing` belongs to another client; its permit is taken.
+pub async fn settled_waiter(
+    connection: &mut impl ConnectionLike,
+    semaphore: &RSemaphore,
+    permits: u32,
+    releasing: &RSemaphore,
+) -> JoinHandle<Result<()>> {
+    let earlier = waiter(connection, semaphore, 1).await;
+    let task = waiter(connection, semaphore, permits).await;
+    releasing.release(1).await.unwrap();
+    served(earlier).await;
+    until_queued(connection, semaphore.name(), 1).await;
     task
 }
