@@ -253,7 +253,7 @@ async fn what_all_objects_can_do() {
         .unwrap()
         .expect("it is free");
     assert_eq!(stored(&server, "app:free").await, ["4"]);
-    assert!(renamed.unlink().await.unwrap());
+    assert!(renamed.object().unlink().await.unwrap());
     assert_eq!(copied.delete().await, Ok(true));
     // A zero would let a JVM look, and it would wait on; any other number is nothing to it.
     let messages = channels.until_marker().await;

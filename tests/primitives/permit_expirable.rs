@@ -530,7 +530,10 @@ async fn both_keys_are_one_object() {
     new.try_set_permits(1).await.unwrap();
     let _ = new.acquire().await.unwrap();
     assert_eq!(back.release_all().await, Ok(2));
-    assert_eq!(counts(&back.rename("new").await.unwrap()).await, [3, 0, 3]);
+    assert_eq!(
+        counts(&back.object().rename("new").await.unwrap()).await,
+        [3, 0, 3]
+    );
     assert!(new.delete().await.unwrap() && !new.delete().await.unwrap());
     let left: Vec<_> = snapshot_all(&mut control).await.into_keys().collect();
     assert!(

@@ -57,20 +57,15 @@ pub(super) fn throughput(report: &Value) -> String {
         }
         y += 10.0;
     }
-    let title = "Pairs of acquire and release a second";
+    let titles = ["Pairs of acquire and release a second", "pairs a second"];
     let legend = [
         (OURS, "this crate"),
         (OURS_PALE, "each release through Redis"),
         (PLAIN, "one script a call"),
         (REDISSON, "Redisson"),
     ];
-    finish(
-        report,
-        title,
-        &legend,
-        scale.grid(TOP, y, svg::number) + &body,
-        y,
-    )
+    let grid = scale.grid(TOP, y, svg::number);
+    finish(report, titles, &legend, grid + &body, y)
 }
 
 pub(super) fn waits(report: &Value) -> String {
@@ -120,9 +115,12 @@ pub(super) fn waits(report: &Value) -> String {
     }
     let bottom = y - ROW / 2.0 + 4.0;
     let grid = scale.grid(TOP, bottom, |power| micros(10_f64.powi(power)));
-    let title = "How long callers wait: 4 processes of 64 callers, 8 permits, held 5 ms";
+    let titles = [
+        "How long callers wait: 4 processes of 64 callers, 8 permits, held 5 ms",
+        "time from the call to its permit",
+    ];
     let legend = [(OURS, "this crate"), (REDISSON, "Redisson")];
-    finish(report, title, &legend, grid + &body, bottom)
+    finish(report, titles, &legend, grid + &body, bottom)
 }
 
 /// What the demo prints.
@@ -132,16 +130,18 @@ pub(super) fn demo(printed: &str) -> String {
     svg::picture(WIDTH, height, "make demo", &body)
 }
 
-/// With title, legend, and where it was measured.
+/// With title, the name of the axis, legend, and where it was measured.
 fn finish(
     report: &Value,
-    title: &str,
+    [title, axis]: [&str; 2],
     legend: &[(&str, &str)],
     body: String,
     bottom: f64,
 ) -> String {
     let mut all = svg::heading(16.0, TITLE, 17, title);
     all += &svg::legend(16.0, LEGEND, legend);
+    let axis = format!("{axis}, logarithmic");
+    all += &svg::text(WIDTH - 16.0, LEGEND, Anchor::End, 12, &axis);
     all += &body;
     all += &svg::lines(16.0, bottom + 22.0, &machine(report));
     svg::picture(WIDTH, bottom + FOOT, title, &all)

@@ -22,7 +22,7 @@ impl Control {
     }
 
     pub(crate) async fn ask(&self, words: &[&str]) -> Result<Answer> {
-        let answer = self.client.ask(words).await;
+        let answer = self.client.ask(None, words).await;
         answer.map_err(|error| format!("{}: {error}", words[0]).into())
     }
 
