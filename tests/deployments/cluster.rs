@@ -431,13 +431,17 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     cluster.move_keys(slot, 0, 1).await;
     // Asked for where it is going to be.
     assert_eq!(semaphore.exists().await, Ok(true));
-    // Who has little time is told why it is not enough, and that nothing has happened.
+    // A call with little time ends with the reason, and without effect, unless its last copy is on its way when the time ends.
     let hasty = of(cluster).call_timeout(Duration::from_millis(300));
     let hasty = hasty.connect().await.unwrap();
     let told = hasty.semaphore(name).try_acquire(1).await.unwrap_err();
-    assert!(matches!(told, Error::RefusedForNow { .. }), "{told:?}");
-    assert!(told.to_string().contains("TRYAGAIN"), "{told}");
-    assert_eq!(told.effect(), Effect::NotApplied);
+    match told.effect() {
+        Effect::NotApplied => {
+            assert!(matches!(told, Error::RefusedForNow { .. }), "{told:?}");
+            assert!(told.to_string().contains("TRYAGAIN"), "{told}");
+        }
+        _ => assert!(matches!(told, Error::OutcomeUnknown { .. }), "{told:?}"),
+    }
     let call = tokio::spawn(async move { guard.release().await });
     // Its record may be on either side until the slot has arrived.
     until("it is told to come again", LIMIT, async || {
