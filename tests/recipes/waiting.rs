@@ -298,6 +298,8 @@ async fn shutdown_ends_waiting_and_carries_out_what_is_owed() {
             .unwrap()
     })
     .await;
+    // Answered behind the waiter's own request: nothing of it is on its way.
+    semaphore.holders().await.unwrap();
     semaphore.release_detached(served.id());
     semaphore.release_detached(first.id());
     client.shutdown().await.unwrap();

@@ -284,7 +284,7 @@ mod tests {
             assert_eq!(version(&facts).level, level, "{text}");
         }
         let readme = include_str!("../../../README.md");
-        let oldest = format!("for Redis {}.{} to", TESTED.0, TESTED.1);
+        let oldest = format!("Redis {}.{} to", TESTED.0, TESTED.1);
         assert!(readme.contains(&oldest), "{oldest}");
     }
 }

@@ -10,7 +10,7 @@ use crate::support::snapshot::snapshot;
 
 /// Two owners of a lock, and a guard of the first one.
 macro_rules! lock {
-    ($subject:ident, $name:literal, $lock:ident, $make:ident, $guard:ident) => {
+    ($subject:ident, $name:literal, $lock:ident, $guard:ident, $make:ident) => {
         pub struct $subject {
             one: $lock,
             two: $lock,
@@ -111,5 +111,5 @@ macro_rules! lock {
     };
 }
 
-lock!(Lock, "lock", RLock, lock, LockGuard);
-lock!(Fenced, "fenced", RFencedLock, fenced_lock, FencedGuard);
+lock!(Lock, "lock", RLock, LockGuard, lock);
+lock!(Fenced, "fenced", RFencedLock, FencedGuard, fenced_lock);
