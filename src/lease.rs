@@ -15,6 +15,18 @@ use tokio::sync::Notify;
 /// sent that was granted; so a lease is never taken to last longer than it does in Redis. For what is held in Redis, on
 /// Linux and Android, it goes on while the machine is suspended: [`is_lost`](Lease::is_lost) knows at once afterwards,
 /// [`lost`](Lease::lost) within a second. Both say so at once, too, where the runtime was blocked meanwhile.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::{Lock, memory};
+///
+/// let guard = memory::Lock::new("door").guard().await?;
+/// let lease = guard.lease().clone(); // outlives the guard
+/// assert!(!lease.is_lost());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Lease {
     shared: Arc<Shared>,

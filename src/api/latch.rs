@@ -13,6 +13,24 @@ use crate::error::Result;
 /// The count is set once, counted down by one at a time, and gone when it comes to zero: a latch that does not exist is
 /// open. It can be set again then.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::{CountDownLatch, memory};
+/// use std::sync::Arc;
+///
+/// async fn party(ready: Arc<dyn CountDownLatch>) -> redisson_semaphore::Result<()> {
+///     ready.count_down().await
+/// }
+///
+/// let ready = Arc::new(memory::CountDownLatch::new("ready"));
+/// ready.try_set_count(1).await?;
+/// party(ready.clone()).await?;
+/// ready.wait().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Cancel safety
 ///
 /// Every future may be dropped at any await point. A count-down that was polled once is carried out; a wait

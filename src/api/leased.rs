@@ -17,6 +17,26 @@ use crate::stats::Holding;
 /// There are as many permits as its limit says, or as were set where it is kept. A caller that acquires one gets an id that is its own, and
 /// releases by it. A permit that is not refreshed is free again after its [`lease`](LeasedSemaphore::lease).
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::{LeasedSemaphore, memory};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// async fn work(jobs: Arc<dyn LeasedSemaphore>) -> redisson_semaphore::Result<()> {
+///     let job = jobs.permit().await?; // refreshed in the background
+///     println!("{} is at work", job.id());
+///     job.release().await.map(drop)
+/// }
+///
+/// let lease = Duration::from_secs(10);
+/// let jobs = memory::LeasedSemaphore::new("jobs", 2, Some(lease));
+/// work(Arc::new(jobs)).await?; // or client.fair_semaphore("jobs", 2)
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Names and times
 ///
 /// The names of the calls, and how wait, lease and the other times go together, are explained

@@ -13,6 +13,25 @@ use crate::stats::Holding;
 
 /// A lock that is held by an owner for a time, wherever it is kept. Implemented by this crate alone.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::{Lock, memory};
+/// use std::sync::Arc;
+///
+/// async fn import(lock: Arc<dyn Lock>) -> redisson_semaphore::Result<bool> {
+///     let Some(guard) = lock.try_guard().await? else {
+///         return Ok(false); // another process is at it
+///     };
+///     guard.unlock().await?;
+///     Ok(true)
+/// }
+///
+/// assert!(import(Arc::new(memory::Lock::new("import"))).await?); // or client.lock("import")
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Owners
 ///
 /// Async code has no threads to go by, so every guard is an owner of its own, whichever handle it comes from: two guards of one lock

@@ -42,6 +42,22 @@ impl OnRecord {
 /// owner: a caller may release the permits of another one, and `release` on its own adds permits.
 /// A semaphore that does not exist has no permits.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::{Semaphore, memory};
+/// use std::sync::Arc;
+///
+/// async fn serve(seats: Arc<dyn Semaphore>) -> redisson_semaphore::Result<bool> {
+///     Ok(seats.try_permit(1).await?.is_some()) // released at the end of the line
+/// }
+///
+/// let seats = Arc::new(memory::Semaphore::with_permits("seats", 1)); // or client.semaphore("seats")
+/// assert!(serve(seats).await?);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Amounts
 ///
 /// Amounts are 0 to [`MAX_PERMITS`]; more is [`Error::InvalidPermits`](crate::Error::InvalidPermits).

@@ -18,6 +18,20 @@ use crate::error::Result;
 /// which the latch is set again at once.
 ///
 /// Every operation returns [`Error::InvalidName`](crate::Error::InvalidName) if the name is empty.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::{CountDownLatch, memory};
+///
+/// let ready = memory::CountDownLatch::new("ready");
+/// ready.try_set_count(2).await?;
+/// ready.count_down().await?;
+/// ready.count_down().await?;
+/// ready.wait().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct CountDownLatch {
     shared: Arc<Shared>,

@@ -17,6 +17,18 @@ use crate::engine::Core;
 /// until a caller releases them: [`holders`](crate::LeasedSemaphore::holders) lists the ids,
 /// [`release_all`](crate::LeasedSemaphore::release_all) frees all. A guard is not refreshed, and does not notice when its
 /// permit is taken away; [`refresh`](crate::LeasedSemaphore::refresh) asks.
+///
+/// ```no_run
+/// # async fn example(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::LeasedSemaphore;
+///
+/// let workers = client.set_semaphore("workers", 5);
+/// let worker = workers.permit().await?; // released when dropped
+/// println!("{:?} hold permits", workers.holders().await?);
+/// worker.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SetSemaphore {
     handle: Handle,

@@ -17,6 +17,18 @@ use crate::engine::Core;
 /// a worker. A slot above a lowered limit is not seen any more: it can neither be released nor refreshed by this handle,
 /// and expires. Waiting callers know when the first of the first 128 slots expires. That another one has expired is found
 /// at the pace of the [`check_interval`](SlotSemaphore::check_interval).
+///
+/// ```no_run
+/// # async fn example(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::LeasedSemaphore;
+///
+/// let shards = client.slot_semaphore("shards", 16);
+/// let shard = shards.permit().await?; // refreshed in the background, released when dropped
+/// println!("this is worker {}", shard.slot().expect("slots have numbers"));
+/// shard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SlotSemaphore {
     handle: Handle,

@@ -26,6 +26,19 @@ use crate::sync::{Mutex, MutexGuard};
 /// [`LockGuard::again`](crate::LockGuard::again) is an error.
 /// Without a lease it lasts for the [`timeout`](StringLock::timeout) and is refreshed every third of it, as long as the handle that took
 /// it, a clone of it or a guard is there: when nobody is who could unlock it, it ends with its time.
+///
+/// ```no_run
+/// # async fn example(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::Lock;
+/// use std::time::Duration;
+///
+/// let import = client.string_lock("import").timeout(Duration::from_secs(30));
+/// if let Some(guard) = import.try_guard().await? {
+///     guard.unlock().await?; // refreshed until here
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct StringLock {
     handle: Handle,

@@ -21,6 +21,16 @@ use call::{Call, Latch, OPEN};
 /// A handle: cheap to clone, made without I/O by [`Client::count_down_latch`](crate::Client::count_down_latch). The guide has
 /// [the guarantees](crate::guide::promises).
 ///
+/// ```no_run
+/// # async fn example(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// let ready = client.count_down_latch("ready"); // Java: redisson.getCountDownLatch("ready")
+/// ready.try_set_count(3).await?;
+/// ready.count_down().await?; // each party calls this once
+/// ready.wait().await?; // until all three have
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Waiting
 ///
 /// All callers of one client that wait ask together: when one joins them, when a message comes or may have been missed,

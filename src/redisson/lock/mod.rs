@@ -32,6 +32,19 @@ use crate::stats::{Holding, What};
 /// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone. A chapter of the guide is about
 /// [locks](crate::guide::locks).
 ///
+/// ```no_run
+/// # async fn example(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// let import = client.lock("import"); // Java: redisson.getLock("import")
+/// let guard = import.guard().await?; // waits; renewed in the background, unlocked when dropped
+/// match guard.run(async { "imported" }).await {
+///     Some(done) => println!("{done}"),
+///     None => println!("the lock was lost, and the work was stopped"),
+/// }
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Owner
 ///
 /// Async code has no threads to go by, so each guard is an owner of its own: two guards exclude each other, whichever handles and

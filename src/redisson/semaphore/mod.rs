@@ -29,6 +29,17 @@ use crate::stats::{Counters, What};
 /// promises](crate::guide::promises), [the order of waiters](crate::guide::queue), and [Redisson's
 /// methods](crate::guide::from_redisson) beside ours.
 ///
+/// ```no_run
+/// # async fn example(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// let seats = client.semaphore("seats"); // Java: redisson.getSemaphore("seats")
+/// seats.set_permits(8).await?;
+/// let two = seats.permit(2).await?; // waits; released when dropped
+/// println!("{} seats are left", seats.available_permits().await?);
+/// two.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Waiting
 ///
 /// 1. Waiters stand in one queue in Redis, in the order in which they came, whichever process they are in.
