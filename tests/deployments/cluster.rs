@@ -16,6 +16,7 @@ use redisson_semaphore::{
 };
 use serde_json::json;
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 /// One for the tests that leave it as it is. It ends with the process.
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
@@ -528,11 +529,12 @@ async fn permits_are_kept_while_their_slot_moves_under_load() {
                 let semaphore = semaphore.clone();
                 callers.push(tokio::spawn(async move {
                     for round in 0..40 {
-                        let guard = semaphore.permit(1 + (number + round) % 3).await?;
+                        let asked = semaphore.permit(1 + (number + round) % 3);
+                        let guard = timeout(LIMIT, asked).await.expect("a waiter sleeps")?;
                         tokio::time::sleep(Duration::from_millis(1)).await;
                         guard.release().await?;
                     }
-                    Ok(())
+                    Ok::<_, Error>(())
                 }));
             }
         }
@@ -540,7 +542,10 @@ async fn permits_are_kept_while_their_slot_moves_under_load() {
             cluster.move_slot(slot, from, to).await;
         }
         for caller in callers {
-            served(caller).await;
+            caller
+                .await
+                .expect("a caller panicked")
+                .expect("a caller is served");
         }
         let left = cluster.stored(name, 3).await;
         assert_eq!(left.as_deref(), Some("7"), "{mode:?}");

@@ -113,24 +113,6 @@ async fn until_one_is_over(control: &mut MultiplexedConnection) {
     .await;
 }
 
-/// The longest script since the last call of this, in microseconds.
-async fn longest_script(control: &mut MultiplexedConnection) -> u64 {
-    type Entry = (i64, i64, u64, Vec<Vec<u8>>, String, String);
-    let entries: Vec<Entry> = redis::cmd("SLOWLOG")
-        .arg(&["GET", "-1"])
-        .query_async(control)
-        .await
-        .unwrap();
-    redis::cmd("SLOWLOG")
-        .arg("RESET")
-        .exec_async(control)
-        .await
-        .unwrap();
-    let is_script = |words: &[Vec<u8>]| words[0].to_ascii_uppercase().starts_with(b"EVAL");
-    let scripts = entries.iter().filter(|entry| is_script(&entry.3));
-    scripts.map(|entry| entry.2).max().unwrap_or(0)
-}
-
 #[tokio::test]
 async fn permits_are_taken_and_given_back_by_id() {
     let (server, _client, jobs) = start(5).await;
@@ -928,7 +910,7 @@ async fn a_large_request_is_passed_for_a_while() {
     hopeless.abort();
 }
 
-/// What a process has left that died: it comes back in bits that hold the server up for a moment only.
+/// What a process has left that died: it comes back in bits of about a thousand permits.
 #[tokio::test]
 async fn a_hundred_thousand_that_have_ended_come_back_in_bits() {
     const COUNT: usize = 100_000;
@@ -940,19 +922,7 @@ async fn a_hundred_thousand_that_have_ended_come_back_in_bits() {
     let permits = u32::try_from(COUNT).unwrap();
     assert_eq!(jobs.try_set_permits(permits).await, Ok(true));
     let mut control = server.connection().await;
-    redis::cmd("CONFIG")
-        .arg(&[
-            "SET",
-            "slowlog-log-slower-than",
-            "500",
-            "slowlog-max-len",
-            "4096",
-        ])
-        .exec_async(&mut control)
-        .await
-        .unwrap();
     leave_expired(&mut control, COUNT).await;
-    longest_script(&mut control).await;
     // The numbers are right at once.
     assert_eq!(counts(&jobs).await, [COUNT as i64, 0, COUNT as i64]);
     let left: usize = control.zcard(permits_key("jobs")).await.unwrap();
@@ -976,10 +946,6 @@ async fn a_hundred_thousand_that_have_ended_come_back_in_bits() {
     .await;
     let needed = scripts(&mut control).await - before;
     assert!((90..=100).contains(&needed), "{needed} scripts");
-    // Five milliseconds, on a machine that does nothing else.
-    let longest = longest_script(&mut control).await;
-    assert!(longest < 50_000, "{longest} microseconds");
-    println!("the longest script took {longest} microseconds at the most");
     assert_eq!(stored(&server, "jobs").await, [(COUNT - 1024).to_string()]);
 }
 
