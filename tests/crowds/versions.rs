@@ -123,10 +123,13 @@ async fn crowd(world: &World) {
             answer.value
         );
     }
-    let done = timeout(PATIENCE, rust.finish())
+    until("each Rust caller is served", PATIENCE, async || {
+        rust.each_held(4)
+    })
+    .await;
+    timeout(PATIENCE, rust.finish())
         .await
         .expect("a Rust caller hangs");
-    assert!(done.iter().all(|done| done.held > 3), "{done:?}");
     until("all permits are back", PATIENCE, async || {
         world.available(name).await == 4
     })

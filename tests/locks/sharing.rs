@@ -138,9 +138,10 @@ async fn a_client_that_is_very_far_away_has_some() {
         .map(|client| LockCrowd::start(client, 2, Way::Lock, hold));
     let far = LockCrowd::start(&far, 1, Way::Lock, hold);
     until("it has some turns", LIMIT, async || far.grants() >= 3).await;
+    // Each of the four others would have the lock once for each time that it is had far away.
     let others: u64 = crowds.iter().map(LockCrowd::grants).sum();
     assert!(
-        others > 50 * far.grants(),
+        others > 10 * far.grants(),
         "{others}: they wait for it all the time"
     );
     far.stop().await;

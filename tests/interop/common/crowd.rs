@@ -1,7 +1,7 @@
 //! Rust callers for a crowd of both sides: each loops over acquire, hold, release until it is told to stop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::AsyncCommands;
@@ -69,6 +69,8 @@ pub struct Done {
 
 pub struct RustCrowd {
     stop: Arc<AtomicBool>,
+    /// How often each caller has held permits, until now.
+    held: Vec<Arc<AtomicU64>>,
     callers: Vec<JoinHandle<Done>>,
 }
 
@@ -83,8 +85,10 @@ impl RustCrowd {
         hold: Duration,
     ) -> RustCrowd {
         let stop = Arc::new(AtomicBool::new(false));
-        let callers = (0..callers).map(|number| {
+        let held: Vec<_> = (0..callers).map(|_| Arc::default()).collect();
+        let callers = held.iter().enumerate().map(|(number, held)| {
             let caller = Caller {
+                held: Arc::clone(held),
                 semaphore: client.semaphore(name),
                 gauge: gauge.clone(),
                 stop: Arc::clone(&stop),
@@ -98,7 +102,15 @@ impl RustCrowd {
         RustCrowd {
             callers: callers.collect(),
             stop,
+            held,
         }
+    }
+
+    /// Whether each caller has held permits so often.
+    pub fn each_held(&self, times: u64) -> bool {
+        self.held
+            .iter()
+            .all(|held| held.load(Ordering::Relaxed) >= times)
     }
 
     /// Lets all of them finish their turn.
@@ -116,6 +128,7 @@ struct Caller {
     semaphore: RSemaphore,
     gauge: Gauge,
     stop: Arc<AtomicBool>,
+    held: Arc<AtomicU64>,
     most: u32,
     hold: Duration,
     kind: usize,
@@ -154,6 +167,7 @@ impl Caller {
             tokio::time::sleep(self.hold.mul_f64(fastrand::f64())).await;
             self.gauge.add(-i64::from(permits)).await;
             done.held += 1;
+            self.held.store(done.held, Ordering::Relaxed);
             if fastrand::bool() {
                 guard.release().await.expect("the server runs");
             } else {
