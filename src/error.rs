@@ -480,7 +480,7 @@ impl Error {
 }
 
 /// The result of the calls of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T> = std::result::Result<T, Error>;
 
 #[cfg(test)]
 mod tests {

@@ -263,11 +263,13 @@ impl LeasedPermit {
         self.lease.lost().await;
     }
 
-    /// Runs `future` until it is done, or the permit is lost: `None` then, and the future has been dropped.
+    /// Runs `future` until it is done, or the permit is lost: `None` then, and the future has been dropped. A loss is noticed when `future`
+    /// waits. If it blocks its thread meanwhile, it is `Some`, and [`release`](Self::release) tells the loss.
     ///
     /// # Cancel safety
     ///
     /// As safe as `future`.
+    #[must_use = "`None` says that the permit was lost"]
     pub async fn run<F: Future>(&self, future: F) -> Option<F::Output> {
         self.lease.run(future).await
     }

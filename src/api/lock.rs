@@ -283,7 +283,8 @@ impl LockGuard {
         self.hold.lease.lost().await;
     }
 
-    /// Runs `future` until it is done, or the lock is lost: `None` then, and the future has been dropped.
+    /// Runs `future` until it is done, or the lock is lost: `None` then, and the future has been dropped. A loss is noticed when `future` waits.
+    /// If it blocks its thread meanwhile, it is `Some`, and [`unlock`](Self::unlock) tells the loss.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -302,6 +303,7 @@ impl LockGuard {
     /// # Cancel safety
     ///
     /// As safe as `future`.
+    #[must_use = "`None` says that the lock was lost"]
     pub async fn run<F: Future>(&self, future: F) -> Option<F::Output> {
         self.hold.lease.run(future).await
     }

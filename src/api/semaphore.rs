@@ -267,11 +267,13 @@ impl Permit {
         futures::future::select_all(lost).await;
     }
 
-    /// Runs `future` until it is done, or the permits are lost: `None` then, and the future has been dropped.
+    /// Runs `future` until it is done, or the permits are lost: `None` then, and the future has been dropped. A loss is noticed when `future`
+    /// waits. If it blocks its thread meanwhile, it is `Some`, and [`is_lost`](Self::is_lost) tells the loss.
     ///
     /// # Cancel safety
     ///
     /// As safe as `future`.
+    #[must_use = "`None` says that the permits were lost"]
     pub async fn run<F: Future>(&self, future: F) -> Option<F::Output> {
         run_unless(self.lost(), future).await
     }

@@ -262,6 +262,15 @@ impl<P: Primitive> Batch<P> {
         set.filter_map(|(word, number)| Some((word, number?)))
     }
 
+    /// What it takes or asks for, of the kind that lets others in.
+    pub(super) fn claims(&self) -> impl Iterator<Item = P::Want> {
+        let confirms = self.confirms.iter().map(|(_, entry)| entry.want);
+        let takes = self.calls.iter().filter_map(|queued| queued.call.takes());
+        let runs = self.runs.iter().map(|run| run.want);
+        let all = confirms.chain(takes).chain(runs);
+        all.filter(|want| want.lets_in(*want))
+    }
+
     /// Its calls, for the log.
     pub(super) fn contents(&self) -> String {
         let calls = self

@@ -81,6 +81,7 @@ impl<P: Primitive> State<P> {
         self.under_way = Some(UnderWay {
             asked: batch.asked.clone(),
             confirms: batch.confirms.iter().map(|(ticket, _)| *ticket).collect(),
+            claims: batch.claims().collect(),
             sent_before: self.core.sent.count(),
         });
         Some(Task::Batch(Box::new(batch)))

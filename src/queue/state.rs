@@ -59,11 +59,13 @@ impl<P: Primitive> Item<P> {
 }
 
 /// The state of the batch under way.
-pub(super) struct UnderWay {
+pub(super) struct UnderWay<W> {
     /// The waiters that it asks for.
     pub(super) asked: Vec<Id>,
     /// The entries that it confirms.
     pub(super) confirms: Vec<Ticket>,
+    /// What it takes or asks for, of the kind that lets others in.
+    pub(super) claims: Vec<W>,
     /// How many requests the client had sent before it.
     pub(super) sent_before: u64,
 }
@@ -148,7 +150,7 @@ pub(super) struct State<P: Primitive> {
     /// Deferred calls that were forbidden; and when they are tried again.
     pub(super) refused: Vec<Queued<P>>,
     pub(super) retry_at: Option<Instant>,
-    pub(super) under_way: Option<UnderWay>,
+    pub(super) under_way: Option<UnderWay<P::Want>>,
     /// The server forbids the subscription; waiters get that error behind the batch under way.
     pub(super) unheard: Option<Error>,
     pub(super) closed: bool,
@@ -403,7 +405,13 @@ impl<P: Primitive> State<P> {
         }
         let under_way = self.under_way.as_ref();
         let asked_for = under_way.is_some_and(|batch| batch.confirms.contains(&ticket));
-        let Some(entry) = self.entries.get(ticket).copied().filter(|_| !asked_for) else {
+        // The batch counts what the client held when it departed.
+        let counted = |entry: &Entry<P::Want>| {
+            let claims = under_way.map_or(&[][..], |batch| &batch.claims);
+            claims.iter().any(|claim| claim.lets_in(entry.want))
+        };
+        let entry = self.entries.get(ticket).copied();
+        let Some(entry) = entry.filter(|entry| !asked_for && !counted(entry)) else {
             // The batch under way is about it, or may be: its answer comes first.
             match under_way {
                 Some(_) => self.early.push(notice),

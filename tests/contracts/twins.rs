@@ -33,6 +33,7 @@ struct Twins<T> {
 /// Calls that wait.
 struct Waiting<T> {
     what: String,
+    amount: u32,
     calls: Twins<JoinHandle<T>>,
 }
 
@@ -67,7 +68,7 @@ async fn answered<T>(waiting: &mut Vec<Waiting<T>>, history: &[String]) -> Vec<(
         .into_iter()
         .partition(|waiting: &Waiting<T>| waiting.calls.memory.is_finished());
     *waiting = left;
-    for Waiting { what, calls } in done {
+    for Waiting { what, calls, .. } in done {
         let what = format!("{what} is served in Redis, as it is in memory: {history:#?}");
         until(&what, LIMIT, async || calls.redis.is_finished()).await;
         answers.push((calls.memory.await.unwrap(), calls.redis.await.unwrap()));
@@ -76,7 +77,7 @@ async fn answered<T>(waiting: &mut Vec<Waiting<T>>, history: &[String]) -> Vec<(
 }
 
 fn nobody_else_is_served<T>(waiting: &[Waiting<T>], history: &[String]) {
-    for Waiting { what, calls } in waiting {
+    for Waiting { what, calls, .. } in waiting {
         assert!(
             !calls.redis.is_finished(),
             "{what} is served in Redis only: {history:#?}"
@@ -104,7 +105,7 @@ macro_rules! both {
 
 /// A call that waits, on both.
 macro_rules! wait {
-    ($history:ident, $waiting:ident, $twins:expr, |$it:ident| $call:expr) => {{
+    ($history:ident, $waiting:ident, $twins:expr, $amount:expr, |$it:ident| $call:expr) => {{
         let what = format!("waiting call {}: {}", $history.len(), stringify!($call));
         $history.push(what.clone());
         let $it = Arc::clone(&$twins.memory);
@@ -113,6 +114,7 @@ macro_rules! wait {
         let redis = start(async move { $call }).await;
         $waiting.push(Waiting {
             what,
+            amount: $amount,
             calls: Twins { memory, redis },
         });
     }};
@@ -127,7 +129,7 @@ async fn cancel_one<T>(
     if waiting.is_empty() {
         return;
     }
-    let Waiting { what, calls } = waiting.remove(random.usize(..waiting.len()));
+    let Waiting { what, calls, .. } = waiting.remove(random.usize(..waiting.len()));
     history.push(format!("cancelled: {what}"));
     for call in [calls.memory, calls.redis] {
         call.abort();
@@ -162,12 +164,9 @@ async fn semaphores(client: &Client, seed: u64, first: Option<u32>) {
         };
         let few = random.u32(1..4);
         let available = twins.memory.available_permits().await.unwrap();
-        // Whoever can be served is not to be in a hurry.
-        let wait = if available >= few.into() {
-            LONG
-        } else {
-            Duration::from_millis(3)
-        };
+        // A caller that can be served is not to be in a hurry.
+        let fits = available >= few.into();
+        let wait = if fits { LONG } else { Duration::from_millis(3) };
         history.push(format!(
             "{available} are free; permits {permits}, few {few}"
         ));
@@ -177,7 +176,10 @@ async fn semaphores(client: &Client, seed: u64, first: Option<u32>) {
             2 => both!(history, twins, |it| it
                 .try_acquire_for(few, Duration::ZERO)
                 .await),
-            3 => both!(history, twins, |it| it.try_acquire_for(few, wait).await),
+            // Beside waiters it may have to wait until the queue is not blocked, and be served or not.
+            3 if !fits || waiting.is_empty() => {
+                both!(history, twins, |it| it.try_acquire_for(few, wait).await);
+            }
             4 => both!(history, twins, |it| it.release_if_exists(few).await),
             5 => {
                 let delta = match random.u8(..8) {
@@ -189,12 +191,12 @@ async fn semaphores(client: &Client, seed: u64, first: Option<u32>) {
             }
             6 if random.u8(..4) == 0 => both!(history, twins, |it| it.drain_permits().await),
             7 | 8 if waiting.len() < MOST_WAITING => {
-                wait!(history, waiting, twins, |it| it.acquire(few).await);
+                wait!(history, waiting, twins, few, |it| it.acquire(few).await);
             }
             9 if waiting.len() < MOST_WAITING => {
                 let wait = if random.bool() { LONG } else { Duration::MAX };
                 history.push(format!("{wait:?}"));
-                wait!(history, waiting, twins, |it| it
+                wait!(history, waiting, twins, few, |it| it
                     .try_acquire_for(few, wait)
                     .await
                     .map(|taken| assert!(taken)));
@@ -221,6 +223,15 @@ async fn semaphores(client: &Client, seed: u64, first: Option<u32>) {
             }
             _ => both!(history, twins, |it| it.release(permits).await),
         }
+        // Smaller requests pass a larger one as soon as it does not block the queue any more.
+        until("what fits is served", LIMIT, async || {
+            settle().await;
+            let available = twins.memory.available_permits().await.unwrap();
+            let sleeps = |one: &Waiting<_>| !one.calls.memory.is_finished();
+            let mut asleep = waiting.iter().filter(|one| sleeps(one));
+            asleep.all(|one| i64::from(one.amount) > available)
+        })
+        .await;
         for (one, two) in answered(&mut waiting, &history).await {
             assert_eq!(one, two, "{history:#?}");
         }
@@ -299,10 +310,10 @@ async fn locks(client: &Client, seed: u64) {
                 assert_eq!(told(&one), told(&two), "{history:#?}");
             }
             3 | 4 if waiting.len() < MOST_WAITING => {
-                wait!(history, waiting, twins, |it| it.hold(None).await);
+                wait!(history, waiting, twins, 1, |it| it.hold(None).await);
             }
             5 if waiting.len() < MOST_WAITING => {
-                wait!(history, waiting, twins, |it| it.hold(Some(LONG)).await);
+                wait!(history, waiting, twins, 1, |it| it.hold(Some(LONG)).await);
             }
             6 => cancel_one(&mut waiting, &mut random, &mut history).await,
             7 if random.u8(..4) == 0 => both!(history, twins, |it| it.force_unlock().await),
@@ -434,12 +445,17 @@ async fn leased(client: &Client, seed: u64) {
                 held.extend(one.unwrap().zip(two.unwrap()));
             }
             3 | 4 if waiting.len() < MOST_WAITING => {
-                wait!(history, waiting, twins, |it| it.acquire().await.map(Some));
+                wait!(history, waiting, twins, 1, |it| it
+                    .acquire()
+                    .await
+                    .map(Some));
                 // Its question has been answered, so that its place is known to the server.
                 twins.redis.holders().await.unwrap();
             }
             5 if waiting.len() < MOST_WAITING => {
-                wait!(history, waiting, twins, |it| it.try_acquire_for(LONG).await);
+                wait!(history, waiting, twins, 1, |it| it
+                    .try_acquire_for(LONG)
+                    .await);
                 twins.redis.holders().await.unwrap();
             }
             6 => cancel_one(&mut waiting, &mut random, &mut history).await,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::acl::set_user;
+use crate::support::channel::Channel;
 use crate::support::monitor::{Command, Monitor};
 use crate::support::polls::poll_once;
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
 use crate::support::server::RedisServer;
-use crate::support::waiters::until;
+use crate::support::waiters::{until, until_lock_queued, until_subscribers};
 use futures::future::{join_all, try_join_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -76,6 +77,44 @@ async fn settled() {
 fn assert_not_held(result: Result<(), Error>) {
     let error = result.expect_err("it is not held");
     assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+}
+
+/// Another client unlocks while a request of the same owner is on its way: the notification of the grant crosses it.
+#[tokio::test]
+async fn two_callers_of_one_owner_are_counted_twice() {
+    let server = start().await;
+    let mut redis = server.connection().await;
+    let elsewhere = connect(server.url(), LIMIT).await.lock("shared");
+    for wait in [None, Some(Duration::ZERO)] {
+        let proxy = Proxy::start(&server).await;
+        let client = connect(proxy.url(), LIMIT).await;
+        let lock = client.lock("shared");
+        let take = |wait| {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.hold(wait).await.unwrap().is_some() })
+        };
+        elsewhere.lock().await.unwrap();
+        let first = take(None);
+        until_lock_queued(&mut redis, "shared", 1).await;
+        let grants = format!("redisson_lock_waiters:{{shared}}:{}", client.id());
+        until_subscribers(&mut redis, &grants, 1).await;
+        // Answered behind the first caller's own requests.
+        assert!(!lock.is_held().await.unwrap());
+        proxy.at_script(1, Fate::HoldRequest);
+        let second = take(wait);
+        proxy.until_struck(1).await;
+        let mut grants = Channel::subscribe(&server, &grants).await;
+        elsewhere.unlock().await.unwrap();
+        assert!(grants.next().await.payload.starts_with("grant "));
+        settled().await;
+        proxy.deliver(1).await;
+        assert!(first.await.unwrap() && second.await.unwrap(), "{wait:?}");
+        assert_eq!(lock.hold_count().await, Ok(2), "{wait:?}");
+        lock.unlock().await.unwrap();
+        assert!(!elsewhere.try_lock().await.unwrap(), "{wait:?}");
+        lock.unlock().await.unwrap();
+        assert_eq!(lock.is_locked().await, Ok(false), "{wait:?}");
+    }
 }
 
 /// A lease is over by the owner's clock, which counts from before the sending, while Redis, which was asked later, still

@@ -404,7 +404,8 @@ impl RLock {
         self.operations().exists().await
     }
 
-    /// Whether this owner holds the lock, as Redis has it. Redisson: `isHeldByCurrentThread()`.
+    /// Whether this owner holds the lock, as Redis has it. Each guard is another owner: ask its [`handle`](crate::LockGuard::handle). Redisson:
+    /// `isHeldByCurrentThread()`.
     pub async fn is_held(&self) -> Result<bool> {
         self.is_held_by_owner(&self.owner).await
     }

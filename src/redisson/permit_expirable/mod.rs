@@ -182,7 +182,8 @@ impl RPermitExpirableSemaphore {
     }
 
     /// The same semaphore; permits that are acquired with this handle last for `lease`, rounded up to whole milliseconds.
-    /// From some thirty thousand years on they last for ever.
+    /// From some thirty thousand years on they last for ever. Guards of this handle renew it until they are dropped: it is the time that a permit
+    /// outlives a killed process.
     ///
     /// An acquisition answers [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
     /// Redisson: `acquire(long, TimeUnit)` and its sisters.
