@@ -262,7 +262,7 @@ impl<P: Primitive> Batch<P> {
         set.filter_map(|(word, number)| Some((word, number?)))
     }
 
-    /// What it takes or asks for, of the kind that lets others in.
+    /// The wants that it takes or asks for, of the kind that lets others in.
     pub(super) fn claims(&self) -> impl Iterator<Item = P::Want> {
         let confirms = self.confirms.iter().map(|(_, entry)| entry.want);
         let takes = self.calls.iter().filter_map(|queued| queued.call.takes());

@@ -64,7 +64,7 @@ pub(super) struct UnderWay<W> {
     pub(super) asked: Vec<Id>,
     /// The entries that it confirms.
     pub(super) confirms: Vec<Ticket>,
-    /// What it takes or asks for, of the kind that lets others in.
+    /// The wants that it takes or asks for, of the kind that lets others in.
     pub(super) claims: Vec<W>,
     /// How many requests the client had sent before it.
     pub(super) sent_before: u64,

@@ -116,7 +116,7 @@ impl StringLock {
     }
 
     /// Another key than `lock:name`, for programs that use none with that prefix: redis-py's `lock("import")`, redsync and bsm/redislock
-    /// take the name as it is. Errors and logs go on naming the lock by its name.
+    /// take the name as it is. Errors and logs go on naming the lock by its name. The handle is an owner of its own.
     ///
     /// ```no_run
     /// # async fn f(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
@@ -132,7 +132,7 @@ impl StringLock {
     pub fn key(self, key: &str) -> Self {
         let key = Some(key.to_owned());
         let handle = self.handle.with(|settings| settings.key = key);
-        StringLock { handle, ..self }
+        StringLock::of(handle, self.lease)
     }
 
     setting! {

@@ -83,6 +83,19 @@ async fn it_excludes_others_and_its_own_owner() {
     assert_eq!(one.remaining_ttl().await.unwrap(), RemainingTtl::Missing);
 }
 
+/// Handles with other keys stand for other locks, and hold them apart.
+#[tokio::test]
+async fn handles_with_other_keys_are_other_owners() {
+    let world = World::new().await;
+    let base = world.first.string_lock("keys");
+    let [one, two] = ["one", "two"].map(|key| base.clone().key(key));
+    one.lock().await.unwrap();
+    two.lock().await.unwrap();
+    one.unlock().await.unwrap();
+    assert!(!one.is_locked().await.unwrap() && two.is_held().await.unwrap());
+    two.unlock().await.unwrap();
+}
+
 /// The expiry for a lock that has none is its own setting, whichever was set first.
 #[tokio::test]
 async fn a_missing_expiry_is_not_the_timeout() {

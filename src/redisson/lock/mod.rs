@@ -64,7 +64,7 @@ use crate::stats::{Holding, What};
 ///
 /// A lock can be lost: its lease runs out, someone forces it open, the server was away for too long or has lost its
 /// data. [`LockGuard::lost`] and [`lease`](RLock::lease) tell, at the latest when the lease that was granted has
-/// run out by this process's monotonic clock, which is earlier than in Redis. (A machine that is suspended does not
+/// run out by this process's monotonic clock, which is earlier than in Redis, but for the millisecond or two of a timer. (A machine that is suspended does not
 /// count that time, while Redis does: on Linux and Android the loss shows within a second after it goes on; elsewhere that
 /// depends on the system's clock.)
 ///
@@ -127,7 +127,8 @@ use crate::stats::{Holding, What};
 /// - Every lock that is held without a lease is renewed, also where its owner has taken it with a lease as well; Redisson stops at the
 ///   first unlock.
 /// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
-///   lease on top of a hold without one does not bring its end nearer. Guards give back the hold that they were made
+///   lease on top of a hold without one does not bring its end nearer, unless both are taken, or one is taken and another
+///   released, by calls at the same time: then it may last for that lease until its next renewal. Guards give back the hold that they were made
 ///   for; [`unlock`](RLock::unlock), the latest that has no guard.
 /// - Waiters of this crate are served in their order; Redisson's race.
 /// - A lease of zero is refused; to Redisson it means none.
