@@ -37,7 +37,7 @@ impl Actor {
                 Object::Lock(object) => {
                     let client = self.client().await;
                     if lock.is_none() || !call.one_owner {
-                        lock = Some(self.lock(&client, object));
+                        lock = Some(self.lock(&client, object, call.one_owner));
                     }
                     let lock = lock.as_ref().expect("made just now");
                     self.hold_lock(lock, object, &call).await;
@@ -180,12 +180,14 @@ impl Actor {
         }
     }
 
-    fn lock(&self, client: &Client, number: usize) -> Arc<dyn Lock> {
+    /// A handle; those for one owner stand for the same one in all callers of the client.
+    fn lock(&self, client: &Client, number: usize, one_owner: bool) -> Arc<dyn Lock> {
         let key = Object::Lock(number).key();
-        if self.settings.fenced {
-            Arc::new(client.fenced_lock(&key))
-        } else {
-            Arc::new(client.lock(&key))
+        match (self.settings.fenced, one_owner) {
+            (true, true) => Arc::new(client.fenced_lock(&key).with_owner(1)),
+            (true, false) => Arc::new(client.fenced_lock(&key)),
+            (false, true) => Arc::new(client.lock(&key).with_owner(1)),
+            (false, false) => Arc::new(client.lock(&key)),
         }
     }
 
