@@ -1,4 +1,4 @@
-//! The same calls, guards and errors for code without an async runtime.
+//! The most used calls, guards and errors for code without an async runtime. [`Client::run`] carries out the others.
 //!
 //! A [`Client`] has a thread of its own that looks after its connections; calls are made, and waited for, on the thread that makes
 //! them. Handles and guards go to any thread. Each type here is a thin wrapper around the async type of the same name, which documents

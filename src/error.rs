@@ -1,4 +1,4 @@
-//! The one error type: every variant names the object and says whether anything took effect.
+//! The one error type. A variant names the object, if it is about one, and says whether anything took effect.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ use std::time::Duration;
 pub enum Effect {
     /// Nothing took effect, and nothing will: the call may be repeated.
     NotApplied,
-    /// The call may or may not have taken effect, or may do so still; no answer came in time. An acquisition is given
-    /// back, a release or unlock is carried out; see [`Error::OutcomeUnknown`] for how long that is tried. Any other change
+    /// The call may or may not have taken effect, or may do so still; no answer came in time. Unless the client ends,
+    /// an acquisition is given back, and a release or unlock is carried out; see [`Error::OutcomeUnknown`] for how long that is tried. Any other change
     /// is as it is: look, before it is made again.
     Unknown,
 }
@@ -304,9 +304,8 @@ pub enum Error {
     },
 
     /// The call was sent, but no answer came for as long as the retry window or the
-    /// [call timeout](crate::ClientBuilder::call_timeout) lasts; or it is a release, an unlock or a count-down that could not be
-    /// sent, or was refused for now, and will be carried out as soon as it can be. (Where it can't be by then, as its user may not do
-    /// that any more, or the key holds something else, the log tells.)
+    /// [call timeout](crate::ClientBuilder::call_timeout) lasts. Or it is a release, an unlock or a count-down that could not be
+    /// sent, or was refused for now: it is carried out later. If it is forbidden by then, the log says so.
     ///
     /// It may have taken effect, or may still do so when the server comes back. The crate goes on asking, for
     /// five minutes from the first sending (or two retry windows): an acquisition that turns out to have happened is given

@@ -66,7 +66,7 @@ pub(crate) enum Change {
     },
     /// Give the permits back that the guards of dead clients held
     ///
-    /// Each call on the semaphore does so by itself: this is for when no client is left. Permits come back whose lease has
+    /// The next call that waits, or that is a guard's, does so by itself: this is for when only JVMs are left. Permits come back whose lease has
     /// ended. The status is 1 if there were none.
     Reclaim { name: String },
     /// Take a lock away from whoever holds it

@@ -79,8 +79,8 @@ impl OnRecord {
 ///
 /// # Order
 ///
-/// Waiting callers of one process are served in the order of their arrival. A smaller request may pass
-/// a larger one that does not fit for a bounded time only. `try_acquire` takes what is free now,
+/// Waiting callers of one process are served in the order of their arrival. Smaller requests pass a larger one that does not fit, except in
+/// [windows](crate::guide::queue) that grow with its wait, up to 20 s. `try_acquire` takes what is free now,
 /// past the waiters.
 #[async_trait]
 pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {

@@ -189,8 +189,8 @@ impl ClientBuilder {
     ///
     /// Each call then takes a round trip more, and that to the replicas; calls at the same time share it. Where too few
     /// replicas confirm, the call is repeated, as one that was not answered: through the retry window, or
-    /// the call timeout. Then its caller gets [`Error::OutcomeUnknown`], with the number of replicas that confirmed. Its grant
-    /// is released, unless a master that has taken over never made that grant; a release has been carried out, and may be lost
+    /// the call time-out. Then its caller gets [`Error::OutcomeUnknown`], with the number of replicas that confirmed. Its grant
+    /// is released, unless a master that has taken over never made that grant. A release has been carried out, and may be lost
     /// with the master. A waiting caller goes on waiting. A permit of a semaphore that one script has released and granted stays taken
     /// until a replica confirms that, though its caller has gone.
     ///
@@ -213,7 +213,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The name that `CLIENT LIST` shows for both connections; none by default. A name that the server
+    /// The name that `CLIENT LIST` shows for both connections, and `holders` for guards; none by default. A name that the server
     /// refuses, as one with a space, is left out.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.config.client_name = Some(name.into());
@@ -275,6 +275,8 @@ impl ClientBuilder {
 
     /// Sets for how long after an answer of Redis a release of an [`RSemaphore`](crate::RSemaphore) may serve a waiter of this client
     /// without Redis; 5 ms by default. Zero turns that off.
+    ///
+    /// A waiter of a lock joins the queue that much later while only callers of the holder's client wait.
     ///
     /// The time is four times as long while no other client and no JVM waits. Where another client waits, only waiters are served that
     /// came before its first one, or 5 ms later.
@@ -343,10 +345,10 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`] for a URL that is no Redis URL and a setting of zero or above a day,
-    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Tls`] at once for a certificate that does
+    /// [`Error::Configuration`] for a URL that is no Redis URL, a setting of zero (but for `local_hand_over`) or above a day, and a watchdog
+    /// time-out below 100 ms, [`Error::Authentication`] at once for a wrong user name or password, [`Error::Tls`] at once for a certificate that does
     /// not fit, [`Error::Unavailable`] or
-    /// [`Error::RefusedForNow`] when the time is over.
+    /// [`Error::RefusedForNow`] when the time is over; [`Error::PermissionDenied`] and [`Error::Server`] for other refusals.
     ///
     /// # Cancel safety
     ///

@@ -215,7 +215,8 @@ impl Client {
 
     /// Carries out deferred calls, above all the releases of dropped guards, and ends the client.
     ///
-    /// Callers that wait for permits get [`Error::ShutDown`](crate::Error::ShutDown), and so does every later call. A guard
+    /// Callers that wait get [`Error::ShutDown`](crate::Error::ShutDown), and so does every later call. A caller whose request was sent and not
+    /// answered gets [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown). A guard
     /// that is dropped after this can't give its permits back, and neither can a call that has been granted some and was
     /// left unpolled until now. A second call waits for the first one, and returns
     /// the same.

@@ -63,14 +63,14 @@ impl FairSemaphore {
     }
 
     setting! {
-        /// How often the first client that waits looks for what other programs have released; 100 ms by default.
+        /// How often the first two clients that wait look for what other programs have released; 100 ms by default.
         check_interval: Duration
     }
 
     /// Peers do their steps under the lock `lock:name`, that of [`StringLock`](super::StringLock).
     ///
     /// Our scripts, being atomic, take no lock. While a peer holds it, no permit is granted. Callers that wait get their
-    /// place in the order, and the first client looks again after as long as the same peer has been seen to hold the lock, the check interval at
+    /// place in the order, and the first two clients look again after as long as the same peer has been seen to hold the lock, the check interval at
     /// the most: at once, after 1 ms, 2 ms, and so on. A `try_acquire` that finds the lock held waits as a caller with a limit does, for one check
     /// interval, or half of the [call timeout](crate::ClientBuilder::call_timeout) if that is shorter; then it is refused. As in the originals,
     /// releases, refreshes and what changes nothing do not wait for the lock. A lock without an expiry is given one, the

@@ -136,8 +136,8 @@ impl StringLock {
     }
 
     setting! {
-        /// How often the first client that waits looks for what other programs have released, at the least; 100 ms by default. It
-        /// looks again after as long as the lock has been seen in the same hands, up to this: at once, after 1 ms, 2 ms, and so on.
+        /// How often the first two clients that wait look for what other programs have released, at the least; 100 ms by default. They
+        /// look again after as long as the lock has been seen in the same hands, up to this: at once, after 1 ms, 2 ms, and so on.
         check_interval: Duration
     }
 

@@ -56,7 +56,7 @@ impl TimestampSemaphore {
     }
 
     setting! {
-        /// How often the first client that waits looks for what other programs have released; 100 ms by default.
+        /// How often the first two clients that wait look for what other programs have released; 100 ms by default.
         check_interval: Duration
     }
 }

@@ -24,8 +24,8 @@ pub struct Stats {
     pub granted: u64,
     /// Calls that were refused them: not free, or not in time.
     pub refused: u64,
-    /// Calls of any kind that have failed; but not those with arguments or names that are refused before anything is sent: these are
-    /// mistakes of the program, and nothing that happens to it.
+    /// Calls of any kind that have failed. Calls on semaphores with arguments or names that are refused before anything is sent are not
+    /// among them.
     pub failed: u64,
     /// Of these, calls whose outcome is unknown.
     pub outcomes_unknown: u64,
@@ -35,7 +35,7 @@ pub struct Stats {
     pub held_permits: u64,
     /// Locks that guards hold now, each as often as it is held.
     pub held_locks: u64,
-    /// Locks and leased permits that were lost while a guard held them; counted when the guard goes.
+    /// Locks, leased permits and permits of watched guards that were lost while a guard held them; counted when the guard goes.
     pub lost: u64,
     /// Requests that were sent, or asked about, once more.
     pub retries: u64,

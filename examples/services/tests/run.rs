@@ -108,7 +108,7 @@ async fn the_limit_of_the_readme_is_shared_by_replicas() {
     let _: i64 = control.incr("seats", 1).await.unwrap();
     both(200).await;
     one.ends_by(Signal::INT).await;
-    other.ends_by(Signal::INT).await;
+    other.ends_by(Signal::TERM).await;
     let seats: i64 = control.get("seats").await.unwrap();
     assert_eq!(seats, 1);
 }

@@ -36,13 +36,14 @@ use call::{Call, Latch, OPEN};
 /// All callers of one client that wait ask together: when one joins them, when a message comes or may have been missed,
 /// when the key's time to live has ended, and every few seconds
 /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). An opening costs one script a
-/// client, however many of its callers wait. Callers whose client has not looked before the latch is set again wait on, as in Redisson.
+/// client, however many of its callers wait. If a latch opens and is set again before a client looks,
+/// callers of that client wait on, as in Redisson.
 ///
 /// # In Redis
 ///
 /// | | |
 /// |---|---|
-/// | key `name` | string: the count, a decimal integer; gone when it has come to zero |
+/// | key `name` | string: the count, a decimal integer; gone when it has been counted down to zero. A count that was set to 0 stays until `delete` or a count-down |
 /// | channel `redisson_countdownlatch__channel__{name}` | `0` when the count has come to zero; `1` when one is set, and when the latch is deleted |
 /// | key `redisson_countdownlatch_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted within a second of its last use; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
 ///

@@ -33,7 +33,7 @@ use crate::transport::Command;
 /// # In Redis
 ///
 /// As [`RLock`], and the key `redisson_lock_token:{name}`: string, the last token, a decimal integer without a time to
-/// live. It rises by one each time that the lock is taken, also by the owner that holds it, and stays when the lock goes.
+/// live. It rises each time that the lock is taken, also by the owner that holds it, sometimes by more than one. It stays when the lock goes.
 /// Where somebody has written something else there than a whole number from 0 to 2^53 - 2, the lock is not taken, with
 /// [`Error::Server`]: no token could follow that is known to be larger. Calls on the lock that travel in the same script get that error, too.
 ///

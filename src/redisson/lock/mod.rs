@@ -64,9 +64,9 @@ use crate::stats::{Holding, What};
 ///
 /// A lock can be lost: its lease runs out, someone forces it open, the server was away for too long or has lost its
 /// data. [`LockGuard::lost`] and [`lease`](RLock::lease) tell, at the latest when the lease that was granted has
-/// run out by this process's monotonic clock, which is earlier than in Redis, but for the millisecond or two of a timer. (A machine that is suspended does not
-/// count that time, while Redis does: on Linux and Android the loss shows within a second after it goes on; elsewhere that
-/// depends on the system's clock.)
+/// run out by this process's monotonic clock. That is earlier than in Redis, but for the millisecond or two of a timer. (A machine that is
+/// suspended does not count that time, while Redis does: on Linux and Android the loss shows within a second after it goes on; elsewhere
+/// that depends on the system's clock.)
 ///
 /// # Waiting
 ///
@@ -89,7 +89,7 @@ use crate::stats::{Holding, What};
 /// |---|---|
 /// | key `name` | hash: the owner that holds the lock, `<client id>:<number>`, and how often it does; with a time to live |
 /// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free for JVMs; `+0`, which JVMs read as 0, while a client of this crate waits |
-/// | key `redisson_lock_waiters:{name}` | zset: an entry for each waiter, with its arrival in microseconds of the server's clock |
+/// | key `redisson_lock_waiters:{name}` | zset: an entry for each of the first 64 waiters of a client, and for the first one of each further kind, with its arrival in microseconds of the server's clock |
 /// | channel `redisson_lock_waiters:{name}:<client id>` | `grant`, a ticket, the time, and a fencing token; `none` and a ticket: the entry could not be granted; `watch`: the client listens to JVMs from now on |
 /// | key `redisson_lock_notes:{name}` | hash: the client that listens to JVMs, their share, and the client that had the last grant |
 /// | key `redisson_lock_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
@@ -127,9 +127,9 @@ use crate::stats::{Holding, What};
 /// - Every lock that is held without a lease is renewed, also where its owner has taken it with a lease as well; Redisson stops at the
 ///   first unlock.
 /// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
-///   lease on top of a hold without one does not bring its end nearer, unless both are taken, or one is taken and another
-///   released, by calls at the same time: then it may last for that lease until its next renewal. Guards give back the hold that they were made
-///   for; [`unlock`](RLock::unlock), the latest that has no guard.
+///   lease on top of a hold without one does not bring its end nearer. Two calls of one owner at the same time, one with a lease and one without,
+///   are an exception, until the next renewal. Guards give back the hold that they were made for; [`unlock`](RLock::unlock), the latest
+///   that has no guard.
 /// - Waiters of this crate are served in their order; Redisson's race.
 /// - A lease of zero is refused; to Redisson it means none.
 /// - Java's `getFairLock` and `getSpinLock` of the same name have the same key, and wait in other ways: they exclude this lock, and
@@ -267,9 +267,8 @@ impl RLock {
         self.last.show(known)
     }
 
-    /// Takes the lock, waiting until it is free; at once where this owner holds it already. It is renewed until it
-    /// is unlocked; or until the last handle of this owner has gone, unless that was made by [`with_owner`](Self::with_owner), as nobody
-    /// could unlock it any more: it ends with its lease then. A handle [with a lease](Self::with_lease) takes it for that long.
+    /// Takes the lock, waiting until it is free; at once where this owner holds it already. The lock is renewed until it is unlocked. When the
+    /// last handle of the owner is dropped, renewal stops, except for owners made by [`with_owner`](Self::with_owner). A handle [with a lease](Self::with_lease) takes it for that long.
     ///
     /// Redis: `name` gets the owner's field, or its count rises by one; the time to live becomes the watchdog
     /// time-out, or the lease. Redisson: `lock()`, `lock(long, TimeUnit)`.
@@ -393,7 +392,8 @@ impl RLock {
 
     /// Takes the lock away from its owner with all holds; `false` if it is free.
     ///
-    /// Redis: `name` is deleted and `0` is published. Redisson: `forceUnlock()`.
+    /// Redis: `name` is deleted. The first waiter in the queue gets the lock by the same script. Where none waits, `0` is published. Redisson:
+    /// `forceUnlock()`.
     pub async fn force_unlock(&self) -> Result<bool> {
         let call = self.named("force_unlock", Wait::No, Dropped::Withdrawn);
         let forcing = async { Ok(self.line.call(Call::Force).await? == Outcome::Number(1)) };

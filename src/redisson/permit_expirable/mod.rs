@@ -74,9 +74,8 @@ const MOST_AT_ONCE: usize = 1024;
 /// Ends are counted by the server's clock, in whole milliseconds. JVMs write what their own clock says: a permit of a JVM whose clock is ahead
 /// lasts longer by that time, and a permit of a JVM that is behind ends sooner, for everybody. Such ends are taken as they are written.
 ///
-/// Waiters are served when a permit ends without a release: one of the waiting clients checks then. Where another client of this
-/// crate has shortened a lease, that client checks, as long as it has a handle. Where a JVM has shortened it, or that client is gone, waiters find out by their
-/// slow check ([`safety_interval`](crate::ClientBuilder::safety_interval)).
+/// Waiters are served when a permit ends without a release: one waiting client checks then. A client that shortens a lease checks, too, while it
+/// has a handle. If a JVM shortens it, waiters find out by their slow check ([`safety_interval`](crate::ClientBuilder::safety_interval)).
 ///
 /// # Waiting
 ///
@@ -102,7 +101,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | key `{name}:timeout` | zset: the id of each permit that is held or granted, 16 bytes, with its end in milliseconds since 1970; `922337203685477`: never. Has the time to live of `name` at the last acquisition |
 /// | channel `redisson_sc:{name}` | the number of permits available, where some were released, have ended, or were added, and some are left; further messages as [those of `RSemaphore`](crate::RSemaphore#in-redis) |
-/// | key `redisson_sc_leased_queue:{name}` | zset: an entry for each waiter, with its arrival in microseconds of the server's clock |
+/// | key `redisson_sc_leased_queue:{name}` | zset: an entry for each of the first 64 waiters of a client, and for the first one of each further kind, with its arrival in microseconds of the server's clock |
 /// | channel `redisson_sc_leased_queue:{name}:<client id>` | `grant`, a ticket and the time; `none` and a ticket: the entry could not be granted; `gone`: the client's entries have left the queue; `watch`: the client listens to JVMs from now on |
 /// | key `redisson_sc_leased_notes:{name}` | hash: the client that listens to JVMs, the share of these, and the clients that have not confirmed a grant |
 /// | key `redisson_sc_leased_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
@@ -298,7 +297,8 @@ impl RPermitExpirableSemaphore {
             .await
     }
 
-    /// Gives the permits with these ids back: all of them, or none if one of them is not held.
+    /// Gives the permits with these ids back: all of them, or none if one of them is not held. After an unknown outcome those that are held are
+    /// released one by one.
     ///
     /// Redis: as [`release`](Self::release). Redisson: `release(List)`.
     ///

@@ -68,18 +68,18 @@ use crate::stats::{Counters, What};
 /// | | |
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
-/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further permit that was added and is left, 63 at the most, as long as a subscriber hears it. While a client of this crate waits, a `+` stands before each message; a JVM reads `+3` as `3`. After a release that leaves permits, the messages are repeated 50 ms, 200 ms, 1 s, 5 s and 30 s later, while permits are left and JVMs listen |
-/// | key `redisson_sc_queue:{name}` | zset: an entry for each waiter, with its arrival in microseconds of the server's clock |
-/// | channel `redisson_sc_queue:{name}:<client id>` | `grant`, a ticket and the time, or `watch`: the client listens to JVMs from now on |
+/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further permit that was added and is left, 63 at the most, as long as a subscriber hears it. While a client of this crate waits, a `+` stands before each message; a JVM reads `+3` as `3`. After a release that leaves permits, the messages are repeated 50 ms, 200 ms, 1 s, 5 s and 30 s later, while permits are left and JVMs listen; the first says `16` where the total is less. Where no JVM listened at the release, the repeats begin after 1 s |
+/// | key `redisson_sc_queue:{name}` | zset: an entry for each of the first 64 waiters of a client, and for the first one of each further kind, with its arrival in microseconds of the server's clock |
+/// | channel `redisson_sc_queue:{name}:<client id>` | `grant`, a ticket and the time; `gone`: the client's entries have left the queue; `watch`: the client listens to JVMs from now on |
 /// | key `redisson_sc_grants:{name}` | zset: an entry for each grant that is not confirmed yet and for each watched guard, with the end of its lease |
 /// | key `redisson_sc_notes:{name}` | hash: the client that listens to JVMs, and the share of these |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
 ///
 /// `name` is the mapped name. Where it contains a `{`, no braces are put around it, and the last five begin with
 /// `redisson_sc_queue::` and so on. An entry reads `<client id>:<kind><ticket>:<permits>:<life of its grant in ms>`; the kind is `g` for a
-/// guard and `a` for `acquire`, and the [name of the client](crate::ClientBuilder::client_name) stands behind entries of guards.
+/// guard and `a` for `acquire`, and the [name of the client](crate::ClientBuilder::client_name) stands percent-encoded behind entries of guards.
 ///
-/// Queue and notes vanish a minute after their last use. Grants have no time to live, and vanish with the last entry. The record is deleted
+/// Queue and notes vanish a minute after their last use at the latest, or four safety intervals where that is longer. Grants have no time to live, and vanish with the last entry. The record is deleted
 /// about a second after its last use. After a call that had to be repeated, or without a shutdown, it vanishes after ten
 /// minutes, or four retry windows where that is longer.
 ///
@@ -98,8 +98,8 @@ use crate::stats::{Counters, What};
 /// [`RefusedForNow`](Error::RefusedForNow) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed,
 /// [`ShutDown`](Error::ShutDown) and [`RuntimeEnded`](Error::RuntimeEnded). The methods name further ones.
 ///
-/// Where the server refuses a command in the middle of a script, the script undoes what it has changed. The order of the queue may have
-/// changed. Nothing else stays behind.
+/// Where the server refuses a command in the middle of a script, the script undoes what it has changed, but for the order of the queue.
+/// Where the server refuses that, too, the error is [`OutcomeUnknown`](Error::OutcomeUnknown), and permits can be lost or be there twice.
 ///
 /// # Cancel safety
 ///
@@ -111,7 +111,7 @@ use crate::stats::{Counters, What};
 ///
 /// While the server does not answer, a call takes no more memory than its caller, and ends with an error after the
 /// [retry window](crate::ClientBuilder::retry_window). Releases without a caller are added up; other calls without a caller are dropped. One
-/// script is under way at a time, with 4096 calls at the most. A waiter that the server has answered once has no such limit.
+/// script is under way at a time. It carries 1,024 calls and 1,024 new waiters at the most. A waiter that the server has answered once has no such limit.
 ///
 /// # DIFFERENCE from Redisson
 ///

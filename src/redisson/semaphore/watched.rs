@@ -84,7 +84,7 @@ impl RSemaphore {
         Ok(PermitHolder::of(entries.iter().map(String::as_str)))
     }
 
-    /// Gives the permits of guards back whose lease has ended; returns the clients that held them.
+    /// Gives the permits of guards back whose lease has ended, of 1,024 at the most; returns the clients that held them.
     ///
     /// Clients that use the semaphore do so by themselves: this is for when no client uses it any more.
     ///
@@ -94,7 +94,7 @@ impl RSemaphore {
     ///
     /// Those of every operation.
     pub async fn reclaim(&self) -> Result<Vec<PermitHolder>> {
-        let named = self.named("reclaim", Wait::No, Dropped::CarriedOut);
+        let named = self.named("reclaim", Wait::No, Dropped::Withdrawn);
         let calling = async {
             Ok(match self.line.call(Call::Reclaim).await? {
                 Outcome::Text(entries) => PermitHolder::of(entries.split(',')),

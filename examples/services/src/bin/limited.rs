@@ -4,7 +4,10 @@ use axum::{Router, http::StatusCode, response::IntoResponse, routing::get};
 use redisson_semaphore::Client;
 use redisson_semaphore::tower::{LimitLayer, Refused};
 use std::{env::var, error::Error, sync::Arc, time::Duration};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::{
+    ctrl_c,
+    unix::{SignalKind, signal},
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -26,7 +29,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listen = var("LISTEN").unwrap_or("127.0.0.1:3000".to_owned());
     let server = axum::serve(tokio::net::TcpListener::bind(listen).await?, app);
     let mut term = signal(SignalKind::terminate())?; // from Kubernetes, systemd, docker stop
-    let stop = async move { term.recv().await.unwrap_or_default() };
+    let stop = async move {
+        tokio::select! { _ = ctrl_c() => (), _ = term.recv() => () }
+    };
     server.with_graceful_shutdown(stop).await?;
     client.shutdown().await?; // sends the releases that are still to be sent
     Ok(())
