@@ -97,10 +97,9 @@ impl<P: Primitive> State<P> {
             self.entries.remove(*ticket);
         }
         self.under_way = None;
-        for notice in std::mem::take(&mut self.early) {
-            self.grant(notice, now, &mut told);
+        for ticket in std::mem::take(&mut self.early) {
+            self.crossed(ticket);
         }
-        self.early.clear();
         self.learn(&batch, adds, answer, now);
         if !batch.unconfirmed {
             self.waiters.answered(batch.next);

@@ -262,13 +262,14 @@ impl<P: Primitive> Batch<P> {
         set.filter_map(|(word, number)| Some((word, number?)))
     }
 
-    /// The wants that it takes or asks for, of the kind that lets others in.
-    pub(super) fn claims(&self) -> impl Iterator<Item = P::Want> {
-        let confirms = self.confirms.iter().map(|(_, entry)| entry.want);
-        let takes = self.calls.iter().filter_map(|queued| queued.call.takes());
+    /// Whether it may change a grant to `want`, or is about the same owner.
+    pub(super) fn concerns(&self, want: P::Want) -> bool {
+        let extends = self.extends.iter().map(|(_, (entry, _))| entry.want);
+        let entries = self.confirms.iter().chain(&self.leaves);
+        let wants = entries.map(|(_, entry)| entry.want);
         let runs = self.runs.iter().map(|run| run.want);
-        let all = confirms.chain(takes).chain(runs);
-        all.filter(|want| want.lets_in(*want))
+        let mut all = extends.chain(wants).chain(runs);
+        all.any(|other| other.lets_in(want)) || self.calls.iter().any(|it| it.call.concerns(want))
     }
 
     /// Its calls, for the log.

@@ -103,6 +103,10 @@ impl<W: Want> Entries<W> {
         self.by_want.iter().map(|(want, count)| (*want, *count))
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Entry<W>)> {
+        self.all.iter().map(|(ticket, entry)| (*ticket, entry))
+    }
+
     pub(super) fn tickets(&self) -> impl Iterator<Item = Ticket> {
         self.all.keys().copied()
     }

@@ -93,6 +93,11 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
         None
     }
 
+    /// Whether it may change a grant to `want`, or is about the same owner.
+    fn concerns(&self, _want: Self::Want) -> bool {
+        false
+    }
+
     /// The permits that it frees, where these may serve a waiter of this client without Redis.
     fn frees(&self) -> Option<Grant<Self::Want>> {
         None

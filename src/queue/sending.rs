@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Queued, Run};
+use super::entries::Entry;
 use super::outcome::Want;
 use super::primitive::{Call, Held, Primitive};
 use super::state::{Item, State, UnderWay};
@@ -78,10 +79,14 @@ impl<P: Primitive> State<P> {
             return None;
         }
         let batch = self.batch(now);
+        let confirms: Vec<_> = batch.confirms.iter().map(|(ticket, _)| *ticket).collect();
+        let concerns = |entry: &Entry<P::Want>| batch.concerns(entry.want);
+        let concerned = self.entries.iter().filter(|(_, entry)| concerns(entry));
+        let touches = concerned.map(|(ticket, _)| ticket);
         self.under_way = Some(UnderWay {
             asked: batch.asked.clone(),
-            confirms: batch.confirms.iter().map(|(ticket, _)| *ticket).collect(),
-            claims: batch.claims().collect(),
+            touches: touches.chain(confirms.iter().copied()).collect(),
+            confirms,
             sent_before: self.core.sent.count(),
         });
         Some(Task::Batch(Box::new(batch)))

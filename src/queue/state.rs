@@ -59,13 +59,13 @@ impl<P: Primitive> Item<P> {
 }
 
 /// The state of the batch under way.
-pub(super) struct UnderWay<W> {
+pub(super) struct UnderWay {
     /// The waiters that it asks for.
     pub(super) asked: Vec<Id>,
     /// The entries that it confirms.
     pub(super) confirms: Vec<Ticket>,
-    /// The wants that it takes or asks for, of the kind that lets others in.
-    pub(super) claims: Vec<W>,
+    /// These, and the entries whose grants it may change.
+    pub(super) touches: Vec<Ticket>,
     /// How many requests the client had sent before it.
     pub(super) sent_before: u64,
 }
@@ -86,14 +86,6 @@ impl Known {
     }
 }
 
-/// A notification of a grant: the server's clock when it was made, and its token.
-#[derive(Clone, Copy)]
-pub(super) struct Notice {
-    pub(super) ticket: Ticket,
-    pub(super) clock: u64,
-    pub(super) token: u64,
-}
-
 /// A grant, and its end by the server's clock.
 pub(super) type Unconfirmed<W> = (Entry<W>, u64);
 
@@ -107,8 +99,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) leaving: Vec<(Ticket, Entry<P::Want>)>,
     /// Grants of which this client has been notified, and that are to be confirmed.
     pub(super) granted: Vec<Ticket>,
-    /// Notifications of what the batch under way may be about.
-    pub(super) early: Vec<Notice>,
+    /// Grants of which this client was notified while a batch was under way that may change them, or has made their entries.
+    pub(super) early: Vec<Ticket>,
     /// Grants that guards use already; they are confirmed at `confirm_at` at the latest.
     pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed<P::Want>>,
     confirm_at: Option<Instant>,
@@ -150,7 +142,7 @@ pub(super) struct State<P: Primitive> {
     /// Deferred calls that were forbidden; and when they are tried again.
     pub(super) refused: Vec<Queued<P>>,
     pub(super) retry_at: Option<Instant>,
-    pub(super) under_way: Option<UnderWay<P::Want>>,
+    pub(super) under_way: Option<UnderWay>,
     /// The server forbids the subscription; waiters get that error behind the batch under way.
     pub(super) unheard: Option<Error>,
     pub(super) closed: bool,
@@ -363,12 +355,7 @@ impl<P: Primitive> State<P> {
                 let mut number = || words.next().and_then(|word| word.parse().ok());
                 if let Some((ticket, clock)) = ticket.zip(number()) {
                     let token = number().unwrap_or(0);
-                    let notice = Notice {
-                        ticket,
-                        clock,
-                        token,
-                    };
-                    self.grant(notice, now, &mut told);
+                    self.grant(ticket, clock, token, now, &mut told);
                 }
             }
             // It asks anew, and gets the reason.
@@ -392,29 +379,25 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    pub(super) fn grant(&mut self, notice: Notice, now: Instant, told: &mut Told<P::Want>) {
-        let Notice {
-            ticket,
-            clock,
-            token,
-        } = notice;
+    /// `ticket` was granted at `clock`, by the server's clock.
+    fn grant(
+        &mut self,
+        ticket: Ticket,
+        clock: u64,
+        token: u64,
+        now: Instant,
+        told: &mut Told<P::Want>,
+    ) {
         if self.leaving.iter().any(|(other, _)| *other == ticket) {
             // Others wait for it.
             self.look = true;
             return;
         }
         let under_way = self.under_way.as_ref();
-        let asked_for = under_way.is_some_and(|batch| batch.confirms.contains(&ticket));
-        // The batch counts what the client held when it departed.
-        let counted = |entry: &Entry<P::Want>| {
-            let claims = under_way.map_or(&[][..], |batch| &batch.claims);
-            claims.iter().any(|claim| claim.lets_in(entry.want))
-        };
-        let entry = self.entries.get(ticket).copied();
-        let Some(entry) = entry.filter(|entry| !asked_for && !counted(entry)) else {
-            // The batch under way is about it, or may be: its answer comes first.
+        let touched = under_way.is_some_and(|batch| batch.touches.contains(&ticket));
+        let Some(entry) = self.entries.get(ticket).copied().filter(|_| !touched) else {
             match under_way {
-                Some(_) => self.early.push(notice),
+                Some(_) => self.early.push(ticket),
                 None => self.missed(),
             }
             self.early.truncate(2 * MOST);
@@ -431,6 +414,17 @@ impl<P: Primitive> State<P> {
             let ends = clock + entry.life * 1000;
             self.unconfirmed.insert(ticket, (entry, ends));
             self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
+        } else if !self.granted.contains(&ticket) {
+            self.granted.push(ticket);
+        }
+    }
+
+    /// A batch has been answered that `ticket` has crossed. It may have taken the grant away, so that is confirmed before it is used.
+    pub(super) fn crossed(&mut self, ticket: Ticket) {
+        if self.leaving.iter().any(|(other, _)| *other == ticket) {
+            self.look = true;
+        } else if self.entries.get(ticket).is_none() {
+            self.missed();
         } else if !self.granted.contains(&ticket) {
             self.granted.push(ticket);
         }

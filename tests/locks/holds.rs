@@ -117,6 +117,58 @@ async fn two_callers_of_one_owner_are_counted_twice() {
     }
 }
 
+/// The answer to an unlock or a forced one, which was carried out before, does not end what was granted since.
+#[tokio::test]
+async fn late_answers_do_not_end_later_grants() {
+    let server = start().await;
+    let mut redis = server.connection().await;
+    let [elsewhere, third] = [(); 2].map(|()| connect(server.url(), LIMIT));
+    let (elsewhere, third) = (elsewhere.await.lock("late"), third.await.lock("late"));
+    for force in [false, true] {
+        let proxy = Proxy::start(&server).await;
+        let client = connect(proxy.url(), LIMIT).await;
+        let lock = client.lock("late");
+        elsewhere.lock().await.unwrap();
+        let other = third.clone();
+        let other = tokio::spawn(async move { !force || other.lock().await.is_ok() });
+        until_lock_queued(&mut redis, "late", force.into()).await;
+        let waiting = lock.clone();
+        let waiting = tokio::spawn(async move { waiting.hold(None).await.unwrap() });
+        until_lock_queued(&mut redis, "late", 1 + u64::from(force)).await;
+        let grants = format!("redisson_lock_waiters:{{late}}:{}", client.id());
+        until_subscribers(&mut redis, &grants, 1).await;
+        assert!(!lock.is_held().await.unwrap());
+        let mut grants = Channel::subscribe(&server, &grants).await;
+        proxy.at_script(1, Fate::HoldReply);
+        let late = lock.clone();
+        let late = tokio::spawn(async move {
+            match force {
+                true => late.force_unlock().await.map(|_| ()),
+                false => late.unlock().await,
+            }
+        });
+        proxy.until_struck(1).await;
+        assert!(other.await.unwrap());
+        let holder = if force { &third } else { &elsewhere };
+        holder.unlock().await.unwrap();
+        assert!(grants.next().await.payload.starts_with("grant "));
+        settled().await;
+        proxy.deliver(1).await;
+        match (force, late.await.unwrap()) {
+            (true, told) => told.unwrap(),
+            (false, told) => assert_not_held(told),
+        }
+        let hold = waiting.await.unwrap().expect("it waits for it");
+        assert!(!hold.lease().is_lost() && lock.is_held().await.unwrap());
+        assert!(!holder.try_lock().await.unwrap());
+        lock.unlock().await.unwrap();
+        assert!(!lock.is_locked().await.unwrap());
+        if force {
+            assert_not_held(elsewhere.unlock().await);
+        }
+    }
+}
+
 /// A lease is over by the owner's clock, which counts from before the sending, while Redis, which was asked later, still
 /// has the lock: taken again, it is held once.
 #[tokio::test]

@@ -152,6 +152,14 @@ impl queue::Call for Call {
         }
     }
 
+    fn concerns(&self, want: Claim) -> bool {
+        match *self {
+            Call::Take(claim) => claim.lets_in(want),
+            Call::Release(owner, _) => owner == want.owner,
+            Call::Force => true,
+        }
+    }
+
     fn adds(&self) -> bool {
         !matches!(self, Call::Take(_))
     }
