@@ -4,6 +4,7 @@
 -- KEYS[2] lock: hash, the owner that holds it, "<client>:<number>" -> how often; with a time to live
 -- KEYS[3] channel: where JVMs wait
 -- KEYS[5] token: string, the last fencing token
+-- ARGV[6] watchdog time-out in milliseconds: the lease of a hold that is renewed
 -- ARGV[7] what this client knows: "<number of the owner that holds the lock>:<how often>:<least lease in milliseconds that is left to it>"
 -- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `confirm`, `leave`, `extend`, `release`, `unlock`
 -- Publishes: nothing
@@ -11,12 +12,14 @@
 -- Invariant: at most one owner; always with a time to live. A count is what the client knows and what the steps make of it
 
 local LOCK, CHANNEL, TOKEN, FENCED = KEYS[2], KEYS[3], KEYS[5], 'f'
+local WATCHDOG = ARGV[6] + 0
 local HOLDER, HELD, LEAST = string.match(ARGV[7], '^(%d+):(%d+):(%d+)$')
 
 -- 1 where the lock is free, and so before this script. One may be left to JVMs.
 local total, before, reserved = 0, 0, 0
--- How often owners of this client hold it, of which this script knows; the last token and count that were given.
-local counts, token, count = {}, 0, 0
+-- How often owners of this client hold it, of which this script knows; what is left at least to those that take it here and renew it; the
+-- last token and count that were given.
+local counts, kept, token, count = {}, {}, 0, 0
 
 -- Returns the answer to the batch where the lock cannot be used.
 local function open_lock()
@@ -59,7 +62,7 @@ local function unlock()
   -- The deletion may have to be undone; so its end must be allowed to be set.
   if ttl >= 0 then change({ 'PEXPIRE', LOCK, ttl }, 'PEXPIRE', LOCK, ttl) end
   change({ 'DEL', LOCK }, 'HSET', LOCK, unpack(all))
-  total, counts = 1, {}
+  total, counts, kept = 1, {}, {}
 end
 
 -- The next fencing token; or nothing, and why there is none.
@@ -92,7 +95,8 @@ local function take(entry, _, life, by_answer)
   if next then change({ 'INCR', TOKEN }, next == 1 and 'DEL' or 'DECR', TOKEN) end
   local held = by_answer and holds(number) or 0
   if by_answer then
-    if held > 0 and number == HOLDER then lease = math.max(lease, LEAST) end
+    if lease + 0 == WATCHDOG then kept[number] = WATCHDOG end
+    if held > 0 then lease = math.max(lease, number == HOLDER and LEAST or 0, kept[number] or 0) end
   else
     lease = life + 1
     note('lent', client_of(entry))
@@ -144,7 +148,7 @@ local function release(number, lease)
     unlock()
     return 0
   end
-  set(entry_of(number), held - 1, lease)
+  set(entry_of(number), held - 1, math.max(lease, kept[number] or 0))
   counts[number] = held - 1
   return held - 1
 end

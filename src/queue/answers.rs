@@ -141,7 +141,9 @@ impl<P: Primitive> State<P> {
                     count: u32::try_from(before)
                         .map_or(0, |before| last.count.saturating_sub(before)),
                 };
-                self.served(batch, ticket, &entry, taken, run.lease, told);
+                // The step before may have been of the same owner.
+                let lease = run.lease.max(self.held.lease_time(run.want));
+                self.served(batch, ticket, &entry, taken, lease, told);
             } else {
                 if self.entries.is_empty() {
                     self.checked = Some(Instant::now());
@@ -263,10 +265,11 @@ impl<P: Primitive> State<P> {
         let Some((want, taken)) = queued.call.takes().zip(taken(&result)) else {
             return queued.answer(result, told);
         };
-        let until = batch.sent + queued.lease;
+        let lease = queued.lease.max(self.held.lease_time(want));
+        let until = batch.sent + lease;
         let grant = self.granted(want, queued.ticket, taken, 0, until);
         match queued.reply {
-            Some(_) if self.is_over(want, queued.lease, until) => {
+            Some(_) if self.is_over(want, lease, until) => {
                 self.nobody_has(batch, grant);
                 self.call(queued.call, queued.reply, queued.since);
             }

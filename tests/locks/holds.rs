@@ -117,6 +117,28 @@ async fn two_callers_of_one_owner_are_counted_twice() {
     }
 }
 
+/// A hold with a short lease that is taken at the same time as one that is renewed does not shorten it.
+#[tokio::test]
+async fn leases_taken_together_do_not_shorten_a_renewed_hold() {
+    const SHORT: Duration = Duration::from_millis(5);
+    let server = start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), LIMIT).await;
+    for round in 0..50 {
+        let name = format!("together-{round}");
+        let lock = client.lock(&name);
+        let short = lock.with_lease(SHORT);
+        // The first call travels alone, and the others together.
+        let (_, renewed, leased) = tokio::join!(lock.is_locked(), lock.hold(None), short.lock());
+        leased.unwrap();
+        let renewed = renewed.unwrap().expect("it waits for it");
+        assert!(ttl(&mut redis, &name).await > LIMIT / 2, "{round}");
+        assert!(!renewed.lease().is_lost(), "{round}");
+        lock.unlock().await.unwrap();
+        lock.unlock().await.unwrap();
+    }
+}
+
 /// The answer to an unlock or a forced one, which was carried out before, does not end what was granted since.
 #[tokio::test]
 async fn late_answers_do_not_end_later_grants() {

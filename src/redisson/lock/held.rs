@@ -187,13 +187,20 @@ impl Held<Locks> for Holds {
                 });
             }
             (Call::Release(number, _), Ok(Outcome::Number(left))) => {
-                let (until, left) = (sent + note.lease, *left > 0);
+                let (left, watchdog) = (*left > 0, self.watchdog());
                 let left = left
                     && self.change(number, |times, entry| {
-                        times.remove(note.hold) && {
-                            entry.ends(until);
-                            true
+                        let left = times.remove(note.hold);
+                        if left {
+                            // A step of the same script may have taken one that is renewed.
+                            let least = if times.is_watched() {
+                                watchdog
+                            } else {
+                                Duration::ZERO
+                            };
+                            entry.ends(sent + note.lease.max(least));
                         }
+                        left
                     }) == Some(true);
                 if !left {
                     self.core.holds.end(&self.lock, &self.owner(number));

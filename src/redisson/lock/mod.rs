@@ -127,9 +127,8 @@ use crate::stats::{Holding, What};
 /// - Every lock that is held without a lease is renewed, also where its owner has taken it with a lease as well; Redisson stops at the
 ///   first unlock.
 /// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
-///   lease on top of a hold without one does not bring its end nearer. Two calls of one owner at the same time, one with a lease and one without,
-///   are an exception, until the next renewal. Guards give back the hold that they were made for; [`unlock`](RLock::unlock), the latest
-///   that has no guard.
+///   lease on top of a hold without one does not bring its end nearer. Guards give back the hold that they were
+///   made for; [`unlock`](RLock::unlock), the latest that has no guard.
 /// - Waiters of this crate are served in their order; Redisson's race.
 /// - A lease of zero is refused; to Redisson it means none.
 /// - Java's `getFairLock` and `getSpinLock` of the same name have the same key, and wait in other ways: they exclude this lock, and
