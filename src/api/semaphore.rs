@@ -367,8 +367,9 @@ impl Permit {
 
     /// Keeps the permits taken: they are not released on drop. Returns how many.
     ///
-    /// The permits of a [watched](crate::RSemaphore::watched) guard do not come back any more when this process dies. Lost permits are
-    /// another caller's already.
+    /// The permits of a [watched](crate::RSemaphore::watched) guard do not come back any more when this process dies. The entry is
+    /// removed in the background. Where the lease has ended by then, as when the client is cut off for 3 s right after the grant, other callers may have the
+    /// permits, and a release by hand makes them too many.
     pub fn forget(mut self) -> u32 {
         let permits = std::mem::take(&mut self.permits);
         if let Some(record) = self.record.take() {
