@@ -69,7 +69,7 @@ async fn calls_that_nobody_waits_for_do_not_fill_the_memory() {
 
 #[tokio::test]
 async fn callers_that_wait_are_told_when_the_window_has_passed() {
-    const CALLERS: usize = 20_000;
+    const CALLERS: usize = 5_000;
     let mut server = RedisServer::start().await;
     let client = builder(server.url())
         .retry_window(Duration::from_millis(500))
