@@ -148,7 +148,7 @@ local function release(number, lease)
     unlock()
     return 0
   end
-  set(entry_of(number), held - 1, math.max(lease, kept[number] or 0))
+  set(entry_of(number), held - 1, lease)
   counts[number] = held - 1
   return held - 1
 end

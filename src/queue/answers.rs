@@ -67,7 +67,7 @@ impl<P: Primitive> State<P> {
         for ((ticket, entry), taken) in confirms.zip(results.confirms) {
             if let Some(taken) = taken {
                 self.entries.remove(ticket);
-                let lease = self.held.lease_time(entry.want);
+                let lease = self.lease_of(entry.want, taken, Duration::ZERO);
                 self.in_time(true);
                 self.served(&batch, ticket, &entry, taken, lease, &mut told);
             } else if !batch.confirms_all {
@@ -90,7 +90,7 @@ impl<P: Primitive> State<P> {
         }
         for (ticket, said, taken) in &answer.served {
             let entry = self.entries.remove(*ticket).unwrap_or(*said);
-            let lease = self.held.lease_time(entry.want);
+            let lease = self.lease_of(entry.want, *taken, Duration::ZERO);
             self.served(&batch, *ticket, &entry, *taken, lease, &mut told);
         }
         for ticket in &answer.dropped {
@@ -141,8 +141,7 @@ impl<P: Primitive> State<P> {
                     count: u32::try_from(before)
                         .map_or(0, |before| last.count.saturating_sub(before)),
                 };
-                // The step before may have been of the same owner.
-                let lease = run.lease.max(self.held.lease_time(run.want));
+                let lease = self.lease_of(run.want, taken, run.lease);
                 self.served(batch, ticket, &entry, taken, lease, told);
             } else {
                 if self.entries.is_empty() {
@@ -151,6 +150,14 @@ impl<P: Primitive> State<P> {
                 self.last_arrival = self.last_arrival.max(entry.arrival + 1);
                 self.entries.insert(ticket, entry);
             }
+        }
+    }
+
+    /// The lease that a script has set: it knew what the owner held at the departure, and by its own steps.
+    fn lease_of(&self, want: P::Want, taken: Taken, departed: Duration) -> Duration {
+        match taken.count {
+            1 => self.held.lease_alone(want),
+            _ => departed.max(self.held.lease_time(want)),
         }
     }
 
@@ -265,7 +272,7 @@ impl<P: Primitive> State<P> {
         let Some((want, taken)) = queued.call.takes().zip(taken(&result)) else {
             return queued.answer(result, told);
         };
-        let lease = queued.lease.max(self.held.lease_time(want));
+        let lease = self.lease_of(want, taken, queued.lease);
         let until = batch.sent + lease;
         let grant = self.granted(want, queued.ticket, taken, 0, until);
         match queued.reply {

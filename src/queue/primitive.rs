@@ -192,6 +192,11 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     /// How long the lease of what is granted by a script lasts.
     fn lease_time(&self, want: P::Want) -> Duration;
 
+    /// The same where its owner holds nothing else.
+    fn lease_alone(&self, want: P::Want) -> Duration {
+        self.lease_time(want)
+    }
+
     /// Which waiters need not wait behind the entries of their client.
     fn passing(&self) -> Option<RangeInclusive<P::Want>> {
         None

@@ -25,6 +25,12 @@ pub(super) enum Task<P: Primitive> {
     Command(Box<Command>),
 }
 
+/// Whether `next` may release what one of `calls` takes: it departs when the answer to that is known.
+fn is_behind_a_take<P: Primitive>(calls: &[Queued<P>], next: &P::Call) -> bool {
+    let mut taken = calls.iter().filter_map(|queued| queued.call.takes());
+    next.takes().is_none() && taken.any(|want| next.concerns(want))
+}
+
 impl<P: Primitive> State<P> {
     /// How many waiters have no entry.
     fn without_entry(&self) -> usize {
@@ -106,6 +112,7 @@ impl<P: Primitive> State<P> {
             && let Some(Item::Call(next)) = self.calls.front()
             && (!apart
                 || (calls.first()).is_none_or(|first| first.call.is_owed() == next.call.is_owed()))
+            && !is_behind_a_take(&calls, &next.call)
         {
             if let Some(Item::Call(mut queued)) = self.calls.pop_front()
                 && !queued.is_pointless()

@@ -139,6 +139,76 @@ async fn leases_taken_together_do_not_shorten_a_renewed_hold() {
     }
 }
 
+/// Another client has taken a renewed lock away, which its owner does not know yet: a short lease is not taken for a renewed one.
+#[tokio::test]
+async fn short_lease_behind_an_unnoticed_loss_ends_in_time() {
+    let server = start().await;
+    let client = connect(server.url(), LIMIT).await;
+    let elsewhere = connect(server.url(), LIMIT).await;
+    let lock = client.lock("robbed");
+    lock.lock().await.unwrap();
+    assert!(elsewhere.lock("robbed").force_unlock().await.unwrap());
+    let short = lock.with_lease(Duration::from_millis(100));
+    let hold = short.hold(None).await.unwrap().expect("it waits for it");
+    let left = hold.lease().remaining().expect("it has an end");
+    assert!(left <= Duration::from_millis(100), "{left:?}");
+    lost(hold.lease()).await;
+}
+
+/// A guard that was lost is dropped while its owner takes the lock again: what is taken stays.
+#[tokio::test]
+async fn end_of_a_lost_guard_does_not_undo_a_take() {
+    const LEASE: Duration = Duration::from_millis(50);
+    let server = start().await;
+    let client = connect(server.url(), LIMIT).await;
+    let elsewhere = connect(server.url(), LIMIT).await;
+    for (forced, dropped) in [(false, false), (false, true), (true, false), (true, true)] {
+        let lock = client.lock(&format!("dead-{forced}-{dropped}"));
+        let stranger = elsewhere.lock(lock.name());
+        let lease = if forced { HOUR } else { LEASE };
+        let guard = lock.with_lease(lease).guard().await.unwrap();
+        match forced {
+            true => assert!(stranger.force_unlock().await.unwrap()),
+            false => lost(guard.lease()).await,
+        }
+        let owner = Arc::clone(guard.handle());
+        let end = async {
+            match dropped {
+                true => drop(guard),
+                false => assert_not_held(guard.unlock().await),
+            }
+        };
+        // The first call travels alone, and the others together.
+        let (_, taken, ()) = tokio::join!(lock.try_lock(), owner.try_lock(), end);
+        settled().await;
+        assert_eq!(owner.is_held().await, taken, "{forced}, {dropped}");
+        lock.force_unlock().await.unwrap();
+    }
+}
+
+/// A lease ends by this client's clock while a reentrant call is answered late: both holds count.
+#[tokio::test]
+async fn late_answer_to_a_reentrant_call_counts_both_holds() {
+    const LEASE: Duration = Duration::from_millis(300);
+    let server = start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url(), LIMIT).await;
+    let elsewhere = connect(server.url(), LIMIT).await.lock("late count");
+    let lock = client.lock("late count");
+    let first = lock.with_lease(LEASE).hold(None).await.unwrap();
+    proxy.at_script(1, Fate::HoldReply);
+    let again = lock.clone();
+    let again = tokio::spawn(async move { again.lock().await });
+    proxy.until_struck(1).await;
+    lost(first.expect("it waits for it").lease()).await;
+    proxy.deliver(1).await;
+    again.await.unwrap().unwrap();
+    lock.unlock().await.unwrap();
+    assert!(!elsewhere.try_lock().await.unwrap());
+    lock.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
 /// The answer to an unlock or a forced one, which was carried out before, does not end what was granted since.
 #[tokio::test]
 async fn late_answers_do_not_end_later_grants() {

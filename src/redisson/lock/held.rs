@@ -187,20 +187,13 @@ impl Held<Locks> for Holds {
                 });
             }
             (Call::Release(number, _), Ok(Outcome::Number(left))) => {
-                let (left, watchdog) = (*left > 0, self.watchdog());
+                let (until, left) = (sent + note.lease, *left > 0);
                 let left = left
                     && self.change(number, |times, entry| {
-                        let left = times.remove(note.hold);
-                        if left {
-                            // A step of the same script may have taken one that is renewed.
-                            let least = if times.is_watched() {
-                                watchdog
-                            } else {
-                                Duration::ZERO
-                            };
-                            entry.ends(sent + note.lease.max(least));
+                        times.remove(note.hold) && {
+                            entry.ends(until);
+                            true
                         }
-                        left
                     }) == Some(true);
                 if !left {
                     self.core.holds.end(&self.lock, &self.owner(number));
@@ -241,15 +234,22 @@ impl Held<Locks> for Holds {
             // The holds that stand in the table were lost unnoticed.
             self.lost(claim.owner);
         }
+        // What has ended by this client's clock alone counts as well, as the server has counted it.
+        let mut before = None;
         let once_more = self.change(claim.owner, |times, entry| {
-            (!entry.is_lost()).then(|| {
-                times.add(number, claim.term());
-                entry.ends(until);
-            })
+            if entry.is_lost() {
+                before = Some(std::mem::replace(times, Times::none()));
+                return false;
+            }
+            times.add(number, claim.term());
+            entry.ends(until);
+            true
         });
-        if once_more.flatten().is_none() {
-            let (owner, times) = (self.owner(claim.owner), Times::new(number, claim.term()));
-            let holds = &self.core.holds;
+        if once_more != Some(true) {
+            let before = before.filter(|_| grant.taken.count > 1);
+            let mut times = before.unwrap_or_else(Times::none);
+            times.add(number, claim.term());
+            let (owner, holds) = (self.owner(claim.owner), &self.core.holds);
             holds.keep_alone(
                 &self.lock,
                 &owner,
@@ -292,6 +292,10 @@ impl Held<Locks> for Holds {
             times.has(ticket) && times.count() > 0 && !entry.is_lost()
         };
         self.look(claim.owner, has) == Some(true)
+    }
+
+    fn lease_alone(&self, claim: Claim) -> Duration {
+        claim.lease()
     }
 
     fn lease_time(&self, claim: Claim) -> Duration {

@@ -52,14 +52,7 @@ impl Time {
 }
 
 impl Times {
-    /// It has been taken once.
-    pub(super) fn new(number: u64, term: Term) -> Self {
-        let mut times = Times::none();
-        times.add(number, term);
-        times
-    }
-
-    fn none() -> Self {
+    pub(super) fn none() -> Self {
         Times {
             all: Vec::new(),
             abandoned: false,
@@ -180,9 +173,15 @@ mod tests {
         id
     }
 
+    fn taken_once(term: Term) -> Times {
+        let mut times = Times::none();
+        times.add(1, term);
+        times
+    }
+
     #[test]
     fn they_are_counted_and_each_has_its_term() {
-        let mut times = Times::new(1, Term::Watched);
+        let mut times = taken_once(Term::Watched);
         times.add(2, SHORT);
         assert_eq!(times.count(), 2);
         assert_eq!(times.term_without(Some(2)), Some(Term::Watched));
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_given_back_does_not_count() {
-        let mut times = Times::new(1, LONG);
+        let mut times = taken_once(LONG);
         times.add(2, Term::Watched);
         times.spend(2);
         assert_eq!(times.count(), 1);
@@ -259,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_is_being_given_back_is_renewed_no_more_unless_it_stays() {
-        let mut times = Times::new(1, Term::Watched);
+        let mut times = taken_once(Term::Watched);
         times.leaves(Some(1), true);
         assert!(!times.is_watched() && times.count() == 1);
         times.leaves(Some(1), false);
