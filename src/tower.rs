@@ -99,7 +99,7 @@ impl<F> LimitLayer<F> {
     }
 
     /// The semaphore has so many permits: a request that finds it missing, as after a `FLUSHALL`, sets them
-    /// ([`try_set_permits`](Semaphore::try_set_permits)) and asks once more. Without this it is [`Refused::Missing`].
+    /// ([`try_set_permits`](Semaphore::try_set_permits)) behind its wait, and asks once more. Without this it is [`Refused::Missing`].
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit.limit = Some(limit);

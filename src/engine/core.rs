@@ -267,6 +267,7 @@ impl Core {
             self.give_all_records_back().await;
             // Guards that were dropped meanwhile have releases to send, too.
             idle().await;
+            self.give_all_records_back().await;
         };
         tokio::select! {
             biased;

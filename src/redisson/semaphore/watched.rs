@@ -41,7 +41,7 @@ impl RSemaphore {
     /// | a guard is [split](crate::Permit::split) or [merged](crate::Permit::merge) | the parts keep their entries |
     /// | permits are drained, added or set by hand | guards release as many as they hold |
     /// | the semaphore is deleted, or vanishes | guards release nothing, and do not make it anew. They are lost when a call of this crate makes it anew. Where a JVM has made it anew, they release into it, as unwatched guards do |
-    /// | it is renamed or copied | guards and waiters stay with the old name. Guards of a semaphore that is replaced release into the new one |
+    /// | it is renamed or copied | guards and waiters stay with the old name. Guards release nothing then. Guards of a semaphore that is replaced release into the new one |
     /// | a release is not allowed (ACL) | the caller gets an error, the guard is spent, and the permits come back with the end of the lease. Where `ZADD` or `ZREM` alone is taken from a client that runs, permits of the call that is refused can be lost, or be there twice |
     /// | the counter can take no more (2^31-1) | the release fails with [`OutOfRange`](Error::OutOfRange), and the permits come back with the end of the lease, once there is room |
     /// | the server is restarted with its data | a client that was cut off for the time-out has lost its permits |
