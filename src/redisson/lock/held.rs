@@ -234,7 +234,7 @@ impl Held<Locks> for Holds {
             // The holds that stand in the table were lost unnoticed.
             self.lost(claim.owner);
         }
-        // What has ended by this client's clock alone counts as well, as the server has counted it.
+        // Holds that have ended by this client's clock alone count as well, as the server has counted them.
         let mut before = None;
         let once_more = self.change(claim.owner, |times, entry| {
             if entry.is_lost() {
