@@ -207,7 +207,7 @@ pub struct Judge {
     crowd: Crowd,
     order: Order,
     /// The highest token of each lock.
-    tokens: BTreeMap<usize, u64>,
+    tokens: BTreeMap<usize, (u64, String)>,
     /// Since when there is what those want who wait for something else than permits of semaphores.
     free_since: BTreeMap<Object, Instant>,
     /// Who has freed each lock last.
