@@ -263,11 +263,11 @@ impl Core {
             }
         };
         let finish = async {
-            idle().await;
-            self.give_all_records_back().await;
-            // Guards that were dropped meanwhile have releases to send, too.
-            idle().await;
-            self.give_all_records_back().await;
+            // Guards that are dropped meanwhile have releases to send, too.
+            for _ in 0..2 {
+                idle().await;
+                self.give_all_records_back().await;
+            }
         };
         tokio::select! {
             biased;

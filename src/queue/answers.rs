@@ -98,7 +98,8 @@ impl<P: Primitive> State<P> {
         }
         self.under_way = None;
         for ticket in std::mem::take(&mut self.early) {
-            self.crossed(ticket);
+            // The batch may have taken it away.
+            self.grant(ticket, None, now, &mut told);
         }
         self.learn(&batch, adds, answer, now);
         if !batch.unconfirmed {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Queued, Run};
-use super::entries::Entry;
 use super::outcome::Want;
 use super::primitive::{Call, Held, Primitive};
 use super::state::{Item, State, UnderWay};
@@ -23,12 +22,6 @@ pub(crate) const MOST_TOGETHER: usize = 1024;
 pub(super) enum Task<P: Primitive> {
     Batch(Box<Batch<P>>),
     Command(Box<Command>),
-}
-
-/// Whether `next` may release what one of `calls` takes: it departs when the answer to that is known.
-fn is_behind_a_take<P: Primitive>(calls: &[Queued<P>], next: &P::Call) -> bool {
-    let mut taken = calls.iter().filter_map(|queued| queued.call.takes());
-    next.takes().is_none() && taken.any(|want| next.concerns(want))
 }
 
 impl<P: Primitive> State<P> {
@@ -86,8 +79,12 @@ impl<P: Primitive> State<P> {
         }
         let batch = self.batch(now);
         let confirms: Vec<_> = batch.confirms.iter().map(|(ticket, _)| *ticket).collect();
-        let concerns = |entry: &Entry<P::Want>| batch.concerns(entry.want);
-        let concerned = self.entries.iter().filter(|(_, entry)| concerns(entry));
+        // Where entries have no owners, confirmations alone change grants.
+        let owned = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.want.lets_in(entry.want));
+        let concerned = owned.filter(|(_, entry)| batch.concerns(entry.want));
         let touches = concerned.map(|(ticket, _)| ticket);
         self.under_way = Some(UnderWay {
             asked: batch.asked.clone(),
@@ -107,12 +104,14 @@ impl<P: Primitive> State<P> {
         // Deferred calls are repeated until a replica has them. Permits that were asked for are taken back then. So they travel apart.
         let apart = self.core.config.replicas.is_some();
         let mut calls: Vec<Queued<P>> = Vec::new();
+        // A release of what one of these has taken departs when the answer to that is known.
+        let mut owners = Vec::new();
         let mut size = 0;
         while size < MOST_TOGETHER
             && let Some(Item::Call(next)) = self.calls.front()
             && (!apart
                 || (calls.first()).is_none_or(|first| first.call.is_owed() == next.call.is_owed()))
-            && !is_behind_a_take(&calls, &next.call)
+            && (next.call.takes().is_some() || !owners.iter().any(|want| next.call.concerns(*want)))
         {
             if let Some(Item::Call(mut queued)) = self.calls.pop_front()
                 && !queued.is_pointless()
@@ -120,6 +119,7 @@ impl<P: Primitive> State<P> {
                 self.held.departs(&queued.call, &mut queued.note);
                 let takes = queued.call.takes();
                 queued.lease = takes.map_or(queued.lease, |want| self.held.lease_time(want));
+                owners.extend(takes.filter(|want| want.lets_in(*want)));
                 size += queued.call.size();
                 calls.push(queued);
             }

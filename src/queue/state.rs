@@ -355,7 +355,7 @@ impl<P: Primitive> State<P> {
                 let mut number = || words.next().and_then(|word| word.parse().ok());
                 if let Some((ticket, clock)) = ticket.zip(number()) {
                     let token = number().unwrap_or(0);
-                    self.grant(ticket, clock, token, now, &mut told);
+                    self.grant(ticket, Some((clock, token)), now, &mut told);
                 }
             }
             // It asks anew, and gets the reason.
@@ -379,12 +379,11 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// `ticket` was granted at `clock`, by the server's clock.
-    fn grant(
+    /// `ticket` was granted. `made`: when, by the server's clock, and its token; without these the grant is confirmed before it is used.
+    pub(super) fn grant(
         &mut self,
         ticket: Ticket,
-        clock: u64,
-        token: u64,
+        made: Option<(u64, u64)>,
         now: Instant,
         told: &mut Told<P::Want>,
     ) {
@@ -403,8 +402,9 @@ impl<P: Primitive> State<P> {
             self.early.truncate(2 * MOST);
             return;
         };
-        let until = self.fresh_until(clock, &entry);
-        if let Some(until) = until.filter(|_| entry.want.is_used_at_once())
+        let fresh =
+            made.and_then(|(clock, token)| Some((self.fresh_until(clock, &entry)?, clock, token)));
+        if let Some((until, clock, token)) = fresh.filter(|_| entry.want.is_used_at_once())
             && let Some(waiter) = self.waiters.take(entry.want, Id::MAX)
         {
             self.entries.remove(ticket);
@@ -414,17 +414,6 @@ impl<P: Primitive> State<P> {
             let ends = clock + entry.life * 1000;
             self.unconfirmed.insert(ticket, (entry, ends));
             self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
-        } else if !self.granted.contains(&ticket) {
-            self.granted.push(ticket);
-        }
-    }
-
-    /// A batch has been answered that `ticket` has crossed. It may have taken the grant away, so that is confirmed before it is used.
-    pub(super) fn crossed(&mut self, ticket: Ticket) {
-        if self.leaving.iter().any(|(other, _)| *other == ticket) {
-            self.look = true;
-        } else if self.entries.get(ticket).is_none() {
-            self.missed();
         } else if !self.granted.contains(&ticket) {
             self.granted.push(ticket);
         }

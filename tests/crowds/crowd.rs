@@ -51,7 +51,7 @@ async fn a_mixed_crowd_never_holds_too_much_and_nobody_hangs() {
             .unwrap_or_else(|_| panic!("{what} hang"))
             .expect("no call fails");
         let acquisitions = answer.value["acquisitions"].as_u64().unwrap();
-        assert!(acquisitions > 10, "{what}: {acquisitions} acquisitions");
+        assert!(acquisitions > 50, "{what}: {acquisitions} acquisitions");
         println!(
             "{what}: {acquisitions} turns, waited {}",
             answer.value["waitMicros"]
@@ -90,7 +90,7 @@ fn check(client: usize, done: &[Done]) {
     );
     println!("client {client}: {held} turns, {cancelled} cancelled, {in_vain} in vain");
     assert!(
-        cancelled > 0 && in_vain > 0,
+        cancelled > 10 && in_vain > 10,
         "{cancelled} cancelled, {in_vain} in vain"
     );
 }

@@ -910,7 +910,7 @@ async fn a_large_request_is_passed_for_a_while() {
     hopeless.abort();
 }
 
-/// What a process has left that died: it comes back in bits of about a thousand permits.
+/// The permits that a dead process has left come back a thousand at a time.
 #[tokio::test]
 async fn a_hundred_thousand_that_have_ended_come_back_in_bits() {
     const COUNT: usize = 100_000;

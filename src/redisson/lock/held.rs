@@ -238,7 +238,7 @@ impl Held<Locks> for Holds {
         let mut before = None;
         let once_more = self.change(claim.owner, |times, entry| {
             if entry.is_lost() {
-                before = Some(std::mem::replace(times, Times::none()));
+                before = Some(std::mem::take(times));
                 return false;
             }
             times.add(number, claim.term());
@@ -247,7 +247,7 @@ impl Held<Locks> for Holds {
         });
         if once_more != Some(true) {
             let before = before.filter(|_| grant.taken.count > 1);
-            let mut times = before.unwrap_or_else(Times::none);
+            let mut times = before.unwrap_or_default();
             times.add(number, claim.term());
             let (owner, holds) = (self.owner(claim.owner), &self.core.holds);
             holds.keep_alone(

@@ -15,6 +15,7 @@ pub(super) enum Term {
 }
 
 /// Each time that the lock was taken, under a number of its own by which it is given back; the latest last.
+#[derive(Default)]
 pub(super) struct Times {
     all: Vec<Time>,
     /// No handle of the owner is left: it ends with its lease.
@@ -52,13 +53,6 @@ impl Time {
 }
 
 impl Times {
-    pub(super) fn none() -> Self {
-        Times {
-            all: Vec::new(),
-            abandoned: false,
-        }
-    }
-
     /// It has been taken once more. The server counts what does, from now on.
     pub(super) fn add(&mut self, number: u64, term: Term) {
         self.forget_spent();
@@ -174,7 +168,7 @@ mod tests {
     }
 
     fn taken_once(term: Term) -> Times {
-        let mut times = Times::none();
+        let mut times = Times::default();
         times.add(1, term);
         times
     }
@@ -193,7 +187,7 @@ mod tests {
 
     #[test]
     fn without_a_number_the_latest_that_is_nobodys_is_meant() {
-        let mut times = Times::none();
+        let mut times = Times::default();
         assert_eq!(times.latest(), None);
         let first = take(&mut times, 1, SHORT);
         drop(take(&mut times, 2, LONG));
@@ -211,7 +205,7 @@ mod tests {
 
     #[test]
     fn each_of_several_that_could_not_be_given_back_is_spent() {
-        let mut times = Times::none();
+        let mut times = Times::default();
         let guarded = take(&mut times, 1, Term::Watched);
         drop((
             take(&mut times, 2, Term::Watched),

@@ -166,14 +166,14 @@ impl Caller {
             self.gauge.add(permits.into()).await;
             tokio::time::sleep(self.hold.mul_f64(fastrand::f64())).await;
             self.gauge.add(-i64::from(permits)).await;
-            done.held += 1;
-            self.held.store(done.held, Ordering::Relaxed);
+            self.held.fetch_add(1, Ordering::Relaxed);
             if fastrand::bool() {
                 guard.release().await.expect("the server runs");
             } else {
                 drop(guard);
             }
         }
+        done.held = self.held.load(Ordering::Relaxed);
         done
     }
 }
