@@ -369,6 +369,8 @@ impl<P: Primitive> State<P> {
                 self.look = true;
             }
             Some("watch") => self.unwatch = true,
+            // The answer to the batch may know less.
+            Some("first") if self.under_way.is_some() => self.look = true,
             Some("first") => {
                 let micros = words.next().and_then(|word| word.parse().ok());
                 self.look_as_first(micros.map(Duration::from_micros), now);

@@ -576,3 +576,64 @@ proptest! {
         });
     }
 }
+
+/// As the model, beside peers that free permits without a message.
+struct Paced;
+
+struct Hourly;
+
+impl Held<Paced> for Hourly {
+    fn header(&self) -> Arg {
+        Arg::Word("")
+    }
+
+    fn lease_time(&self, _: Amount) -> Duration {
+        Duration::ZERO
+    }
+
+    fn pace(&self) -> Option<Duration> {
+        Some(Duration::from_secs(3600))
+    }
+}
+
+impl Primitive for Paced {
+    const KIND: &'static str = "paced";
+    const WAIT: &'static str = "acquire";
+    const MOST_ASKED: usize = super::MOST_TOGETHER;
+    const TELLS_AGAIN: bool = false;
+    type Want = Amount;
+    type Call = Call;
+    type Held = Hourly;
+
+    fn script(_: &Hourly) -> &'static LazyLock<Script> {
+        unreachable!("nothing is sent")
+    }
+
+    fn give_back(grant: Grant<Amount>) -> Call {
+        Call::Release(grant.want.amount)
+    }
+}
+
+/// What the script of a batch has seen is older than a notification that comes before its answer.
+#[tokio::test(start_paused = true)]
+async fn the_first_client_looks_though_an_older_answer_comes_later() {
+    let core = Core::connect_lazy(Config::new("redis://127.0.0.1:1"), None).expect("it is lazy");
+    let mut state: State<Paced> = State::new(&core, Hourly, false);
+    let (reply, _outcome) = oneshot::channel();
+    let want = Amount {
+        amount: 1,
+        leased: false,
+    };
+    state.join(want, reply, None, Instant::now());
+    let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+        panic!("it asks");
+    };
+    drop(state.notified("first 3000", Instant::now()));
+    let text = format!("done 0 -1 -1 0 1 {CLOCK} 0 |");
+    let Some(Said::Done(mut answer)) = Said::read(&text) else {
+        panic!("{text}");
+    };
+    let results = Results::read("paced", &batch, &mut answer).expect("it is complete");
+    drop(state.answered("paced", *batch, &answer, results, Instant::now()));
+    assert!(state.has_work());
+}
