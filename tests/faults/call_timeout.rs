@@ -1,5 +1,5 @@
-//! One bound on a whole call, of every primitive: with Redis away, and with a network that swallows everything. Nothing but
-//! the bound ends these calls in time: they are repeated for an hour.
+//! One bound on a whole call, where the server refuses for now and where a call has a time of its own; servers that are away are in
+//! `tests/hazards`. Nothing but the bound ends these calls in time: they are repeated for an hour.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::support::waiters::until;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::recipes::{SetSemaphore, StringLock};
 use redisson_semaphore::{
-    Client, ClientBuilder, ConnectionState, Effect, Error, LeasedSemaphore as _, Lock as _,
-    RCountDownLatch, RLock, RSemaphore,
+    Client, ClientBuilder, Effect, Error, LeasedSemaphore as _, Lock as _, RCountDownLatch, RLock,
+    RSemaphore,
 };
 use tokio::time::timeout;
 
@@ -78,27 +78,6 @@ impl Objects {
         ]
     }
 
-    /// All calls at once, each of which fails.
-    async fn everything(&self) -> Told {
-        let all = async {
-            tokio::join!(
-                self.take_for_a_time(),
-                self.take_now(),
-                self.change(),
-                self.look(),
-                self.give()
-            )
-        };
-        let (timed, now, changed, looked, given) =
-            timeout(LIMIT, all).await.expect("they are told");
-        Told {
-            taken: timed,
-            changed: now.into_iter().chain(changed).collect(),
-            looked,
-            given: given.into_iter().map(Result::unwrap_err).collect(),
-        }
-    }
-
     /// Calls that take something, at once, and stand behind others.
     async fn take_now(&self) -> Vec<Error> {
         let (semaphore, lock, recipe, string_lock) = tokio::join!(
@@ -112,35 +91,6 @@ impl Objects {
             lock.unwrap_err(),
             recipe.unwrap_err(),
             string_lock.unwrap_err(),
-        ]
-    }
-
-    /// Calls that change something, and stand behind others.
-    async fn change(&self) -> Vec<Error> {
-        let (added, expiry, set) = tokio::join!(
-            self.semaphore.add_permits(0),
-            self.semaphore.clear_expire(),
-            self.latch.try_set_count(9),
-        );
-        vec![added.unwrap_err(), expiry.unwrap_err(), set.unwrap_err()]
-    }
-
-    async fn look(&self) -> Vec<Error> {
-        let told = tokio::join!(
-            self.semaphore.available_permits(),
-            self.semaphore.exists(),
-            self.lock.is_locked(),
-            self.latch.count(),
-            self.latch.wait_for(WAIT),
-            self.recipe.holders(),
-        );
-        vec![
-            told.0.unwrap_err(),
-            told.1.unwrap_err(),
-            told.2.unwrap_err(),
-            told.3.unwrap_err(),
-            told.4.unwrap_err(),
-            told.5.unwrap_err(),
         ]
     }
 
@@ -176,15 +126,6 @@ impl Objects {
     }
 }
 
-/// What calls were told.
-struct Told {
-    taken: Vec<Error>,
-    /// Of these, behind others, some may have been sent where the network is silent.
-    changed: Vec<Error>,
-    looked: Vec<Error>,
-    given: Vec<Error>,
-}
-
 fn assert_effect(errors: &[Error], effect: Effect) {
     for error in errors {
         assert!(error.is_unavailable(), "{error}");
@@ -194,52 +135,6 @@ fn assert_effect(errors: &[Error], effect: Effect) {
             effect == Effect::NotApplied,
             "{error}"
         );
-    }
-}
-
-#[tokio::test]
-async fn with_redis_away_every_call_ends_and_what_was_not_sent_will_not_be() {
-    let mut server = RedisServer::options().appendonly().start().await;
-    let client = builder(server.url()).call_timeout(BOUND);
-    let client = client.connect().await.unwrap();
-    let objects = Objects::set_up(&client).await;
-    server.stop().await;
-    let mut state = client.connection_state();
-    let down = |state: &ConnectionState| matches!(state, ConnectionState::Disconnected { .. });
-    timeout(LIMIT, state.wait_for(down))
-        .await
-        .expect("it is noticed")
-        .unwrap();
-    let told = objects.everything().await;
-    assert_effect(&told.taken, Effect::NotApplied);
-    assert_effect(&told.changed, Effect::NotApplied);
-    assert_effect(&told.looked, Effect::NotApplied);
-    assert_effect(&told.given, Effect::Unknown);
-    server.restart().await;
-    objects.are_as_they_should_be(&server).await;
-}
-
-/// Where requests vanish, and where they are carried out and their answers vanish.
-#[tokio::test]
-async fn in_a_silent_network_every_call_ends_and_what_it_took_is_given_back() {
-    for arrives in [false, true] {
-        let server = RedisServer::start().await;
-        let proxy = Proxy::start(&server).await;
-        let client = builder(proxy.url()).call_timeout(BOUND);
-        let client = client.connect().await.unwrap();
-        let objects = Objects::set_up(&client).await;
-        if arrives {
-            proxy.mute();
-        } else {
-            proxy.blackhole();
-        }
-        let told = objects.everything().await;
-        assert_effect(&told.taken, Effect::Unknown);
-        assert!(told.changed.iter().all(Error::is_unavailable));
-        assert_effect(&told.looked, Effect::NotApplied);
-        assert_effect(&told.given, Effect::Unknown);
-        proxy.clear();
-        objects.are_as_they_should_be(&server).await;
     }
 }
 

@@ -1,11 +1,10 @@
 //! Futures that are dropped, left alone or aborted: every permit is accounted for, and nobody is held up.
 
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use crate::support::clients::{LIMIT, builder, connect, stored, until_stored};
-use crate::support::polls::{poll_once, poll_times};
+use crate::support::polls::poll_once;
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::snapshot::snapshot;
@@ -16,117 +15,8 @@ use redis::AsyncCommands;
 use redisson_semaphore::{Client, RSemaphore};
 use tokio::time::{Instant, timeout};
 
-/// More polls than any call needs.
-const MOST_POLLS: usize = 200;
 /// More calls than the connection takes without being asked twice.
 const CROWD: usize = 3000;
-
-/// Drops `call` after 0, 1, 2... polls, until it is fast enough to answer; each time the permits must be
-/// what `after` says: of a counter of 5, where the call was begun or not, answered or not.
-async fn dropped_after_every_number_of_polls<T>(
-    call: impl AsyncFn(RSemaphore) -> T,
-    dropped: i64,
-    answered: i64,
-) {
-    let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    for polls in 0..MOST_POLLS {
-        let semaphore = client.semaphore(&format!("polls-{polls}"));
-        semaphore.try_set_permits(5).await.unwrap();
-        let answer = poll_times(call(semaphore.clone()), polls).await;
-        let expected = match (&answer, polls) {
-            (Some(_), _) => answered,
-            (None, 0) => 5,
-            (None, _) => dropped,
-        };
-        until_stored(&server, semaphore.name(), expected).await;
-        // Nothing comes later than the end of this.
-        let seen = timeout(LIMIT, semaphore.available_permits()).await;
-        assert_eq!(seen, Ok(Ok(expected)), "after {polls} polls");
-        if answer.is_some() {
-            assert!(polls > 1, "the call never waits: nothing was tested");
-            client.shutdown().await.unwrap();
-            assert_eq!(
-                stored(&server, semaphore.name()).await,
-                [expected.to_string()]
-            );
-            return;
-        }
-    }
-    panic!("no answer within {MOST_POLLS} polls");
-}
-
-#[tokio::test]
-async fn add_dropped_after_every_number_of_polls() {
-    dropped_after_every_number_of_polls(async |s: RSemaphore| s.add_permits(-7).await, -2, -2)
-        .await;
-}
-
-#[tokio::test]
-async fn drain_dropped_after_every_number_of_polls() {
-    dropped_after_every_number_of_polls(async |s: RSemaphore| s.drain_permits().await, 0, 0).await;
-}
-
-/// A call that was polled once and is then left alone, neither polled nor dropped, while the same task
-/// goes on with `others`.
-async fn left_alone<T>(call: impl AsyncFn(RSemaphore) -> T, permits_taken: i64) {
-    let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    let elsewhere = connect(server.url()).await.semaphore("alone");
-    let semaphore = client.semaphore("alone");
-    semaphore.try_set_permits(10).await.unwrap();
-    for polls in 1..6 {
-        let mut left = pin!(call(semaphore.clone()));
-        let mut answer = None;
-        for _ in 0..polls {
-            if answer.is_none()
-                && let Poll::Ready(done) = poll_once(&mut left).await
-            {
-                answer = Some(done);
-            }
-            tokio::task::yield_now().await;
-        }
-        let others = async {
-            semaphore.acquire(1).await.unwrap();
-            assert!(semaphore.try_acquire(1).await.unwrap());
-            semaphore.release(2).await.unwrap();
-            assert!(semaphore.try_acquire_for(1, LIMIT).await.unwrap());
-            drop(semaphore.permit(1).await.unwrap());
-            semaphore.release(1).await.unwrap();
-            semaphore.add_permits(0).await.unwrap();
-            assert!(semaphore.exists().await.unwrap());
-            semaphore.available_permits().await.unwrap()
-        };
-        let seen = timeout(LIMIT, others).await.expect("others are held up");
-        assert_eq!(seen, 10 - permits_taken, "after {polls} polls");
-        // Somebody outside is served, too.
-        assert!(elsewhere.try_acquire_for(1, LIMIT).await.unwrap());
-        elsewhere.release(1).await.unwrap();
-        if answer.is_none() {
-            timeout(LIMIT, left).await.expect("it is still answered");
-        }
-        semaphore.add_permits(permits_taken as i32).await.unwrap();
-        assert_eq!(semaphore.available_permits().await, Ok(10));
-    }
-}
-
-#[tokio::test]
-async fn an_acquire_left_alone_holds_nobody_up() {
-    left_alone(async |s: RSemaphore| s.acquire(2).await, 2).await;
-}
-
-#[tokio::test]
-async fn a_try_acquire_left_alone_holds_nobody_up() {
-    left_alone(async |s: RSemaphore| s.try_acquire(2).await, 2).await;
-    left_alone(async |s: RSemaphore| s.try_acquire_for(2, LIMIT).await, 2).await;
-}
-
-#[tokio::test]
-async fn a_change_left_alone_holds_nobody_up() {
-    left_alone(async |s: RSemaphore| s.release(2).await, -2).await;
-    left_alone(async |s: RSemaphore| s.exists().await, 0).await;
-    left_alone(async |s: RSemaphore| s.available_permits().await, 0).await;
-}
 
 #[tokio::test]
 async fn a_waiter_left_alone_does_not_stop_the_line() {
@@ -172,52 +62,6 @@ async fn a_lonely_waiter_left_alone_is_given_its_permit_by_a_message() {
     other.release(1).await.unwrap();
     until_stored(&server, "lonely", 0).await;
     timeout(LIMIT, waiter).await.expect("served").unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn aborted_tasks_leave_no_permit_behind() {
-    let server = RedisServer::start().await;
-    let first = connect(server.url()).await.semaphore("aborted");
-    let second = connect(server.url()).await.semaphore("aborted");
-    first.try_set_permits(4).await.unwrap();
-    for round in 0..60_u64 {
-        let tasks: Vec<_> = (0..12_u32)
-            .map(|number| {
-                let semaphore = if number % 3 == 0 { &second } else { &first }.clone();
-                tokio::spawn(async move {
-                    let permits = 1 + number % 3;
-                    let guard = match number % 4 {
-                        0 => semaphore.permit(permits).await.ok(),
-                        1 => semaphore.try_permit(permits).await.unwrap(),
-                        2 => semaphore.permit_for(permits, LIMIT).await.unwrap(),
-                        _ => semaphore.permit(permits).await.ok(),
-                    };
-                    tokio::task::yield_now().await;
-                    if let Some(guard) = guard {
-                        if number % 2 == 0 {
-                            guard.release().await.unwrap();
-                        } else {
-                            drop(guard);
-                        }
-                    }
-                })
-            })
-            .collect();
-        for _ in 0..round % 16 {
-            tokio::task::yield_now().await;
-        }
-        for task in &tasks {
-            task.abort();
-        }
-        for task in tasks {
-            if let Err(error) = task.await {
-                assert!(error.is_cancelled(), "{error}");
-            }
-        }
-        until_stored(&server, "aborted", 4).await;
-    }
-    assert_eq!(first.available_permits().await, Ok(4));
-    assert_eq!(second.available_permits().await, Ok(4));
 }
 
 /// Calls that change something and are owed to nobody.

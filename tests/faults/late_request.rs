@@ -4,64 +4,11 @@ use std::time::Duration;
 
 use crate::support::clients::{LIMIT, builder};
 use crate::support::proxy::Fate;
-use crate::support::sequence::{
-    connect, is_over, left_behind, outcome, results, start, undisturbed,
-};
+use crate::support::sequence::{connect, start};
 use crate::support::snapshot::{snapshot, snapshot_all};
 use redis::AsyncCommands;
 use redisson_semaphore::{Effect, Error, RSemaphore};
 use tokio::time::timeout;
-
-/// Each request of the sequence is held back until its repetition has been answered, and delivered then.
-#[tokio::test]
-async fn each_request_of_a_sequence_arrives_again_at_once() {
-    let (server, proxy) = start().await;
-    let expected = undisturbed(&server, &proxy).await;
-    for n in 1.. {
-        proxy.at_script(n, Fate::HoldRequest);
-        let delivered = std::cell::Cell::new(false);
-        let deliver = async || {
-            if proxy.struck() == n && !delivered.replace(true) {
-                proxy.deliver(1).await;
-            }
-        };
-        let seen = outcome(&server, &proxy, &format!("again-{n}"), deliver).await;
-        assert_eq!(seen, expected, "script call {n} arrived twice");
-        if is_over(&proxy, n) {
-            return;
-        }
-        assert!(delivered.get(), "script call {n} was not delivered");
-    }
-}
-
-/// The same, but delivered when the sequence is over.
-#[tokio::test]
-async fn each_request_of_a_sequence_arrives_again_at_the_end() {
-    let (server, proxy) = start().await;
-    let mut control = server.connection().await;
-    let expected = undisturbed(&server, &proxy).await;
-    for n in 1.. {
-        proxy.at_script(n, Fate::HoldRequest);
-        let name = format!("late-{n}");
-        let client = connect(proxy.url()).await;
-        let mut seen = results(&proxy, &client, &name, async || {}).await;
-        seen.extend(left_behind(&server, &name).await);
-        assert_eq!(seen, expected, "script call {n} was held");
-        if is_over(&proxy, n) {
-            return;
-        }
-        // A client that is shut down deletes its records, later than that where the machine is busy.
-        let before = snapshot_all(&mut control).await;
-        proxy.deliver(1).await;
-        let after = snapshot_all(&mut control).await;
-        for (key, one) in &before {
-            let same = one.matches(&after[key], Duration::from_secs(60));
-            assert!(same, "{key} was changed by script call {n}");
-        }
-        assert_eq!(before.len(), after.len(), "script call {n} made a key");
-        client.shutdown().await.unwrap();
-    }
-}
 
 /// A request is held back, its repetition is answered with an error that says that nothing took effect,
 /// and the reason for the error goes away: the held request must not take effect then.

@@ -8,7 +8,6 @@ mod cancellation;
 mod connecting;
 mod flush;
 mod late_request;
-mod lost_reply;
 mod outage;
 mod pause;
 mod permission;

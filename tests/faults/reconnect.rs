@@ -7,34 +7,12 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::clients::{
-    KINDS, LIMIT, builder, connect, connections, kill, kill_and_release, publish, served, stored,
+    KINDS, LIMIT, builder, connect, connections, kill, publish, served, stored,
 };
 use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until, until_subscribers, waiter};
 use redis::AsyncCommands;
 use tokio::time::{Instant, timeout};
-
-/// However far the caller has come: before its question, before the answer, before the subscription,
-/// before its confirmation, behind it.
-#[tokio::test]
-async fn connections_killed_at_each_stage_of_waiting() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    for polls in [
-        0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597,
-    ] {
-        let client = connect(server.url()).await;
-        let semaphore = client.semaphore(&format!("stage-{polls}"));
-        let task = tokio::spawn(async move { semaphore.acquire(1).await });
-        for _ in 0..polls {
-            tokio::task::yield_now().await;
-        }
-        let name = format!("stage-{polls}");
-        kill_and_release(&mut control, KINDS[2], &name, 1).await;
-        served(task).await;
-        assert_eq!(stored(&server, &name).await, ["0"]);
-    }
-}
 
 #[tokio::test]
 async fn a_crowd_works_on_while_its_connections_are_killed() {

@@ -1,14 +1,16 @@
 //! Records that are not needed any more are given back, and only those.
 
-use crate::support::clients::{LIMIT, builder, connect};
+use crate::support::clients::{LIMIT, builder, connect, stored};
 use crate::support::monitor::{Command, Monitor};
 use crate::support::proxy::{Fate, Proxy};
+use crate::support::sequence;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, LeasedSemaphore as _};
+use tokio::time::timeout;
 
 const FORGET: &str = include_str!("../../lua/engine/forget.lua");
 /// One script deletes so many records at the most.
@@ -258,4 +260,23 @@ async fn where_it_is_forbidden_nothing_else_changes() {
     let tried = given_back(&seen);
     assert!((2..=8).contains(&tried), "{tried}");
     assert_eq!(records(&mut control).await.len(), 8 * TOGETHER);
+}
+
+/// Redisson derives the same names beside the object from these two.
+#[tokio::test]
+async fn objects_that_share_a_record_do_not_disturb_each_other() {
+    let (server, proxy) = sequence::start().await;
+    let client = sequence::connect(proxy.url()).await;
+    let (plain, braced) = (client.semaphore("seat"), client.semaphore("{seat}"));
+    plain.try_set_permits(3).await.unwrap();
+    proxy.at_script(1, Fate::LoseReply);
+    let lost = tokio::spawn(async move { plain.try_acquire(1).await });
+    proxy.until_struck(1).await;
+    // The other connection: the one above is silent.
+    let other = tokio::spawn(async move { braced.release(1).await });
+    timeout(LIMIT, other).await.unwrap().unwrap().unwrap();
+    let answer = timeout(LIMIT, lost).await.unwrap().unwrap();
+    assert_eq!(answer, Ok(true));
+    assert_eq!(stored(&server, "seat").await, ["2"]);
+    assert_eq!(stored(&server, "{seat}").await, ["1"]);
 }

@@ -107,35 +107,6 @@ fn a_runtime_that_ends_at_any_moment_of_a_call_loses_no_release_and_panics_nowhe
     }
 }
 
-/// What is granted in the very moment of the end is given back.
-#[tokio::test]
-async fn shutdown_while_an_answer_is_on_its_way() {
-    let server = RedisServer::start().await;
-    connect(server.url())
-        .await
-        .semaphore("warm-up")
-        .release(1)
-        .await
-        .unwrap();
-    let proxy = Proxy::start(&server).await;
-    let client = connect(proxy.url()).await;
-    let semaphore = client.semaphore("moment");
-    semaphore.try_set_permits(5).await.unwrap();
-    proxy.at_script(1, Fate::LoseReply);
-    let call = semaphore.clone();
-    let call = tokio::spawn(async move { call.acquire(2).await });
-    proxy.until_struck(1).await;
-    timeout(LIMIT, client.shutdown())
-        .await
-        .expect("it ends")
-        .unwrap();
-    let told = call.await.unwrap();
-    // When it was told, nobody knew yet whether the permits had been taken.
-    let error = told.unwrap_err();
-    assert_eq!(error.effect(), Effect::Unknown, "{error}");
-    assert_eq!(stored(&server, "moment").await, ["5"]);
-}
-
 #[tokio::test]
 async fn shutdown_without_a_server_ends_and_says_so() {
     log::record();

@@ -11,88 +11,11 @@ use crate::support::sequence::{builder, start};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until, until_subscribers};
 use redis::AsyncCommands;
-use redisson_semaphore::{Effect, Error, RSemaphore};
+use redisson_semaphore::{Effect, Error};
 use tokio::time::{Instant, timeout};
 
-const LONG: Duration = Duration::from_secs(60);
 /// Over before a lost answer is noticed.
 const SHORT: Duration = Duration::from_millis(100);
-
-/// An operation whose outcome stays unknown to the caller, on a counter of 5, and what it leaves once the
-/// server answers again.
-async fn unknown_at_first(
-    lose: impl Fn(&Proxy),
-    left: i64,
-    call: impl AsyncFnOnce(&RSemaphore) -> Error,
-) {
-    let (server, proxy) = start().await;
-    let client = builder(proxy.url())
-        .retry_window(Duration::from_millis(300))
-        .connect_timeout(Duration::from_millis(300))
-        .connect()
-        .await
-        .unwrap();
-    let semaphore = client.semaphore("unknown");
-    semaphore.try_set_permits(5).await.unwrap();
-    lose(&proxy);
-    let error = timeout(LIMIT, call(&semaphore)).await.expect("it ends");
-    let Error::OutcomeUnknown { name, .. } = &error else {
-        panic!("{error}");
-    };
-    assert_eq!(
-        (name.as_str(), error.effect()),
-        ("unknown", Effect::Unknown)
-    );
-    let text = error.to_string();
-    assert!(text.contains("may have taken effect"), "{text}");
-    // Several repetitions arrive, or none does.
-    let opened = proxy.opened();
-    until("the client tries again", LIMIT, async || {
-        proxy.opened() > opened + 1
-    })
-    .await;
-    proxy.clear();
-    let settled = async || matches!(semaphore.available_permits().await, Ok(now) if now == left);
-    until(&format!("{left} permits are left"), LIMIT, settled).await;
-    client.shutdown().await.unwrap();
-    assert_eq!(stored(&server, "unknown").await, [left.to_string()]);
-}
-
-#[tokio::test]
-async fn a_release_that_happened_unseen_happens_once() {
-    let call = async |semaphore: &RSemaphore| semaphore.release(2).await.unwrap_err();
-    unknown_at_first(Proxy::mute, 7, call).await;
-}
-
-#[tokio::test]
-async fn a_release_that_never_arrived_is_carried_out_later() {
-    let call = async |semaphore: &RSemaphore| semaphore.release(2).await.unwrap_err();
-    unknown_at_first(Proxy::blackhole, 7, call).await;
-}
-
-#[tokio::test]
-async fn an_acquisition_that_happened_unseen_is_given_back() {
-    let call = async |semaphore: &RSemaphore| semaphore.acquire(2).await.unwrap_err();
-    unknown_at_first(Proxy::mute, 5, call).await;
-    let call = async |semaphore: &RSemaphore| semaphore.try_acquire(2).await.unwrap_err();
-    unknown_at_first(Proxy::mute, 5, call).await;
-    for wait in [LONG, SHORT] {
-        let call =
-            async |semaphore: &RSemaphore| semaphore.try_acquire_for(2, wait).await.unwrap_err();
-        unknown_at_first(Proxy::mute, 5, call).await;
-    }
-}
-
-#[tokio::test]
-async fn an_acquisition_that_never_arrived_leaves_nothing_taken() {
-    let call = async |semaphore: &RSemaphore| semaphore.acquire(2).await.unwrap_err();
-    unknown_at_first(Proxy::blackhole, 5, call).await;
-    let call = async |semaphore: &RSemaphore| semaphore.try_acquire(2).await.unwrap_err();
-    unknown_at_first(Proxy::blackhole, 5, call).await;
-    let call =
-        async |semaphore: &RSemaphore| semaphore.try_acquire_for(2, SHORT).await.unwrap_err();
-    unknown_at_first(Proxy::blackhole, 5, call).await;
-}
 
 /// The wait ends while its question lies in a server that is frozen.
 #[tokio::test]
@@ -157,29 +80,6 @@ async fn who_was_told_that_nothing_was_sent_is_not_named_later() {
             assert!(!steps.contains("wait 2"), "{error}, but then: {steps}");
         }
     }
-}
-
-#[tokio::test]
-async fn other_changes_with_an_unknown_outcome_happen_once() {
-    let call = async |semaphore: &RSemaphore| semaphore.add_permits(-3).await.unwrap_err();
-    unknown_at_first(Proxy::mute, 2, call).await;
-    let call = async |semaphore: &RSemaphore| semaphore.drain_permits().await.unwrap_err();
-    unknown_at_first(Proxy::mute, 0, call).await;
-    let call = async |semaphore: &RSemaphore| semaphore.release_if_exists(1).await.unwrap_err();
-    unknown_at_first(Proxy::blackhole, 6, call).await;
-}
-
-#[tokio::test]
-async fn other_changes_that_never_arrived_do_not_happen_later() {
-    let call = async |semaphore: &RSemaphore| semaphore.drain_permits().await.unwrap_err();
-    unknown_at_first(Proxy::blackhole, 5, call).await;
-    let call = async |semaphore: &RSemaphore| semaphore.add_permits(3).await.unwrap_err();
-    unknown_at_first(Proxy::blackhole, 5, call).await;
-    let call =
-        async |semaphore: &RSemaphore| semaphore.object().rename("elsewhere").await.unwrap_err();
-    unknown_at_first(Proxy::blackhole, 5, call).await;
-    let call = async |semaphore: &RSemaphore| semaphore.delete().await.unwrap_err();
-    unknown_at_first(Proxy::blackhole, 5, call).await;
 }
 
 /// A change travels together with the question of a caller that waits for as long as it takes.

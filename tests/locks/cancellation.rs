@@ -2,7 +2,6 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,8 +10,6 @@ use crate::support::waiters::until;
 use redisson_semaphore::{Client, Error, RLock, Result};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
-
-use crate::support::proxy::{Fate, Proxy};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -70,40 +67,6 @@ async fn until_free(lock: &RLock) {
 /// More polls than any call takes that is answered at all.
 const MANY: u32 = 12;
 
-/// A free lock is taken by a call that is dropped at every moment; a neighbour and another client then want it.
-#[tokio::test]
-async fn dropped_while_it_takes_a_free_lock() {
-    let server = RedisServer::start().await;
-    let (client, other) = (connect(server.url()).await, connect(server.url()).await);
-    for polls in 0..MANY {
-        for with_waiters in [false, true] {
-            let name = format!("free-{polls}-{with_waiters}");
-            let lock = client.lock(&name);
-            let taken = polled(lock.lock(), polls).await;
-            let mut waiters = Vec::new();
-            if with_waiters {
-                waiters.push((client.lock(&name), other.lock(&name)));
-            }
-            if taken.is_some() {
-                lock.unlock().await.unwrap();
-            }
-            for (near, far) in waiters {
-                let (one, two) = (locking(&near).await, locking(&far).await);
-                let both = async {
-                    served("the neighbour waits for ever", one).await;
-                    near.unlock().await.unwrap();
-                };
-                let far = async {
-                    served("the other client waits for ever", two).await;
-                    far.unlock().await.unwrap();
-                };
-                tokio::join!(both, far);
-            }
-            until_free(&lock).await;
-        }
-    }
-}
-
 /// A waiter is dropped at every moment while the holder unlocks, in every way to wait; those behind it are served.
 #[tokio::test]
 async fn dropped_while_it_is_handed_the_lock() {
@@ -160,68 +123,6 @@ async fn dropped_while_it_is_handed_the_lock() {
                 let error = dropped.unlock().await.unwrap_err();
                 assert!(matches!(error, Error::NotHeld { .. }), "{name}: {error}");
             }
-        }
-    }
-}
-
-/// What was asked for at the first poll is carried out.
-#[tokio::test]
-async fn unlocks_that_are_dropped_are_carried_out() {
-    let server = RedisServer::start().await;
-    let (client, other) = (connect(server.url()).await, connect(server.url()).await);
-    for polls in 0..MANY {
-        for way in 0..3 {
-            let name = format!("unlock-{polls}-{way}");
-            let (lock, waits) = (client.lock(&name), other.lock(&name));
-            let guard = lock.guard().await.unwrap();
-            let waiting = locking(&waits).await;
-            match way {
-                0 => drop(polled(guard.unlock(), polls).await),
-                1 => {
-                    let owner = Arc::clone(guard.handle());
-                    let _ = guard.forget();
-                    drop(polled(owner.unlock(), polls.max(1)).await);
-                }
-                _ => {
-                    let _ = guard.forget();
-                    drop(polled(client.lock(&name).force_unlock(), polls.max(1)).await);
-                }
-            }
-            served(&name, waiting).await;
-            waits.unlock().await.unwrap();
-            until_free(&lock).await;
-        }
-    }
-}
-
-/// The same while the answer is lost: what was granted to nobody is given back once it is known.
-#[tokio::test]
-async fn dropped_while_its_reply_is_lost() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(&server).await;
-    let (client, other) = (connect(proxy.url()).await, connect(server.url()).await);
-    client.lock("warm-up").try_guard().await.unwrap();
-    until_free(&client.lock("warm-up")).await;
-    for fate in [Fate::LoseReply, Fate::LoseReplyAndClose, Fate::HoldReply] {
-        for polls in 1..5 {
-            let name = format!("lost-{fate:?}-{polls}");
-            let struck = proxy.struck();
-            proxy.at_script(1, fate);
-            let lock = client.lock(&name);
-            let call = lock.clone();
-            let task = tokio::spawn(async move { polled(call.lock(), polls).await });
-            proxy.until_struck(struck + 1).await;
-            task.abort();
-            let taken = matches!(task.await, Ok(Some(Ok(()))));
-            if fate == Fate::HoldReply {
-                proxy.deliver(1).await;
-            }
-            if taken {
-                lock.unlock().await.unwrap();
-            }
-            let far = other.lock(&name);
-            served(&name, locking(&far).await).await;
-            far.unlock().await.unwrap();
         }
     }
 }

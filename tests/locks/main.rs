@@ -4,7 +4,6 @@ mod cancellation;
 mod herd;
 mod holds;
 mod lost_reply;
-mod reconnect;
 mod renewal;
 mod sharing;
 #[path = "../support/mod.rs"]

@@ -11,13 +11,10 @@ use crate::support::polls::poll_once;
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::refusals::assert_clear;
 use crate::support::server::RedisServer;
-use crate::support::snapshot::{Snapshot, snapshot, snapshot_all};
 use crate::support::waiters::{until, until_subscribers};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{
-    Client, CountDownLatch, Effect, Error, NameMapper, RCountDownLatch, Result,
-};
+use redisson_semaphore::{Client, CountDownLatch, Error, NameMapper, RCountDownLatch, Result};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -348,91 +345,6 @@ async fn what_is_no_latch_is_told_and_left_alone() {
     }
 }
 
-/// What is told and what has happened agree, whatever the server forbids, and who is refused leaves nothing behind.
-#[tokio::test]
-async fn a_refusal_leaves_everything_as_it_was() {
-    for rules in [
-        "~* &* +@all -publish",
-        "~* resetchannels &other +@all",
-        "~* &* +@all -set",
-        "~* &* +@all -get",
-        "~* &* +@all -del",
-        "~* &* +@all -decrby",
-        "~* &* +@all -pttl",
-        "~* &* +@all -publish -del",
-        "~* &* +@all -evalsha -eval",
-        "~other &* +@all",
-        "~refused &* +@all",
-    ] {
-        let (server, client) = limited(rules).await;
-        let mut control = server.connection().await;
-        let latch = client.count_down_latch("refused");
-        let mine = record("refused", &client);
-        let read = async |control: &mut MultiplexedConnection| snapshot(control, "refused").await;
-        let (mut refused, mut expected) = (0, read(&mut control).await);
-        for standing in [None, Some(2), Some(1)] {
-            for number in 0..4 {
-                let _: () = control.del("refused").await.unwrap();
-                if let Some(count) = standing {
-                    let _: () = control.pset_ex("refused", count, 900_000).await.unwrap();
-                }
-                let before = read(&mut control).await;
-                let (error, wrong) = match number {
-                    0 => {
-                        let set = latch.try_set_count(3).await;
-                        expected.value = match (&set, standing) {
-                            (Ok(true), None) => vec!["3".to_owned()],
-                            _ => before.value.clone(),
-                        };
-                        (set.as_ref().err().cloned(), set == Ok(standing.is_some()))
-                    }
-                    1 => {
-                        let down = latch.count_down().await;
-                        let left = standing.map(|count| count - 1).filter(|left| *left > 0);
-                        expected.value = match &down {
-                            Ok(()) => left.map(|left| left.to_string()).into_iter().collect(),
-                            Err(_) => before.value.clone(),
-                        };
-                        (down.err(), false)
-                    }
-                    2 => {
-                        let deleted = latch.delete().await;
-                        expected.value = match &deleted {
-                            Ok(_) => Vec::new(),
-                            Err(_) => before.value.clone(),
-                        };
-                        let wrong = deleted == Ok(standing.is_none());
-                        (deleted.err(), wrong)
-                    }
-                    _ => {
-                        let open = latch.wait_for(SHORT).await;
-                        expected.value = before.value.clone();
-                        let wrong = open == Ok(standing.is_some());
-                        (open.err(), wrong)
-                    }
-                };
-                let what = format!("{rules}: call {number} on {standing:?} told {error:?}");
-                assert!(!wrong, "{what}");
-                let after = read(&mut control).await;
-                assert_eq!(after.value, expected.value, "{what}");
-                if let Some(error) = error {
-                    refused += 1;
-                    assert!(matches!(error, Error::PermissionDenied { .. }), "{what}");
-                    assert_clear(&error, "refused");
-                    let close = |one: &Snapshot, two: &Snapshot| one.matches(two, LIMIT);
-                    assert!(close(&after, &before), "{what}");
-                }
-            }
-        }
-        assert!(refused > 0, "{rules} forbids nothing");
-        let keys = snapshot_all(&mut control).await.into_keys();
-        let others: Vec<_> = keys
-            .filter(|key| *key != mine && key != "refused")
-            .collect();
-        assert_eq!(others, [""; 0], "{rules}");
-    }
-}
-
 #[tokio::test]
 async fn who_may_not_listen_is_told() {
     let (server, client) = limited("~* &* +@all -subscribe").await;
@@ -506,57 +418,6 @@ fn who_waits_on_another_runtime_is_told_that_the_clients_own_has_ended() {
         let told = timeout(LIMIT, waits).await.expect("it is told").unwrap();
         assert!(matches!(told, Err(Error::RuntimeEnded { .. })), "{told:?}");
     });
-}
-
-/// What refuses the question about a call says nothing of the call itself.
-#[tokio::test]
-async fn a_refusal_behind_a_lost_reply_denies_nothing() {
-    let (server, proxy) = start().await;
-    let mut control = server.connection().await;
-    let client = builder(proxy.url())
-        .response_timeout(Duration::from_millis(60))
-        .connect()
-        .await
-        .unwrap();
-    let latch = client.count_down_latch("denied");
-    let mine = record("denied", &client);
-    // The server knows that script, too, from now on.
-    assert_eq!(latch.object().unlink().await, Ok(false));
-    // By both ways in which calls travel: with others, and on their own.
-    for (operation, left) in [("count_down", &["4"][..]), ("unlink", &[])] {
-        let _: () = control.del(&mine).await.unwrap();
-        let _: () = control.set("denied", 5).await.unwrap();
-        let struck = proxy.struck();
-        proxy.at_script(1, Fate::LoseReply);
-        let call = latch.clone();
-        let call = tokio::spawn(async move {
-            match operation {
-                "count_down" => call.count_down().await.unwrap_err(),
-                _ => call.object().unlink().await.unwrap_err(),
-            }
-        });
-        proxy.until_struck(struck + 1).await;
-        // Before the reply is missed, the record becomes unreadable.
-        let _: () = redis::pipe()
-            .atomic()
-            .del(&mine)
-            .lpush(&mine, "of others")
-            .query_async(&mut control)
-            .await
-            .unwrap();
-        let error = timeout(LIMIT, call).await.expect("it ends").unwrap();
-        assert_eq!(error.effect(), Effect::Unknown, "{operation}: {error}");
-        assert_eq!(stored(&server, "denied").await, left, "it has happened");
-    }
-    let _: () = control.set("denied", 4).await.unwrap();
-    // Who comes later is told what is wrong, and that his call has done nothing.
-    let error = latch.count_down().await.unwrap_err();
-    let wrong = matches!(&error, Error::WrongType { key, .. } if *key == mine);
-    assert!(wrong, "{error}");
-    assert_eq!(stored(&server, "denied").await, ["4"]);
-    let _: () = control.del(&mine).await.unwrap();
-    latch.count_down().await.unwrap();
-    assert_eq!(stored(&server, "denied").await, ["3"]);
 }
 
 /// It was open when the client looked for a caller that has gone.

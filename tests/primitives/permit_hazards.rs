@@ -5,16 +5,12 @@ use std::time::Duration;
 
 use crate::support::clients::{LIMIT, builder, connect, limited};
 use crate::support::polls::poll_once;
-use crate::support::proxy::{Fate, Proxy};
-use crate::support::refusals::assert_clear;
+use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::support::snapshot::{Snapshot, snapshot, snapshot_all};
 use crate::support::waiters::{channel, until, until_subscribers};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{
-    Client, Effect, Error, Held, RPermitExpirableSemaphore, RemainingTtl, Result,
-};
+use redisson_semaphore::{Error, Held, RPermitExpirableSemaphore, RemainingTtl, Result};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -22,10 +18,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn permits_key(name: &str) -> String {
     format!("{{{name}}}:timeout")
-}
-
-fn record(name: &str, client: &Client) -> String {
-    format!("redisson_sc_leased_once:{{{name}}}:{}", client.id())
 }
 
 /// The counter, and how many permits are held: together always as many as there are.
@@ -55,144 +47,6 @@ async fn waiter(
 
 async fn ended(task: JoinHandle<Result<Held>>) -> Result<Held> {
     timeout(LIMIT, task).await.expect("it is not told").unwrap()
-}
-
-/// What is told and what has happened agree, whatever the server forbids, and who is refused leaves nothing behind.
-#[tokio::test]
-async fn a_refusal_leaves_everything_as_it_was() {
-    for rules in [
-        "~* &* +@all -publish",
-        "~* resetchannels &other +@all",
-        "~* &* +@all -set",
-        "~* &* +@all -get",
-        "~* &* +@all -del",
-        "~* &* +@all -time",
-        "~* &* +@all -incrby",
-        "~* &* +@all -pttl",
-        "~* &* +@all -pexpire",
-        "~* &* +@all -zadd",
-        "~* &* +@all -zrem",
-        "~* &* +@all -zscore",
-        "~* &* +@all -zmscore",
-        "~* &* +@all -zcount",
-        "~* &* +@all -zrangebyscore",
-        "~* &* +@all -publish -del",
-        "~* &* +@all -evalsha -eval",
-        "~refused ~redisson_sc* &* +@all",
-        "~{refused}* ~redisson_sc* &* +@all",
-    ] {
-        let (server, client) = limited(rules).await;
-        let mut control = server.connection().await;
-        let jobs = client
-            .permit_expirable_semaphore("refused")
-            .with_lease(HOUR);
-        let helper = connect(server.url())
-            .await
-            .permit_expirable_semaphore("refused");
-        let mine = record("refused", &client);
-        let mut refused = 0;
-        for number in 0..10 {
-            let _: () = control.del("refused").await.unwrap();
-            let _: () = control.del(permits_key("refused")).await.unwrap();
-            helper.try_set_permits(3).await.unwrap();
-            // One caller alone goes a shorter way where it does not expire.
-            if number < 8 {
-                helper.expire(HOUR).await.unwrap();
-            }
-            let held = helper.acquire_many(2).await.unwrap();
-            // One permit has ended, and is to be taken out by whoever comes, unless he only releases.
-            helper
-                .update_lease_time(held[0].id(), Some(Duration::from_millis(1)))
-                .await
-                .unwrap();
-            until("it has ended", LIMIT, async || {
-                let (_, end): (Vec<u8>, u64) = control
-                    .zrange_withscores::<_, Vec<(Vec<u8>, u64)>>(permits_key("refused"), 0, 0)
-                    .await
-                    .unwrap()[0]
-                    .clone();
-                let (seconds, micros): (u64, u64) =
-                    redis::cmd("TIME").query_async(&mut control).await.unwrap();
-                seconds * 1000 + micros / 1000 > end
-            })
-            .await;
-            let both = async |control: &mut MultiplexedConnection| {
-                [
-                    snapshot(control, "refused").await,
-                    snapshot(control, &permits_key("refused")).await,
-                ]
-            };
-            let before = both(&mut control).await;
-            let old = snapshot(&mut control, &mine).await;
-            let (error, expected) = match number {
-                0 => (jobs.try_acquire().await.map(drop).err(), (1, 2)),
-                1 => (
-                    jobs.try_acquire_many(3)
-                        .await
-                        .map(|none| assert!(none.is_none()))
-                        .err(),
-                    (2, 1),
-                ),
-                2 => (jobs.try_release(held[1].id()).await.map(drop).err(), (2, 1)),
-                3 => (jobs.release_many(&[held[1].id()]).await.err(), (2, 1)),
-                4 => (jobs.set_permits(5).await.err(), (4, 1)),
-                5 => (jobs.available_permits().await.map(drop).err(), (2, 1)),
-                6 => {
-                    let (one, two) =
-                        tokio::join!(jobs.try_acquire(), jobs.try_release(held[1].id()));
-                    let error = one.as_ref().err().or(two.as_ref().err()).cloned();
-                    // They may travel together or not, and be refused together or not.
-                    if one.is_ok() != two.is_ok() {
-                        refused += 1;
-                        let held = stored(&mut control, "refused").await;
-                        assert!(held.0 + held.1 == 3, "{rules}: {held:?}");
-                        continue;
-                    }
-                    (error, (2, 1))
-                }
-                7 => (
-                    jobs.update_lease_time(held[1].id(), None)
-                        .await
-                        .map(drop)
-                        .err(),
-                    (2, 1),
-                ),
-                // What has ended stays where it is, unless that way is closed.
-                8 if rules.contains("-incrby") => {
-                    (jobs.try_acquire().await.map(drop).err(), (1, 2))
-                }
-                8 => (jobs.try_acquire().await.map(drop).err(), (0, 3)),
-                _ => (jobs.try_release(held[1].id()).await.map(drop).err(), (2, 1)),
-            };
-            let what = format!("{rules}: call {number} told {error:?}");
-            let Some(error) = error else {
-                // Any call may take out the one that has ended.
-                let found = stored(&mut control, "refused").await;
-                let all = [expected, (expected.0 + 1, expected.1 - 1)];
-                assert!(all.contains(&found), "{what}: {found:?}");
-                continue;
-            };
-            refused += 1;
-            assert!(matches!(error, Error::PermissionDenied { .. }), "{what}");
-            assert_clear(&error, "refused");
-            let close = |one: &Snapshot, two: &Snapshot| one.matches(two, LIMIT);
-            let after = both(&mut control).await;
-            assert!(
-                close(&after[0], &before[0]) && close(&after[1], &before[1]),
-                "{what}: {after:?} {before:?}"
-            );
-            // The record says that it was refused where it could not be taken back.
-            let record = snapshot(&mut control, &mine).await;
-            let told = rules.contains("-del")
-                && record.value.iter().any(|text| text.contains(" refused "));
-            assert!(close(&record, &old) || told, "{what}: {record:?}");
-        }
-        // One caller alone goes the longer way then.
-        let harmless = ["-del", "-zscore", "-incrby", "-zcount"]
-            .iter()
-            .any(|rule| rules.ends_with(rule));
-        assert!(refused > 0 || harmless, "{rules} forbids nothing");
-    }
 }
 
 /// What the documentation says that a user needs is enough.
@@ -348,49 +202,4 @@ async fn a_change_that_was_dropped_ends_no_guard() {
     let left = jobs.lease_time(guard.id()).await.unwrap();
     assert!(matches!(left, RemainingTtl::Expires(left) if 2 * left > HOUR));
     assert_eq!(guard.release().await, Ok(true));
-}
-
-/// A reply is lost, and the question about it is refused: nobody knows, and nothing is lost.
-#[tokio::test]
-async fn a_refusal_behind_a_lost_reply_denies_nothing() {
-    let (server, proxy) = start().await;
-    let mut control = server.connection().await;
-    let client = builder(proxy.url())
-        .response_timeout(Duration::from_millis(60))
-        .connect()
-        .await
-        .unwrap();
-    let jobs = client.permit_expirable_semaphore("denied");
-    let mine = record("denied", &client);
-    jobs.try_set_permits(2).await.unwrap();
-    let held = jobs.acquire().await.unwrap();
-    proxy.at_script(1, Fate::LoseReply);
-    let struck = proxy.struck();
-    let (call, id) = (jobs.clone(), held.id().to_owned());
-    let call = tokio::spawn(async move { call.try_release(&id).await });
-    proxy.until_struck(struck + 1).await;
-    // Before the reply is missed, the record becomes unreadable.
-    let _: () = redis::pipe()
-        .atomic()
-        .del(&mine)
-        .lpush(&mine, "of others")
-        .query_async(&mut control)
-        .await
-        .unwrap();
-    let error = timeout(LIMIT, call)
-        .await
-        .expect("it ends")
-        .unwrap()
-        .unwrap_err();
-    assert_eq!(error.effect(), Effect::Unknown, "{error}");
-    assert_eq!(
-        stored(&mut control, "denied").await,
-        (2, 0),
-        "it has happened"
-    );
-    let _: () = control.del(&mine).await.unwrap();
-    let keys: Vec<_> = snapshot_all(&mut control).await.into_keys().collect();
-    assert!(keys.iter().any(|key| key == "denied"), "{keys:?}");
-    let _ = jobs.acquire().await.unwrap();
-    assert_eq!(stored(&mut control, "denied").await, (1, 1));
 }

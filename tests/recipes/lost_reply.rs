@@ -37,65 +37,6 @@ async fn start() -> (RedisServer, Proxy) {
     (server, proxy)
 }
 
-/// An operation whose outcome stays unknown to the caller; what is held once the server answers again.
-async fn unknown_at_first(
-    layout: Layout,
-    lose: impl Fn(&Proxy),
-    held: usize,
-    call: impl AsyncFnOnce(&Handle, &str) -> Error,
-) {
-    let (server, proxy) = start().await;
-    let client = builder(proxy.url())
-        .retry_window(Duration::from_millis(300))
-        .connect_timeout(Duration::from_millis(300))
-        .connect()
-        .await
-        .unwrap();
-    let semaphore = layout.make(&client, "unknown", Shape::new(2));
-    let one = semaphore.acquire().await.unwrap();
-    lose(&proxy);
-    let error = timeout(LIMIT, call(&semaphore, one.id())).await;
-    let error = error.expect("it ends");
-    assert!(
-        matches!(&error, Error::OutcomeUnknown { name, .. } if name == "unknown"),
-        "{error}"
-    );
-    assert_eq!(error.effect(), Effect::Unknown);
-    proxy.clear();
-    let other = Client::connect(server.url()).await.unwrap();
-    let other = layout.make(&other, "unknown", Shape::new(2));
-    // It may be carried out, and then be given back.
-    semaphore.release("nobody").await.unwrap();
-    let settled = async || other.holders().await.unwrap().len() == held;
-    until(&format!("{held} are held"), LIMIT, settled).await;
-    client.shutdown().await.unwrap();
-    assert!(settled().await);
-}
-
-#[tokio::test]
-async fn an_acquisition_whose_outcome_is_unknown_leaves_nothing_taken() {
-    for layout in [Layout::Fair, Layout::Set, Layout::Slots] {
-        for lose in [Proxy::mute, Proxy::blackhole] {
-            let call = async |semaphore: &Handle, _: &str| semaphore.acquire().await.unwrap_err();
-            unknown_at_first(layout, lose, 1, call).await;
-            let call =
-                async |semaphore: &Handle, _: &str| semaphore.try_acquire().await.unwrap_err();
-            unknown_at_first(layout, lose, 1, call).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_release_whose_outcome_is_unknown_is_carried_out() {
-    for layout in [Layout::Fair, Layout::Set, Layout::Slots] {
-        for lose in [Proxy::mute, Proxy::blackhole] {
-            let call =
-                async |semaphore: &Handle, id: &str| semaphore.release(id).await.unwrap_err();
-            unknown_at_first(layout, lose, 0, call).await;
-        }
-    }
-}
-
 /// Longer than any call is repeated.
 const HORIZON: Duration = Duration::from_secs(301);
 
@@ -139,94 +80,6 @@ async fn after_an_unknown_outcome_each_answer_goes_on_record() {
         let ids: Vec<_> = holders.iter().map(|held| held.id()).collect();
         assert_eq!(ids, [one.id()], "{layout:?}");
     }
-}
-
-/// Many callers while replies are lost all the time; in the end nobody holds, and nobody waits.
-#[tokio::test]
-async fn a_few_callers_lose_replies_all_the_time() {
-    for layout in crate::layouts::ALL {
-        let (server, proxy) = start().await;
-        let client = builder(proxy.url()).connect().await.unwrap();
-        let semaphore = layout.make(&client, "few", Shape::new(2));
-        for n in (2..1000).step_by(4) {
-            proxy.at_script(n, Fate::LoseReplyAndClose);
-        }
-        let held = std::sync::Arc::new(std::sync::atomic::AtomicI64::new(0));
-        let tasks: Vec<_> = (0..4)
-            .map(|_| {
-                let (semaphore, held) = (semaphore.clone(), held.clone());
-                tokio::spawn(async move {
-                    for _ in 0..15 {
-                        let permit = semaphore.permit().await.unwrap();
-                        let now = held.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
-                        assert!(now <= 2, "{now} permits are held");
-                        tokio::task::yield_now().await;
-                        held.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                        assert!(permit.release().await.unwrap(), "it was told lost");
-                    }
-                })
-            })
-            .collect();
-        for task in tasks {
-            timeout(LIMIT * 2, task)
-                .await
-                .expect("a caller hangs")
-                .unwrap();
-        }
-        assert!(proxy.struck() >= 5, "{} replies were lost", proxy.struck());
-        proxy.clear_fates();
-        assert!(semaphore.holders().await.unwrap().is_empty());
-        client.shutdown().await.unwrap();
-        let mut control = server.connection().await;
-        let line: bool = control
-            .exists(format!(
-                "redisson_sc_recipe_queue:{}:{{few}}",
-                layout.word()
-            ))
-            .await
-            .unwrap();
-        assert!(!line, "{layout:?}: somebody waits still");
-    }
-}
-
-/// Calls behind the question of somebody who waits are told at the end of their own time, not at the next look at all.
-#[tokio::test]
-async fn calls_behind_one_who_waits_are_told_in_time() {
-    let (mut server, _proxy) = start().await;
-    let window = Duration::from_millis(2500);
-    let client = builder(server.url())
-        .retry_window(window)
-        .connect_timeout(Duration::from_millis(300))
-        .connect()
-        .await
-        .unwrap();
-    let shape = Shape::new(1).check(Duration::from_millis(100));
-    let semaphore = Layout::Fair.make(&client, "queued", shape);
-    let _ = semaphore.acquire().await.unwrap();
-    let waiter = semaphore.clone();
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
-    let mut redis = server.connection().await;
-    until_listening(&mut redis, "queued", 1).await;
-    server.freeze();
-    // A look is on its way by then.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    const CALLS: u32 = 8;
-    let calls = (0..CALLS).map(|number| {
-        let semaphore = semaphore.clone();
-        async move {
-            tokio::time::sleep(Duration::from_millis(125) * number).await;
-            let begun = std::time::Instant::now();
-            semaphore.release("nobody").await.unwrap_err();
-            begun.elapsed().saturating_sub(window)
-        }
-    });
-    let late: Duration = futures::future::join_all(calls).await.iter().sum();
-    assert!(
-        late < CALLS * Duration::from_millis(250),
-        "{late:?} too late in all"
-    );
-    waiter.abort();
-    server.thaw();
 }
 
 /// A wait that ends while the server is silent: what was sent at its beginning may be carried out, so nobody is told that
@@ -283,34 +136,6 @@ async fn a_wait_that_ends_in_silence_is_told_what_is_known_of_all_that_was_sent(
     .await;
 }
 
-/// The same without a connection: nothing was sent, and nothing will be.
-#[tokio::test]
-async fn a_wait_that_ends_without_a_connection_leaves_nothing_to_be_sent() {
-    let mut server = RedisServer::start().await;
-    let client = builder(server.url())
-        .retry_window(Duration::from_millis(600))
-        .connect()
-        .await
-        .unwrap();
-    let semaphore = Layout::Set.make(&client, "gone", Shape::new(2));
-    semaphore.holders().await.unwrap();
-    server.stop().await;
-    // Another one finds out that the connection has gone.
-    client.string_lock("other").is_locked().await.unwrap_err();
-    let ended = timeout(LIMIT, semaphore.try_acquire_for(Duration::from_millis(100)));
-    let error = ended.await.expect("it ends").unwrap_err();
-    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    assert_eq!(error.effect(), Effect::NotApplied);
-    server.restart().await;
-    timeout(LIMIT, async {
-        assert!(semaphore.holders().await.unwrap().is_empty());
-        assert!(!semaphore.release("nobody").await.unwrap());
-        assert!(semaphore.holders().await.unwrap().is_empty());
-    })
-    .await
-    .expect("the server is back");
-}
-
 /// Only releases are owed: what was asked for besides, by callers who have gone before it was sent, is forgotten.
 #[tokio::test]
 async fn what_was_dropped_before_it_was_sent_is_not_carried_out_later() {
@@ -350,35 +175,6 @@ async fn what_was_dropped_before_it_was_sent_is_not_carried_out_later() {
             "{layout:?}: it was taken and given back"
         );
     }
-}
-
-/// The same where the call had set out, but has found no connection.
-#[tokio::test]
-async fn a_dropped_call_that_found_no_connection_is_not_carried_out_later() {
-    let mut server = RedisServer::options().appendonly().start().await;
-    let window = Duration::from_millis(1500);
-    let client = builder(server.url()).retry_window(window).connect().await;
-    let client = client.unwrap();
-    let semaphore = Layout::Set.make(&client, "away", Shape::new(3));
-    let held = semaphore.acquire().await.unwrap();
-    server.stop().await;
-    client.string_lock("other").is_locked().await.unwrap_err();
-    let mut all = Box::pin(semaphore.release_all());
-    assert!(poll_once(&mut all.as_mut()).await.is_pending());
-    drop(all);
-    // By the time that this one is told its caller has been missed.
-    let error = timeout(LIMIT, semaphore.try_acquire()).await.unwrap();
-    assert_eq!(error.unwrap_err().effect(), Effect::NotApplied);
-    server.restart().await;
-    let holders = timeout(LIMIT, semaphore.holders()).await.unwrap().unwrap();
-    assert_eq!(holders.len(), 1);
-    assert_eq!(holders[0].id(), held.id());
-    assert!(
-        timeout(LIMIT, semaphore.release(held.id()))
-            .await
-            .unwrap()
-            .unwrap()
-    );
 }
 
 /// The runtime ends: what will not be released any more is named.

@@ -7,7 +7,7 @@ use crate::layouts::{Handle, Layout, Shape};
 use crate::support::acl::set_user;
 use crate::support::clients::limited;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until, until_listening};
+use crate::support::waiters::until;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Held};
 use tokio::time::timeout;
@@ -45,67 +45,6 @@ async fn a_user_with_the_commands_that_are_needed() {
         let permit = timeout(LIMIT, waiter).await.unwrap();
         drop(permit.unwrap().unwrap());
         one.release_all().await.unwrap();
-    }
-}
-
-/// A user that may not notify a waiter is told so, and nothing has changed.
-#[tokio::test]
-async fn a_user_who_may_not_publish() {
-    let server = RedisServer::options()
-        .user("user on >secret ~* &* +@all -publish")
-        .start()
-        .await;
-    let mut redis = server.connection().await;
-    let client = as_user(&server, "user").await;
-    let other = Client::connect(server.url()).await.unwrap();
-    for layout in crate::layouts::ALL {
-        let name = format!("silent-{layout:?}");
-        let semaphore = layout.make(&client, &name, Shape::new(1));
-        let held = semaphore.acquire().await.unwrap();
-        let waiting = layout.make(&other, &name, Shape::new(1));
-        let waiter = tokio::spawn(async move { waiting.acquire().await });
-        until_listening(&mut redis, &name, 1).await;
-        let error = semaphore.release(held.id()).await.unwrap_err();
-        assert!(
-            matches!(error, Error::PermissionDenied { .. }),
-            "{layout:?}: {error}"
-        );
-        let left = semaphore.holders().await.unwrap();
-        assert_eq!(left.len(), 1, "{layout:?}: {left:?}");
-        assert_eq!(left[0].id(), held.id(), "{layout:?}");
-        assert!(!waiter.is_finished());
-        waiter.abort();
-    }
-}
-
-/// Without the command that makes holders nobody is granted anything, and the others are not affected.
-#[tokio::test]
-async fn a_user_who_may_not_make_holders() {
-    for (layout, command) in [
-        (Layout::Timestamp, "zadd"),
-        (Layout::Fair, "zadd"),
-        (Layout::Set, "sadd"),
-        (Layout::Fair, "set"),
-    ] {
-        let rule = format!("user on >secret ~* &* +@all -{command}");
-        let server = RedisServer::options().user(&rule).start().await;
-        let may = Client::connect(server.url()).await.unwrap();
-        let may = layout.make(&may, "a", Shape::new(2));
-        let theirs = may.try_acquire().await.unwrap().expect("free");
-        let client = as_user(&server, "user").await;
-        let semaphore = layout.make(&client, "a", Shape::new(2));
-        for error in [
-            semaphore.try_acquire().await.unwrap_err(),
-            semaphore.acquire().await.unwrap_err(),
-        ] {
-            assert!(
-                matches!(&error, Error::PermissionDenied { name, .. } if name == "a"),
-                "{command}: {error}"
-            );
-        }
-        let holders = may.holders().await.unwrap();
-        assert_eq!(holders.len(), 1, "{command}: something was left behind");
-        assert_eq!(holders[0].id(), theirs.id());
     }
 }
 
