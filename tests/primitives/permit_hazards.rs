@@ -76,11 +76,12 @@ async fn a_user_with_what_is_documented_can_do_all() {
     );
     let guard = jobs
         .clone()
-        .with_lease(Duration::from_millis(300))
+        .with_lease(Duration::from_secs(2))
         .permit()
         .await
         .unwrap();
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    // It is renewed.
+    tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!guard.is_lost() && guard.release().await.unwrap());
     jobs.set_permits(5).await.unwrap();
     jobs.add_permits(1).await.unwrap();
