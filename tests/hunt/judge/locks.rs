@@ -171,9 +171,7 @@ impl Judge {
         let in_doubt = client.and_then(|client| client.locks_in_doubt.get(&object));
         let now = Instant::now();
         let of_host = |held: &HeldLock| held.object == object && held.host == host;
-        let wants = |waiting: &Waiting| {
-            waiting.wanted.object == Object::Lock(object) && waiting.wanted.host == host
-        };
+        let wants = |waiting: &Waiting| waiting.is_of(Object::Lock(object), host);
         // What the server has forgotten may have been that it was given back.
         !self.rules.meddled
             && !self.is_robbed(object)
@@ -205,7 +203,10 @@ impl Judge {
         let client = self.clients.get(&host);
         let in_doubt = client.and_then(|client| client.locks_in_doubt.get(&object));
         let in_doubt = in_doubt.is_some_and(|until| Instant::now() <= *until);
-        if !self.rules.inexact() && !in_doubt && !self.locks.values().any(of_owner) {
+        // A caller of the same owner that waits may have it already.
+        let wants = |waiting: &Waiting| waiting.is_of(Object::Lock(object), host);
+        let others = self.locks.values().any(of_owner) || self.waiting.values().any(wants);
+        if !self.rules.inexact() && !in_doubt && !others {
             self.given_back.insert((object, owner.to_owned()));
         }
     }
