@@ -250,7 +250,7 @@ async fn numbers_of_permits() {
 #[tokio::test]
 async fn leases_are_changed_and_end() {
     let (_server, _client, jobs) = start(3).await;
-    let brief = jobs.clone().with_lease(Duration::from_millis(300));
+    let brief = jobs.clone().with_lease(Duration::from_secs(2));
     let endless = jobs.acquire().await.unwrap();
     let some = brief.acquire_many(2).await.unwrap();
     assert_eq!(jobs.update_lease_time(NOBODY, Some(HOUR)).await, Ok(false));

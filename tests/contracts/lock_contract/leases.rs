@@ -12,6 +12,8 @@ use super::support::{
 };
 
 const LONG: Duration = Duration::from_secs(3600);
+/// Not over at once where the machine is busy.
+const BRIEF: Duration = Duration::from_secs(2);
 
 async fn left(lock: &Handle) -> Duration {
     match lock.remaining_ttl().await.unwrap() {
@@ -100,7 +102,7 @@ pub(crate) async fn a_hold_below_keeps_its_own_lease(fixture: &impl Fixture) {
 
 pub(crate) async fn the_lease_tells_that_it_is_lost(fixture: &impl Fixture) {
     let lock = fixture.fresh("lost");
-    lock.with_lease(SHORT).lock().await.unwrap();
+    lock.with_lease(BRIEF).lock().await.unwrap();
     let lease = lock.lease();
     assert!(!lease.is_lost());
     tokio::time::timeout(LIMIT, lease.lost())
@@ -115,10 +117,10 @@ pub(crate) async fn the_lease_tells_that_it_is_lost(fixture: &impl Fixture) {
 
 pub(crate) async fn the_lease_of_an_unlocked_lock_is_not_lost(fixture: &impl Fixture) {
     let lock = fixture.fresh("unlocked");
-    lock.with_lease(SHORT).lock().await.unwrap();
+    lock.with_lease(BRIEF).lock().await.unwrap();
     let lease = lock.lease();
     lock.unlock().await.unwrap();
-    tokio::time::sleep(SHORT).await;
+    tokio::time::sleep(BRIEF).await;
     assert!(!lease.is_lost());
     assert_eq!(lease.remaining(), Some(Duration::ZERO));
 }
@@ -215,7 +217,7 @@ pub(crate) async fn a_handle_tells_that_what_it_took_last_is_lost(fixture: &impl
     let lock = fixture.fresh("told-last");
     let other = fixture.neighbour(&lock);
     assert!(!lock.lease().is_lost());
-    lock.with_lease(SHORT).lock().await.unwrap();
+    lock.with_lease(BRIEF).lock().await.unwrap();
     assert!(!lock.lease().is_lost());
     within_limit(async { lock.lease().lost().await }).await;
     // Who has it by now, and that it is known, make no difference.
