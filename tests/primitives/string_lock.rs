@@ -9,7 +9,7 @@ use redisson_semaphore::{Client, Error, Lock, RemainingTtl};
 use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
-const SHORT: Duration = Duration::from_millis(600);
+const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(3600);
 
 struct World {

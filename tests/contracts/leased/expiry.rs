@@ -10,7 +10,7 @@ use super::support::{Call, LIMIT, acquire, held, take, until_held};
 
 const LEASE: Duration = Duration::from_millis(250);
 /// Where a fifth of it must be time enough for a call.
-const UNHURRIED: Duration = Duration::from_millis(1000);
+const UNHURRIED: Duration = Duration::from_secs(2);
 
 pub(crate) async fn a_permit_expires_and_a_waiter_gets_it(fixture: &impl Expiring) {
     let semaphore = fixture.lasting(1, LEASE);
@@ -97,7 +97,7 @@ pub(crate) async fn a_guard_is_kept_beyond_its_lease(fixture: &impl Expiring) {
 }
 
 pub(crate) async fn a_guard_whose_permit_is_taken_away_is_lost(fixture: &impl Expiring) {
-    let semaphore = fixture.lasting(1, LEASE);
+    let semaphore = fixture.lasting(1, UNHURRIED);
     let permit = semaphore.permit().await.unwrap();
     assert!(!permit.is_lost());
     assert_eq!(fixture.second(&semaphore).release_all().await.unwrap(), 1);
@@ -109,7 +109,7 @@ pub(crate) async fn a_guard_whose_permit_is_taken_away_is_lost(fixture: &impl Ex
 }
 
 pub(crate) async fn a_guard_whose_permit_somebody_releases_is_lost(fixture: &impl Expiring) {
-    let semaphore = fixture.lasting(2, LEASE);
+    let semaphore = fixture.lasting(2, UNHURRIED);
     for releaser in [semaphore.clone(), fixture.second(&semaphore)] {
         let permit = semaphore.permit().await.unwrap();
         assert!(releaser.release(permit.id()).await.unwrap());
