@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::support::channel::Channel;
 use crate::support::clients::{scripts, served};
+use crate::support::monitor::Monitor;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until_queued, until_subscribers};
 use futures::future::join_all;
+use redis::AsyncCommands;
 use redisson_semaphore::{Client, Error, RSemaphore};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -20,7 +22,13 @@ async fn semaphore(server: &RedisServer, permits: u32, window: Duration) -> RSem
         .await
         .expect("the server has just been started");
     let semaphore = client.semaphore("counted");
-    assert!(semaphore.try_set_permits(permits).await.unwrap());
+    // A client that had set them would announce them.
+    let () = server
+        .connection()
+        .await
+        .set("counted", permits)
+        .await
+        .unwrap();
     let warm_up = client.semaphore("warm-up");
     warm_up.release(1).await.unwrap();
     semaphore
@@ -30,13 +38,13 @@ async fn semaphore(server: &RedisServer, permits: u32, window: Duration) -> RSem
 async fn a_caller_alone_sends_one_script_a_call() {
     let server = RedisServer::start().await;
     let semaphore = semaphore(&server, 5, HOUR).await;
-    let before = scripts(&mut server.connection().await).await;
+    let mut monitor = Monitor::start(&server).await;
     for _ in 0..10 {
         semaphore.acquire(2).await.unwrap();
         assert!(semaphore.try_acquire(1).await.unwrap());
         semaphore.release(3).await.unwrap();
     }
-    assert_eq!(scripts(&mut server.connection().await).await - before, 30);
+    assert_eq!(monitor.scripts().await, 30);
 }
 
 #[tokio::test]

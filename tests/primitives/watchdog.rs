@@ -448,8 +448,9 @@ async fn what_goes_astray_takes_effect_once() {
 #[tokio::test]
 async fn reclaim_with_a_lost_reply_takes_effect_once() {
     let server = RedisServer::start().await;
-    let (_client, seats, mut redis) = watched(&server).await;
-    seats.try_set_permits(3).await.unwrap();
+    let mut redis = server.connection().await;
+    // A client that had set them would announce them, and find the dead by that.
+    let () = redis.set(NAME, 3).await.unwrap();
     let proxy = Proxy::start(&server).await;
     let far = connect(proxy.url(), Duration::from_secs(1)).await;
     let far = far.semaphore(NAME);

@@ -139,6 +139,12 @@ impl Monitor {
         }
     }
 
+    /// How many scripts have carried out calls since the last look.
+    pub async fn scripts(&mut self) -> usize {
+        let commands = self.until_marker().await;
+        commands.iter().filter(|one| one.is_script()).count()
+    }
+
     /// All commands since the last call, up to this moment: those the server has begun before it sees a
     /// marker that this call sends on another connection.
     pub async fn until_marker(&mut self) -> Vec<Command> {
