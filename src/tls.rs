@@ -40,7 +40,7 @@ pub(crate) struct Certificate {
 }
 
 impl Tls {
-    /// What `rediss://` does by itself.
+    /// As `rediss://` does by itself.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! Who is compared.
+//! The contestants.
 
 use std::fmt;
 

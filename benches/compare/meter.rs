@@ -1,4 +1,4 @@
-//! What the server and the processes have used so far.
+//! The use of the server and the processes so far.
 
 use redis::aio::MultiplexedConnection;
 

@@ -11,7 +11,7 @@ use crate::program::directory;
 
 const GUIDE: &str = "src/guide";
 const FIGURES: &str = "benches/figures.json";
-/// What the demo has printed.
+/// The output of the demo.
 const DEMO: &str = "benches/demo.txt";
 
 /// From the report of the last run, where there is one that has everything; else from that which was kept.

@@ -1,4 +1,4 @@
-//! What a crowd did, and what that cost.
+//! The work of a crowd, and its cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::waits::Waits;
 /// A process and how its callers call.
 pub(crate) type Entrant = (Contestant, Arc<Program>);
 
-/// What each process is told.
+/// The orders of each process.
 #[derive(Debug, Clone)]
 pub(crate) struct Crowd {
     pub(crate) callers: u64,

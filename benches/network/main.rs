@@ -126,7 +126,7 @@ async fn tls() -> Result<()> {
     Ok(())
 }
 
-/// What a server had to do for pairs of calls. Other than their rate, that hardly depends on what else the machine does.
+/// The work of a server for pairs of calls. Other than their rate, it hardly depends on what else the machine does.
 #[derive(Default)]
 struct Load {
     pairs: Cell<f64>,

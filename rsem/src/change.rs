@@ -150,7 +150,7 @@ impl Change {
     }
 }
 
-/// What is to be changed.
+/// The object to be changed.
 struct Target<'a> {
     client: &'a Client,
     looker: Looker,
@@ -160,12 +160,12 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// What is found, for the question.
+    /// The object's state, for the question.
     async fn state(&self) -> Result<String, Failure> {
         let name = self.semaphore.name();
         match self.looker.object(&self.key).await {
             Ok(found) => Ok(format!("{name} {}", show::in_words(&found))),
-            // Who may change it need not be allowed to look.
+            // A user that may change it need not be allowed to look.
             Err(Error::PermissionDenied { .. }) => {
                 Ok(format!("{name} can't be looked at by this user"))
             }
@@ -178,7 +178,7 @@ impl Target<'_> {
         let leases = names::permit_leases(&self.key);
         let held = match self.looker.ask::<u64>(["ZCARD", &leases]).await {
             Ok(held) => held,
-            // Who may not use ids has a semaphore without.
+            // A user that may not use ids has a semaphore without.
             Err(Error::PermissionDenied { .. }) => 0,
             Err(error) => return Err(error.into()),
         };
@@ -367,7 +367,7 @@ async fn tell_with_ids(semaphore: &RPermitExpirableSemaphore) -> Result<bool, Fa
 }
 
 impl Consent {
-    /// Who can't be asked has to say so beforehand.
+    /// A user that can't be asked has to say so beforehand.
     fn given(self, question: &str) -> Result<bool, Failure> {
         if self.yes {
             return Ok(true);

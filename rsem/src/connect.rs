@@ -79,7 +79,7 @@ pub(crate) struct Connect {
     )]
     prefix: String,
 
-    /// What CLIENT LIST shows
+    /// The name that CLIENT LIST shows
     #[arg(long, global = true, value_name = "NAME", default_value = "rsem")]
     client_name: String,
 

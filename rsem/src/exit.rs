@@ -12,7 +12,7 @@ pub(crate) const LOST: u8 = 76;
 pub(crate) const DENIED: u8 = 77;
 /// The arguments can't be used. (`EX_USAGE`)
 pub(crate) const USAGE: u8 = 64;
-/// What stands in Redis is not what the arguments say, or would not be. (`EX_DATAERR`)
+/// The value in Redis is not as the arguments say, or would not be. (`EX_DATAERR`)
 pub(crate) const DATA: u8 = 65;
 /// Anything else. (`EX_SOFTWARE`)
 pub(crate) const FAILED: u8 = 70;
@@ -23,7 +23,7 @@ pub(crate) const NOT_RUNNABLE: u8 = 126;
 /// The command was not found; as shells have it.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// What a shell says of a program that a signal has ended.
+/// As a shell says of a program that a signal has ended.
 pub(crate) fn of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }

@@ -1,4 +1,4 @@
-//! What goes to the standard output.
+//! The standard output.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -11,7 +11,7 @@ pub(crate) fn say(line: impl Display) -> bool {
     match writeln!(io::stdout(), "{line}") {
         Ok(()) => true,
         Err(error) => {
-            // Who does not want to read more is no failure; a full disk is.
+            // A reader that has gone is no failure; a full disk is.
             if error.kind() != ErrorKind::BrokenPipe {
                 let _ = FAILURE.set(error);
             }

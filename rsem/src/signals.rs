@@ -29,7 +29,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn watch() -> Result<Signals, Failure> {
-        // What is ignored stays so, here and in the command: `nohup rsem run ...`.
+        // An ignored signal stays so, here and in the command: `nohup rsem run ...`.
         let ignored = ignored();
         let watched = WATCHED
             .iter()

@@ -614,7 +614,7 @@ impl Primitive for Paced {
     }
 }
 
-/// What the script of a batch has seen is older than a notification that comes before its answer.
+/// The script of a batch has seen an older state than a notification that comes before its answer tells.
 #[tokio::test(start_paused = true)]
 async fn the_first_client_looks_though_an_older_answer_comes_later() {
     let core = Core::connect_lazy(Config::new("redis://127.0.0.1:1"), None).expect("it is lazy");

@@ -9,7 +9,7 @@ use redis::{Arg, Cmd, RedisWrite};
 #[derive(Clone)]
 pub(crate) struct Command {
     packed: Cmd,
-    /// Whose server it is for.
+    /// The object whose server it is for.
     key: Option<Arc<str>>,
     /// Its answer counts when replicas have what it has changed.
     confirmed: bool,

@@ -123,7 +123,7 @@ pub(super) fn waits(report: &Value) -> String {
     finish(report, titles, &legend, grid + &body, bottom)
 }
 
-/// What the demo prints.
+/// The output of the demo.
 pub(super) fn demo(printed: &str) -> String {
     let height = svg::TERMINAL_LINE * (printed.lines().count() + 2) as f64;
     let body = svg::terminal(WIDTH, height, printed);

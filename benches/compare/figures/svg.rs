@@ -124,7 +124,7 @@ fn power_of_ten(value: f64) -> f64 {
     value.max(f64::MIN_POSITIVE).log10()
 }
 
-/// What a program has printed, as a terminal shows it.
+/// The output of a program, as a terminal shows it.
 pub(crate) fn terminal(width: f64, height: f64, printed: &str) -> String {
     let mut body = format!(
         "<rect width=\"{width:.0}\" height=\"{height:.0}\" rx=\"6\" fill=\"#1d2126\"/>\n\

@@ -7,7 +7,7 @@ const REDISSON: [&str; 2] = ["Redisson sync", "Redisson async"];
 
 /// One pair of bars.
 pub(super) struct Comparison {
-    /// What is compared, the same for neighbours.
+    /// The subject of the comparison, the same for neighbours.
     pub(super) group: &'static str,
     pub(super) label: String,
     pub(super) plain: Option<f64>,

@@ -1,4 +1,4 @@
-//! What was measured, and how it is shown: a table while it comes, then the targets, JSON and a chart.
+//! The measurements, and how they are shown: a table while it comes, then the targets, JSON and a chart.
 
 mod chart;
 mod comparison;

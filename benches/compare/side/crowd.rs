@@ -19,7 +19,7 @@ pub(crate) struct Order {
     pub(crate) hold: Duration,
 }
 
-/// What one caller has seen.
+/// The observations of one caller.
 #[derive(Default)]
 struct Tally {
     waits: Vec<u32>,

@@ -13,7 +13,7 @@ use super::{Semaphore, Side, plain};
 use crate::Result;
 
 const LEASE: Duration = Duration::from_secs(60);
-/// What guards last for; they are renewed three times as often.
+/// The lease of guards; they are renewed three times as often.
 pub(crate) const RENEWED_LEASE: Duration = Duration::from_secs(6);
 const NOBODY: &str = "it holds nothing";
 

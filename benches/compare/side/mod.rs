@@ -21,7 +21,7 @@ use crate::contestant::Make;
 /// Before the contestant's word and the URL on the command line.
 pub(crate) const ARGUMENT: &str = "side";
 
-/// What a contestant brings: semaphores by name.
+/// A contestant: semaphores by name.
 trait Side: Send + Sync + 'static {
     type Semaphore: Semaphore;
 
@@ -29,7 +29,7 @@ trait Side: Send + Sync + 'static {
     fn semaphore(&self, name: &str) -> Self::Semaphore;
 }
 
-/// What callers do with a semaphore.
+/// The calls of a caller on a semaphore.
 trait Semaphore: Clone + Send + Sync + 'static {
     /// Takes permits, waiting for them.
     fn acquire(&self, permits: u32) -> impl Future<Output = Result<()>> + Send;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Semaphore;
 use crate::Result;
 
-/// What has become of them.
+/// The outcome of each.
 pub(crate) struct Parked {
     served: AtomicU64,
     last: AtomicI64,

@@ -1,4 +1,4 @@
-//! What one writes without this crate: the `redis` crate, one script per call, pub/sub for waiting.
+//! Code as one writes it without this crate: the `redis` crate, one script per call, pub/sub for waiting.
 //!
 //! Written with care. All calls of the process share one multiplexed connection (without Nagle's delay),
 //! all waiters one subscription connection. A message says how many permits are free, and wakes as many

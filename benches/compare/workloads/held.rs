@@ -15,7 +15,7 @@ use crate::stage::Stage;
 
 pub(crate) const NAME: &str = "leased-held";
 
-/// What is measured. Renewals come three times in a lease.
+/// The measurement. Renewals come three times in a lease.
 const PERIODS: u32 = 4;
 
 pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
@@ -47,7 +47,7 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     let scripts = (after.scripts - before.scripts) as f64;
     let script_micros = (after.script_micros - before.script_micros) as f64;
     let long = meter::long_scripts(&mut stage.redis).await?;
-    // Whoever has lost one was not renewed in time.
+    // A lost one was not renewed in time.
     let mut count = redis::cmd("ZCARD");
     let members: f64 = count
         .arg(format!("{{{name}}}:timeout"))

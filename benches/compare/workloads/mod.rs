@@ -1,4 +1,4 @@
-//! What the contestants are made to do.
+//! The contestants' work.
 
 mod beside_jvm;
 mod clients;

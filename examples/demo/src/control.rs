@@ -1,4 +1,4 @@
-//! What the demo itself looks up, on a connection of its own: to the server, or to one node of a cluster.
+//! The demo's own look at Redis, on a connection of its own: to the server, or to one node of a cluster.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Control {
     }
 }
 
-/// What is no text is empty.
+/// An answer that is no text is empty.
 fn text(answer: Answer) -> String {
     match answer {
         Answer::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

@@ -22,7 +22,7 @@ const FRAME: Duration = Duration::from_millis(100);
 /// After the end everybody finishes a turn; who has to wait longer than this has been forgotten.
 const LAST_TURN: Duration = Duration::from_secs(20);
 
-/// What came out.
+/// The outcome.
 pub(crate) struct Crowd {
     pub(crate) took: Duration,
     pub(crate) rust: u64,
@@ -110,7 +110,7 @@ pub(crate) async fn compete(stage: &mut Stage, view: &mut View) -> Result<Crowd>
     })
 }
 
-/// What one Rust task needs.
+/// The needs of one Rust task.
 struct Worker {
     number: usize,
     semaphore: RSemaphore,

@@ -31,7 +31,7 @@ pub(crate) struct Gauge {
 pub(crate) struct Reading {
     pub(crate) held: i64,
     pub(crate) most: i64,
-    /// What the semaphore's own key says.
+    /// The value of the semaphore's own key.
     pub(crate) available: i64,
 }
 

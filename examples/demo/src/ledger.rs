@@ -1,6 +1,6 @@
-//! Who waits and who holds, from what both sides tell.
+//! The waiters and holders, by the events of both sides.
 //!
-//! What the JVM tells arrives later than it happened, so events are put in order by their times before they
+//! Events of the JVM arrive later than they happened, so all are put in order by their times before they
 //! count. As a caller says "held" after acquiring and "released" before releasing, on the clock of one
 //! machine, a settled ledger never shows more holders than there are permits.
 
@@ -47,7 +47,7 @@ pub(crate) struct Ledger {
 }
 
 impl Event {
-    /// What the Java peer prints of its workers.
+    /// The Java peer's lines about its workers.
     pub(crate) fn of_java(told: &Value) -> Result<Event> {
         let doing = match told["event"].as_str() {
             Some("waiting") => Doing::Waiting,

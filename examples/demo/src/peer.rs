@@ -13,7 +13,7 @@ const FORM: &str = "REDIS_URL is to be redis:// or rediss://, or either with +cl
                     (redis://host,redis://host) it has the master's name in place of the host. Redisson, which plays along, \
                     knows no Unix sockets, and a cluster has one database";
 
-/// What the peer is started with.
+/// The settings of the peer.
 pub(crate) struct PeerArguments {
     pub(crate) url: String,
     pub(crate) more: Vec<String>,
@@ -120,7 +120,7 @@ impl PeerArguments {
     }
 }
 
-/// What the servers of a URL are to each other, and where they are.
+/// The roles of a URL's servers, and where they are.
 fn read(url: &str) -> Result<(String, Vec<Place>)> {
     let (scheme, rest) = url.split_once("://").ok_or(FORM)?;
     let (scheme, kind) = scheme.split_once('+').unwrap_or((scheme, ""));

@@ -1,4 +1,4 @@
-//! What was measured, and whether it is what was promised.
+//! The measurements, and whether they are as promised.
 
 use std::time::Duration;
 

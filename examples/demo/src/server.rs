@@ -12,7 +12,7 @@ use crate::support::server::RedisServer;
 
 pub(crate) struct Server {
     url: String,
-    /// Those who know the master that the URL names.
+    /// The sentinels that know the master that the URL names.
     sentinels: Vec<String>,
     /// Dropping it stops it.
     private: Option<RedisServer>,

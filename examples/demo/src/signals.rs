@@ -15,7 +15,7 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// What a shell says of a program that the signal has ended.
+    /// As a shell says of a program that the signal has ended.
     pub(crate) fn exit_code(self) -> u8 {
         128 + self.number
     }

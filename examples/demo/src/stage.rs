@@ -1,4 +1,4 @@
-//! What the demo plays on: a server, a Rust client and a JVM, and the names of its keys.
+//! The demo's stage: a server, a Rust client and a JVM, and the names of its keys.
 
 use std::env::consts::{ARCH, OS};
 use std::thread::available_parallelism;

@@ -1,4 +1,4 @@
-//! What the user sees: in a terminal a picture that is redrawn in place, elsewhere plain lines.
+//! The user's view: in a terminal a picture that is redrawn in place, elsewhere plain lines.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -45,7 +45,7 @@ impl View {
         writeln!(io::stdout(), "{line}")
     }
 
-    /// What goes on now: a picture in a terminal, otherwise now and then a line.
+    /// The present state: a picture in a terminal, otherwise now and then a line.
     pub(crate) fn show(
         &mut self,
         picture: impl FnOnce() -> Vec<String>,

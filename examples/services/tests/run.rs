@@ -24,7 +24,7 @@ fn command(program: &str, url: &str) -> Command {
     command
 }
 
-/// What a program prints that ends by itself, and well.
+/// The output of a program that ends by itself, and well.
 async fn output(program: &str, server: &RedisServer) -> String {
     let output = command(program, &server.url()).output();
     let output = timeout(LIMIT, output).await.expect("it ends").unwrap();
@@ -196,7 +196,7 @@ async fn recipes_leave_nobody_holding_anything() {
     assert_eq!(what, ["timestamp", "fair", "set", "slot", "lock"]);
     let mut control = server.connection().await;
     let mut keys: Vec<String> = control.keys("*").await.unwrap();
-    // What stays is the fair semaphore's count of all permits, and the records of the last calls.
+    // The fair semaphore's count of all permits stays, and so do the records of the last calls.
     keys.retain(|key| !key.starts_with("redisson_sc_recipe_once:"));
     assert_eq!(keys, ["example:remote:counter"]);
 }

@@ -1,4 +1,4 @@
-//! What the server's ACL lets the user do: each command is asked about, none is carried out.
+//! The commands that the server's ACL grants the user: each is asked about, none is carried out.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ const SHA: &str = "0000000000000000000000000000000000000000";
 /// Stands for a name where none was given: only its commands are looked at.
 const ANY: &str = "rsem-doctor";
 
-/// What the user is to use, by names as they stand in Redis.
+/// The objects that the user is to use, by names as they stand in Redis.
 pub(super) struct Uses {
     pub(super) semaphores: Vec<String>,
     pub(super) locks: Vec<String>,
@@ -121,7 +121,7 @@ impl Kind {
         }
     }
 
-    /// What grants all of it, for one name.
+    /// The rule that grants all of it, for one name.
     fn keys_and_channels(&self, name: &str) -> Vec<String> {
         // As it stands in the names of what is beside the object.
         let inside = match name.contains('{') {
@@ -186,7 +186,7 @@ fn zset(key: &str) -> [Vec<String>; 5] {
     ]
 }
 
-/// What every object needs.
+/// The commands that every object needs.
 fn around(channel: &str) -> Vec<Vec<String>> {
     vec![
         words(&["PING"]),
@@ -199,7 +199,7 @@ fn around(channel: &str) -> Vec<Vec<String>> {
     ]
 }
 
-/// What every object needs besides, in a cluster.
+/// The further commands that every object needs in a cluster.
 fn in_a_cluster(looker: &Looker, channel: &str) -> Vec<Vec<String>> {
     let mut all = vec![
         words(&["CLUSTER", "SLOTS"]),
@@ -221,7 +221,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// What the answers did not grant.
+/// The commands, keys and channels that were not granted.
 #[derive(Default)]
 struct Missing {
     commands: BTreeSet<String>,

@@ -38,7 +38,7 @@ pub(crate) struct Doctor {
     #[arg(short, long, value_name = "NAME")]
     lock: Vec<String>,
 
-    /// Whose grants to look at, in place of one's own: only administrators may ask
+    /// The user whose grants to check, in place of one's own: only administrators may ask
     #[arg(long, value_name = "USER")]
     acl_user: Option<String>,
 
@@ -59,7 +59,7 @@ enum Level {
     Wrong,
 }
 
-/// What was found, and what to do about it.
+/// The findings, and what to do about them.
 #[derive(Debug)]
 struct Finding {
     level: Level,

@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! The server's description of itself.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

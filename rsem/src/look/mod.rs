@@ -1,4 +1,4 @@
-//! What stands in Redis under a name. Nothing here changes anything, and nobody is woken.
+//! The keys in Redis under a name. Nothing here changes anything, and nobody is woken.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -44,7 +44,7 @@ pub(crate) struct Object {
     pub(crate) listeners: Option<u64>,
 }
 
-/// What it is. A counter may be the semaphore's, a latch's, or anybody's: nothing in Redis tells these apart.
+/// The kind of an object. A counter may be the semaphore's, a latch's, or anybody's: nothing in Redis tells these apart.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
     Missing,
@@ -97,7 +97,7 @@ impl Kind {
         }
     }
 
-    /// What a hash is.
+    /// The kind of a hash.
     fn of_hash(
         mut holders: Vec<(String, String)>,
         token: Option<u64>,
@@ -282,7 +282,7 @@ impl Looker {
         })
     }
 
-    /// What the guards of each client hold.
+    /// The permits that the guards of each client hold.
     async fn permits_held(&self, key: &str) -> Result<Vec<(String, String, u64)>> {
         let (grants, end) = (names::grants(key), (ENTRIES - 1).to_string());
         let entries: List<String> = self.ask(["ZRANGE", &grants, "0", &end]).await?;

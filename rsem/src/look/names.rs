@@ -1,4 +1,4 @@
-//! What stands beside an object, and where its waiters listen; `name` is as it stands in Redis.
+//! The keys beside an object, and where its waiters listen; `name` is as it stands in Redis.
 //!
 //! Redisson puts braces around a name that has none, so that all keys of an object are in one slot of a cluster.
 
@@ -76,7 +76,7 @@ pub(crate) fn queue(name: &str) -> String {
     beside("redisson_sc_queue", name)
 }
 
-/// What has been granted at a semaphore: to callers that have not confirmed it, and to guards.
+/// The grants of a semaphore: to callers that have not confirmed it, and to guards.
 pub(crate) fn grants(name: &str) -> String {
     beside("redisson_sc_grants", name)
 }
@@ -90,7 +90,7 @@ pub(crate) fn semaphore_of_grants(key: &str) -> Option<&str> {
     }
 }
 
-/// What the clients of a semaphore have noted for each other.
+/// The notes of a semaphore's clients for each other.
 pub(crate) fn notes(name: &str) -> String {
     beside("redisson_sc_notes", name)
 }
@@ -100,7 +100,7 @@ pub(crate) fn lock_queue(name: &str) -> String {
     beside("redisson_lock_waiters", name)
 }
 
-/// What the clients of a lock have noted for each other.
+/// The notes of a lock's clients for each other.
 pub(crate) fn lock_notes(name: &str) -> String {
     beside("redisson_lock_notes", name)
 }
@@ -139,7 +139,7 @@ fn is_of_records(beginning: &str) -> bool {
     .any(|known| known.contains(&beginning))
 }
 
-/// What all of those begin with.
+/// The beginning of all of those.
 pub(crate) const ALL_RECORDS: &str = "redisson_*";
 
 /// A key of this crate alone: the object's own braces must not be taken for those around it.

@@ -1,10 +1,10 @@
-//! What is made of a server's answers.
+//! The meaning of a server's answers.
 
 use std::collections::HashMap;
 
 use redisson_semaphore::Answer;
 
-/// What an answer can be read as; `None` for another one.
+/// An answer as this type; `None` for another one.
 pub(crate) trait Read: Sized {
     fn read(answer: Answer) -> Option<Self>;
 }
@@ -18,7 +18,7 @@ impl Read for Vec<u8> {
     }
 }
 
-/// What is not UTF-8 can still be shown.
+/// Bytes that are not UTF-8 can still be shown.
 impl Read for String {
     fn read(answer: Answer) -> Option<Self> {
         let bytes = Vec::<u8>::read(answer)?;

@@ -197,7 +197,7 @@ pub(crate) fn held(owner: &str, count: &str) -> String {
     }
 }
 
-/// What others have written is not for the terminal to act on.
+/// The terminal must not act on text that others have written.
 pub(crate) fn plain(text: &str) -> String {
     let escape = |c: char| {
         if c.is_control() {

@@ -39,7 +39,7 @@ pub(crate) struct Watch {
 
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// What one look has seen, or why it has not.
+/// The result of one look, or why there is none.
 pub(crate) type Look = Result<Vec<Object>, Failure>;
 
 impl Watch {
@@ -89,7 +89,7 @@ impl Watch {
     }
 }
 
-/// What is worth a line: `kind=lock held=1 listening=2 ttl_ms=29000`.
+/// The changes that are worth a line: `kind=lock held=1 listening=2 ttl_ms=29000`.
 fn line(object: &Object) -> String {
     let mut words = vec![format!("kind={}", object.kind.name().replace(' ', "-"))];
     words.extend(

@@ -62,7 +62,7 @@ impl Command {
 
     pub(crate) fn end(&self) {
         self.signal(Signal::TERM);
-        // Who is stopped hears nothing else.
+        // A stopped process hears nothing else.
         self.signal(Signal::CONT);
     }
 

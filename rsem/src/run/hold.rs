@@ -1,4 +1,4 @@
-//! What is held while the command runs.
+//! The permits or the lock held while the command runs.
 
 use std::fmt;
 use std::future::pending;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use redisson_semaphore::{Client, Lock, LockGuard, Permit, RSemaphore, Result};
 use tokio::time::sleep;
 
-/// Whoever waits that long may want to know why.
+/// A user that waits that long may want to know why.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) enum Hold {
@@ -57,7 +57,7 @@ impl Hold {
         Ok(guard.map(Hold::Lock))
     }
 
-    /// What the command finds in its environment.
+    /// The variables that the command finds in its environment.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         match self {
             Hold::Permits(permit) => vec![

@@ -86,7 +86,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "10s")]
     grace: Duration,
 
-    /// What to run, and its arguments
+    /// The command to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
 }
@@ -103,7 +103,7 @@ impl Run {
             Err(signal) => return Ok(exit::of_signal(signal)),
         };
         let status = self.with(&client, connect, &mut signals).await;
-        // What was granted to somebody who did not wait for it is still owed.
+        // A grant to a caller that has gone is still to be given back.
         match unless_ended_again(&mut signals, client.shutdown()).await {
             Some(Ok(())) => {}
             Some(Err(error)) => eprintln!("rsem: {error}"),
@@ -226,7 +226,7 @@ async fn give_back(hold: Hold, signals: &mut Signals) -> bool {
     }
 }
 
-/// What `future` comes to, or the signal that ends the waiting for it.
+/// The outcome of `future`, or the signal that ends the waiting for it.
 async fn unless_ended<T>(signals: &mut Signals, future: impl Future<Output = T>) -> Result<T, i32> {
     tokio::select! {
         biased;

@@ -152,7 +152,7 @@ impl queue::Call for Call {
         match self {
             Call::Release(_) | Call::ReleaseIfExists(_) | Call::GiveBack(..) => true,
             Call::TrySet(..) | Call::Set(_) => true,
-            // Whose those were is known by the answer alone.
+            // The answer alone says whose those were.
             Call::Reclaim => true,
             Call::Add(delta) => *delta > 0,
             Call::Try(_) | Call::Forget(..) | Call::Drain => false,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redisson_semaphore::recipes::Units;
 use redisson_semaphore::{Client, LeasedPermit, LeasedSemaphore as _, Lock as _};
 
-/// What is done with a permit that ends when it is not refreshed: the guard refreshes it, and tells when it is lost.
+/// Work with a permit that ends when it is not refreshed: the guard refreshes it, and tells when it is lost.
 async fn work(what: &str, permit: LeasedPermit) -> redisson_semaphore::Result<()> {
     tokio::select! {
         () = permit.lost() => println!("{what}: lost, somebody else may hold it now"),
