@@ -423,6 +423,34 @@ async fn those_who_hold_are_listed_while_they_change() {
     renewing.abort();
 }
 
+/// However long the question waits behind another one: no permit is listed as if it ended sooner than it does.
+#[tokio::test]
+async fn holders_are_listed_behind_a_late_answer() {
+    let (server, _client, jobs) = start(1).await;
+    let held = jobs.clone().with_lease(HOUR).acquire().await.unwrap();
+    let proxy = Proxy::start(&server).await;
+    let far = builder(proxy.url()).response_timeout(LIMIT);
+    let far = far.connect().await.unwrap();
+    let far = far.permit_expirable_semaphore("jobs");
+    let struck = proxy.struck();
+    proxy.at_script(1, Fate::HoldReply);
+    let (first, list) = (far.clone(), far.clone());
+    let first = tokio::spawn(async move { first.available_permits().await });
+    proxy.until_struck(struck + 1).await;
+    let mut list = std::pin::pin!(list.holders());
+    assert!(poll_once(&mut list).await.is_pending());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxy.deliver(1).await;
+    assert_eq!(first.await.unwrap(), Ok(0));
+    let listed = list.await.unwrap();
+    let left = jobs.lease_time(held.id()).await.unwrap();
+    let RemainingTtl::Expires(left) = left else {
+        panic!("it has an end");
+    };
+    let listed = listed[0].remaining().unwrap();
+    assert!(listed >= left, "{listed:?} and {left:?}");
+}
+
 #[tokio::test]
 async fn both_keys_are_one_object() {
     let server = RedisServer::start().await;

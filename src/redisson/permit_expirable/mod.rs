@@ -448,7 +448,7 @@ impl RPermitExpirableSemaphore {
 
     /// Returns the holders of permits, JVMs included: the id of each, and how long it lasts. The one that ends first is the first.
     ///
-    /// A permit that is held all the time is listed once. One that is acquired or released meanwhile may be missing.
+    /// A permit that is held all the time is listed once. One that is acquired, released or over meanwhile may be listed or missing.
     ///
     /// Redis: `TIME`, then `ZSCAN {name}:timeout`, some 256 permits at a time. Redisson has no counterpart.
     pub async fn holders(&self) -> Result<Vec<Holder>> {
@@ -458,14 +458,13 @@ impl RPermitExpirableSemaphore {
 
     async fn scan(&self) -> Result<Vec<Holder>> {
         self.line.keys().check()?;
-        let began = Instant::now();
         let time = Command::new("TIME").beside(self.line.keys().object());
         let time = self.read(time).await?;
         let [Value::BulkString(seconds), Value::BulkString(micros)] = &time[..] else {
             return Err(self.unexpected(&Value::Array(time)));
         };
         let number = |bytes: &[u8]| String::from_utf8_lossy(bytes).parse().unwrap_or(0.0_f64);
-        let time = number(seconds) * 1000.0 + number(micros) / 1000.0;
+        let now = number(seconds) * 1000.0 + number(micros) / 1000.0;
         let mut ends = BTreeMap::new();
         let mut cursor = "0".to_owned();
         loop {
@@ -487,7 +486,6 @@ impl RPermitExpirableSemaphore {
                 break;
             }
         }
-        let now = time + began.elapsed().as_millis() as f64;
         let held = ends.into_iter().filter(|(_, end)| *end > now);
         let holder = |(id, end): (Arc<str>, f64)| Holder {
             id: id.to_string(),

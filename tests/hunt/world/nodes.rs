@@ -361,10 +361,17 @@ impl Node {
         self.server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
     }
 
-    /// How many messages the one who hears everything has got since the last time.
-    pub fn overheard(&mut self) -> usize {
-        let listener = self.listener;
-        listener.map_or(0, |listener| self.server.pushed(listener).len())
+    /// How many messages of a channel the one who hears everything has got since the last time.
+    pub fn overheard(&mut self, channel: &[u8]) -> usize {
+        let Some(listener) = self.listener else {
+            return 0;
+        };
+        let all = self.server.pushed(listener).into_iter();
+        let of_channel = |reply: &Reply| match reply {
+            Reply::Array(parts) => parts.get(2) == Some(&Reply::Bulk(channel.to_vec())),
+            _ => false,
+        };
+        all.filter(of_channel).count()
     }
 
     pub fn forbids_something(&mut self) -> bool {

@@ -22,7 +22,7 @@ impl World {
         let node = self.wires[number].node;
         let before = self.locked();
         self.has_written(node, None, &[]);
-        self.nodes.node(node).overheard();
+        self.nodes.node(node).overheard(&[]);
         let server = &mut self.nodes.node(node).server;
         let reply = server.execute(connection, words);
         let refused = server.refused_as_replica();
@@ -74,7 +74,7 @@ impl World {
             }
             if script == Some("SEMAPHORE") && words.contains(&&b"announce"[..]) {
                 let (node, channel) = (self.nodes.node(node), words[5]);
-                let calls = node.overheard();
+                let calls = node.overheard(channel);
                 if calls > 0 && node.tells_who_listens() && node.listening(channel) == 0 {
                     self.judge().calls_nobody(host, calls);
                 }
