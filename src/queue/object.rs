@@ -242,6 +242,11 @@ impl<P: Primitive> Object<P> {
         self.lock().state.held.lease(ticket)
     }
 
+    /// Reads or changes what is held.
+    pub(crate) fn with_held<T>(&self, change: impl FnOnce(&mut P::Held) -> T) -> T {
+        change(&mut self.lock().state.held)
+    }
+
     /// A waiter has gone.
     pub(super) fn leave(self: &Arc<Self>, waiter: Id) {
         let mut inner = self.lock();
@@ -430,7 +435,8 @@ impl<P: Primitive> Rings for Object<P> {
 
 impl<P: Primitive> Shared for Object<P> {
     fn waiting(&self) -> usize {
-        self.lock().state.waiters.len()
+        let inner = self.lock();
+        inner.state.waiters.len() + inner.state.held.waiting()
     }
 
     fn close(self: Arc<Self>) {
