@@ -1,8 +1,7 @@
 -- Purpose: carries out the calls of one client on one fair lock, in order
 -- Counterpart: RFairLock.lock, tryLock, unlock, forceUnlock; the last part of the script, behind lock/hold.lua
--- KEYS[3] channel: the beginning of the waiters' channels; behind it stand ":" and the waiter's field of the lock's hash
 -- KEYS[4] queue: list, the fields of the waiters, in the order of their arrival
--- KEYS[5] ends: zset, field -> when the waiter leaves the head of the queue, in ms since 1970 by the clock of the client that changed it
+-- KEYS[5] ends: zset, field -> when the waiter's time at the head is over, in ms since 1970: by the clock of the server, or of a JVM
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[11..] steps
 --   take: the owner's number, lease in ms, the waiter's share of the queue's time in ms (0: it does not queue); four words
@@ -12,7 +11,8 @@
 -- Returns: "done <free> -1 -1 -1 0 0 <results> |". Of a take "1:0:<how often the owner holds it>", or in how many ms something ends, -1 for
 --   never; of a release how many holds are left, -1 if there was none; of the others 1 or 0. Or "refused <error>". In an array where
 --   nothing has changed that replicas could confirm
--- Publishes: "0" at the channel of the queue's head, when the lock has become free, and when the lock is free and the head is another one
+-- Publishes: "0" to the channel, ":" and the field of the queue's head: when the lock has become free; and when it is free and there is another
+--   head
 -- Repeat-safe: yes, by record.lua
 -- Invariant: no waiter gets the lock before an earlier one whose time is not over. The queue and its ends have the same fields
 

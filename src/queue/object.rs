@@ -244,7 +244,10 @@ impl<P: Primitive> Object<P> {
 
     /// Reads or changes what is held.
     pub(crate) fn with_held<T>(&self, change: impl FnOnce(&mut P::Held) -> T) -> T {
-        change(&mut self.lock().state.held)
+        let mut inner = self.lock();
+        let changed = change(&mut inner.state.held);
+        self.unlock(inner);
+        changed
     }
 
     /// A waiter has gone.
@@ -299,7 +302,7 @@ impl<P: Primitive> Object<P> {
     }
 
     fn unlock_listening(&self, mut inner: MutexGuard<'_, Inner<P>>) {
-        let (alarm, waits) = (inner.state.alarm(), !inner.state.waiters.is_empty());
+        let (alarm, waits) = (inner.state.alarm(), inner.state.waiting() > 0);
         inner.kept = if inner.state.stays() {
             self.itself.upgrade()
         } else {
@@ -426,7 +429,7 @@ impl<P: Primitive> Rings for Object<P> {
     fn ring(&self) -> (Option<Instant>, bool) {
         let mut inner = self.lock();
         let told = inner.state.tick(Instant::now());
-        let (alarm, waits) = (inner.state.alarm(), !inner.state.waiters.is_empty());
+        let (alarm, waits) = (inner.state.alarm(), inner.state.waiting() > 0);
         let next = inner.timer.next(alarm, waits);
         self.finish(inner, told);
         (next, false)
@@ -435,8 +438,7 @@ impl<P: Primitive> Rings for Object<P> {
 
 impl<P: Primitive> Shared for Object<P> {
     fn waiting(&self) -> usize {
-        let inner = self.lock();
-        inner.state.waiters.len() + inner.state.held.waiting()
+        self.lock().state.waiting()
     }
 
     fn close(self: Arc<Self>) {

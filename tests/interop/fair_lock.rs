@@ -335,7 +335,9 @@ async fn both_sides_have_the_same_names() {
             world.java("unlock", args).await;
             returned(name, task).await.unwrap();
             assert_eq!(
-                world.java("isLocked", json!({"name": name, "fair": true})).await,
+                world
+                    .java("isLocked", json!({"name": name, "fair": true}))
+                    .await,
                 json!(true)
             );
             lock.unlock().await.unwrap();

@@ -163,12 +163,12 @@ impl RLock {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(Outcome::InVain);
             }
-            // A runtime that has ended brings no slow checks.
-            let slow = 2 * self.core.config.safety_interval;
-            let look = now + look.map_or(slow, |look| slow.min(look + LATE));
-            let until = deadline.map_or(look, |deadline| look.min(deadline));
-            let event = timeout_at(until, turn.event()).await;
-            if let Ok(Some(refusal)) = event {
+            let look = look.and_then(|look| now.checked_add(look + LATE));
+            let event = match look.into_iter().chain(deadline).min() {
+                Some(until) => timeout_at(until, turn.event()).await.ok().flatten(),
+                None => turn.event().await,
+            };
+            if let Some(refusal) = event {
                 return Err(refused(self.name(), &refusal));
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {

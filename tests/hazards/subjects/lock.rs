@@ -12,7 +12,7 @@ use crate::support::snapshot::snapshot;
 
 /// Two owners of a lock, and a guard of the first one.
 macro_rules! lock {
-    ($subject:ident, $name:literal, $lock:ident, $guard:ident, $make:ident, $needs:expr) => {
+    ($subject:ident, $name:literal, $needs:expr, $lock:ident, $guard:ident, $make:ident) => {
         pub struct $subject {
             one: $lock,
             two: $lock,
@@ -117,14 +117,17 @@ macro_rules! lock {
 }
 
 const NEEDS: [&str; 6] = ["hset", "pexpire", "pttl", "del", "hget", "publish"];
+const FAIR: [&str; 8] = [
+    "hset", "pexpire", "pttl", "del", "hget", "lindex", "rpush", "zadd",
+];
 
-lock!(Lock, "lock", RLock, LockGuard, lock, NEEDS);
-lock!(Fenced, "fenced", RFencedLock, FencedGuard, fenced_lock, NEEDS);
+lock!(Lock, "lock", NEEDS, RLock, LockGuard, lock);
 lock!(
-    Fair,
-    "fair",
-    RFairLock,
-    LockGuard,
-    fair_lock,
-    ["hset", "pexpire", "pttl", "del", "hget", "lindex", "rpush", "zadd"]
+    Fenced,
+    "fenced",
+    NEEDS,
+    RFencedLock,
+    FencedGuard,
+    fenced_lock
 );
+lock!(Fair, "fair", FAIR, RFairLock, LockGuard, fair_lock);
