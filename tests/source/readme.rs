@@ -370,7 +370,7 @@ async fn what_fair_locks_need() {
     let _: () = ends.await.unwrap();
     assert_eq!(turn.try_lock().await, Ok(true));
     assert_eq!(turn.hold_count().await, Ok(1));
-    assert_eq!(turn.is_held().await, Ok(true));
+    assert_eq!(turn.as_lock().is_held().await, Ok(true));
     assert_eq!(one.fair_lock("turn").force_unlock().await, Ok(true));
     assert_eq!(turn.is_locked().await, Ok(false));
     what_was_granted_was_enough_and_needed(&mut control, [client, one, two], THESE).await;

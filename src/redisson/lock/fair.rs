@@ -14,7 +14,7 @@ use crate::engine::Core;
 use crate::engine::command::Commands;
 use crate::engine::once::refused;
 use crate::engine::wakeups::{Listener, Wake};
-use crate::error::{Error, Result};
+use crate::error::{Effect, Error, Result};
 use crate::queue::{self, Outcome};
 use crate::sync::{Followed, Follower, unlocked};
 use crate::transport::Refusal;
@@ -154,10 +154,13 @@ impl RLock {
                 // The place is kept, and the next attempt may be answered.
                 Some(Err(Error::Unavailable { .. })) if answered => None,
                 Some(Ok(outcome)) => {
-                    turn.came = true;
+                    turn.queues = false;
                     return Ok(outcome);
                 }
-                Some(Err(error)) => return Err(error),
+                Some(Err(error)) => {
+                    turn.queues = answered || error.effect() != Effect::NotApplied;
+                    return Err(error);
+                }
             };
             let now = Instant::now();
             if deadline.is_some_and(|deadline| deadline <= now) {
@@ -189,8 +192,8 @@ struct Turn<'a> {
     events: Follower<Option<Refusal>>,
     /// Subscribed.
     channel: Option<String>,
-    /// It has got the lock.
-    came: bool,
+    /// Its owner may stand in the queue.
+    queues: bool,
 }
 
 impl<'a> Turn<'a> {
@@ -205,7 +208,7 @@ impl<'a> Turn<'a> {
             events: waiter.0.follow(),
             waiter,
             channel: None,
-            came: false,
+            queues: true,
         }
     }
 
@@ -237,7 +240,7 @@ impl Drop for Turn<'_> {
         }
         let (line, claim) = (&self.lock.line, self.claim);
         let last = line.with_held(|held| held.places().leave(claim, &self.waiter));
-        if last && !self.came {
+        if last && self.queues {
             line.owe(leaving(claim));
         }
     }
