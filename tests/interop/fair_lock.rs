@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::locks::{LONG, NEWEST, PATIENCE, World, client, returned, served};
+use crate::support::monitor::Monitor;
 use crate::support::peer::{JavaPeer, PendingCall, versions};
 use crate::support::snapshot::snapshot;
 use crate::support::waiters::{until, until_subscribers};
@@ -43,6 +44,22 @@ async fn until_queued(redis: &mut MultiplexedConnection, owner: &str, place: usi
     until_subscribers(redis, &channel, 1).await;
 }
 
+/// Waits until a caller of either side has tried for the second time, behind its subscription: from now on it needs a message.
+async fn until_asleep(attempts: &mut Monitor, owner: &str) {
+    let mut seen = 0;
+    until(&format!("{owner} sleeps"), PATIENCE, async || {
+        let commands = attempts.until_marker().await;
+        let looks = commands.iter().filter(|command| {
+            command.is_lua()
+                && ["HGET", "HEXISTS"].contains(&&*command.name)
+                && command.args == ["door", owner]
+        });
+        seen += looks.count();
+        seen >= 2
+    })
+    .await;
+}
+
 /// Both keys of the queue are gone.
 async fn until_nobody_queues(redis: &mut MultiplexedConnection) {
     until("nobody queues", PATIENCE, async || {
@@ -67,15 +84,19 @@ enum Waiter {
 impl Waiters {
     async fn java(&mut self, world: &mut World, thread: &'static str) {
         let owner = world.java_owner(thread).await;
+        let mut attempts = Monitor::start(&world.server).await;
         let call = world.java.begin("lock", of(thread));
         until_queued(&mut world.redis, &owner, self.0.len() + 1).await;
+        until_asleep(&mut attempts, &owner).await;
         self.0.push((owner, Waiter::Java(thread, call)));
     }
 
     async fn rust(&mut self, world: &mut World, client: &Client) {
         let lock = client.fair_lock("door");
+        let mut attempts = Monitor::start(&world.server).await;
         let (owner, task) = (lock.owner().to_owned(), locking(&lock));
         until_queued(&mut world.redis, &owner, self.0.len() + 1).await;
+        until_asleep(&mut attempts, &owner).await;
         self.0.push((owner, Waiter::Rust(lock, task)));
     }
 

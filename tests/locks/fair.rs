@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::support::monitor::Monitor;
 use crate::support::proxy::{LOST_REPLIES, Proxy};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_subscribers};
@@ -43,12 +44,10 @@ async fn until_gone(redis: &mut MultiplexedConnection, what: &str, keys: &[&str]
     .await;
 }
 
-/// `lock` in a task that stands in the queue behind so many others, and is subscribed.
-async fn waiting(
-    redis: &mut MultiplexedConnection,
-    lock: &RFairLock,
-    others: usize,
-) -> JoinHandle<Result<()>> {
+/// `lock` in a task that stands in the queue behind so many others, and needs a message from now on.
+async fn waiting(server: &RedisServer, lock: &RFairLock, others: usize) -> JoinHandle<Result<()>> {
+    let redis = &mut server.connection().await;
+    let mut monitor = Monitor::start(server).await;
     let call = lock.clone();
     let task = tokio::spawn(async move { call.lock().await });
     let channel = format!("redisson_lock__channel:{{door}}:{}", lock.owner());
@@ -57,8 +56,16 @@ async fn waiting(
     })
     .await;
     until_subscribers(redis, &channel, 1).await;
-    // Its attempt behind the subscription has been answered before this one.
-    lock.hold_count().await.unwrap();
+    let mut attempts = 0;
+    until("it has tried behind its subscription", LIMIT, async || {
+        let commands = monitor.until_marker().await.into_iter();
+        let looks = commands.filter(|command| command.is_lua() && command.name == "HGET");
+        attempts += looks
+            .filter(|command| command.args[1] == lock.owner())
+            .count();
+        attempts >= 2
+    })
+    .await;
     task
 }
 
@@ -158,16 +165,34 @@ async fn a_lost_reply_doubles_and_leaks_nothing() {
     }
 }
 
+/// A message lets the first waiter in, and nothing else does.
+#[tokio::test]
+async fn an_unlock_wakes_the_first_waiter() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let holder = client.fair_lock("door");
+    for force in [false, true] {
+        holder.lock().await.unwrap();
+        let lock = client.fair_lock("door");
+        let first = waiting(&server, &lock, 0).await;
+        match force {
+            true => assert!(lock.force_unlock().await.unwrap()),
+            false => holder.unlock().await.unwrap(),
+        }
+        served("the first waiter sleeps on", first).await;
+        lock.unlock().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_lost_message_is_made_up_for_by_the_slow_check() {
     let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
     let holder = connect(server.url()).await.fair_lock("door");
     holder.lock().await.unwrap();
     let proxy = Proxy::start(&server).await;
     let client = builder(proxy.url()).safety_interval(Duration::from_millis(200));
     let lock = client.connect().await.unwrap().fair_lock("door");
-    let task = waiting(&mut redis, &lock, 0).await;
+    let task = waiting(&server, &lock, 0).await;
     proxy.deafen();
     holder.unlock().await.unwrap();
     served("nobody looks", task).await;
@@ -183,9 +208,9 @@ async fn a_first_waiter_that_leaves_a_free_lock_wakes_the_next_one() {
     let holder = client.fair_lock("door");
     holder.lock().await.unwrap();
     let deaf = connect(proxy.url()).await.fair_lock("door");
-    let first = waiting(&mut redis, &deaf, 0).await;
+    let first = waiting(&server, &deaf, 0).await;
     let lock = client.fair_lock("door");
-    let next = waiting(&mut redis, &lock, 1).await;
+    let next = waiting(&server, &lock, 1).await;
     proxy.deafen();
     holder.unlock().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
@@ -247,7 +272,7 @@ async fn times_of_waiters_follow_each_other() {
     };
     let (from, most) = clock(&mut redis).await;
     let lock = client.fair_lock("door");
-    let first = waiting(&mut redis, &lock, 0).await;
+    let first = waiting(&server, &lock, 0).await;
     let (to, least) = clock(&mut redis).await;
     let ends: i64 = redis.zscore(ENDS, lock.owner()).await.unwrap();
     assert!(
