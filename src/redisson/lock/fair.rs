@@ -39,7 +39,7 @@ const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
 /// # Waiting
 ///
 /// 1. The first attempt puts the caller at the end of the queue, if the lock is held or others wait. Java's callers stand in the same queue.
-/// 2. Whoever frees the lock notifies the first waiter alone. That waiter then takes the lock.
+/// 2. The script that frees the lock notifies the first waiter alone. That waiter then takes the lock.
 /// 3. `try_lock` does not take a free lock while others wait.
 /// 4. A waiter leaves the queue when its time is over, when its future is dropped, and when its client is shut down. If the lock is free then,
 ///    the next waiter is notified.
@@ -181,7 +181,7 @@ impl RLock {
     }
 }
 
-/// What ends in Redis is looked for so much later.
+/// A waiter tries so much later than a lease or a waiter's time ends in Redis.
 const LATE: Duration = Duration::from_millis(2);
 
 /// A call that waits: it has its owner's place in the queue until it is dropped.
@@ -250,7 +250,7 @@ fn leaving(claim: Claim) -> Call {
     Call::Leave(claim.owner, claim.share.unwrap_or(0))
 }
 
-/// What a waiter has heard last: the refusal of its subscription, or any other event.
+/// The last event of a waiter: the refusal of its subscription, or `None` for any other.
 struct Waiter(Followed<Option<Refusal>>);
 
 impl Listener for Waiter {

@@ -12,7 +12,7 @@ use crate::support::snapshot::snapshot;
 
 /// Two owners of a lock, and a guard of the first one.
 macro_rules! lock {
-    ($subject:ident, $name:literal, $needs:expr, $lock:ident, $guard:ident, $make:ident) => {
+    ($subject:ident, $name:literal, $lock:ident, $guard:ident, $make:ident) => {
         pub struct $subject {
             one: $lock,
             two: $lock,
@@ -36,7 +36,7 @@ macro_rules! lock {
                 ("is_locked", Look),
                 ("force_unlock", Change),
             ];
-            const NEEDS: &'static [&'static str] = &$needs;
+            const NEEDS: &'static [&'static str] = needs($name);
 
             const ONCE: &'static [&'static str] = &["guard's unlock"];
 
@@ -116,18 +116,16 @@ macro_rules! lock {
     };
 }
 
-const NEEDS: [&str; 6] = ["hset", "pexpire", "pttl", "del", "hget", "publish"];
-const FAIR: [&str; 8] = [
-    "hset", "pexpire", "pttl", "del", "hget", "lindex", "rpush", "zadd",
-];
+/// Commands that scripts use. A fair lock publishes only where somebody waits.
+const fn needs(name: &str) -> &'static [&'static str] {
+    match name.as_bytes() {
+        b"fair" => &[
+            "hset", "pexpire", "pttl", "del", "hget", "lindex", "rpush", "zadd",
+        ],
+        _ => &["hset", "pexpire", "pttl", "del", "hget", "publish"],
+    }
+}
 
-lock!(Lock, "lock", NEEDS, RLock, LockGuard, lock);
-lock!(
-    Fenced,
-    "fenced",
-    NEEDS,
-    RFencedLock,
-    FencedGuard,
-    fenced_lock
-);
-lock!(Fair, "fair", FAIR, RFairLock, LockGuard, fair_lock);
+lock!(Lock, "lock", RLock, LockGuard, lock);
+lock!(Fenced, "fenced", RFencedLock, FencedGuard, fenced_lock);
+lock!(Fair, "fair", RFairLock, LockGuard, fair_lock);
