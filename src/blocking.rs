@@ -109,6 +109,12 @@ impl Client {
         Lock::new(self, self.client.fenced_lock(name))
     }
 
+    /// See [`Client::fair_lock`](crate::Client::fair_lock).
+    #[must_use]
+    pub fn fair_lock(&self, name: &str) -> Lock {
+        Lock::new(self, self.client.fair_lock(name))
+    }
+
     /// See [`Client::count_down_latch`](crate::Client::count_down_latch).
     #[must_use]
     pub fn count_down_latch(&self, name: &str) -> CountDownLatch {

@@ -116,6 +116,8 @@ pub(crate) struct Config {
     pub(crate) safety_interval: Duration,
     pub(crate) local_hand_over: Duration,
     pub(crate) lock_watchdog_timeout: Duration,
+    /// How long a waiter of a fair lock that is gone holds the others up.
+    pub(crate) fair_lock_wait_timeout: Duration,
     /// The permits of all guards are on record.
     pub(crate) watch_semaphores: bool,
     pub(crate) least_record_life: Duration,
@@ -146,6 +148,7 @@ impl Config {
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
             lock_watchdog_timeout: Duration::from_secs(30),
+            fair_lock_wait_timeout: Duration::from_secs(300),
             watch_semaphores: true,
             least_record_life: RECORD_LIFE,
         }

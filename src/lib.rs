@@ -3,6 +3,7 @@
 //! [`RPermitExpirableSemaphore`]: RPermitExpirableSemaphore
 //! [`RLock`]: RLock
 //! [`RFencedLock`]: RFencedLock
+//! [`RFairLock`]: RFairLock
 //! [`RCountDownLatch`]: RCountDownLatch
 //! [`FairSemaphore`]: recipes::FairSemaphore
 //! [`TimestampSemaphore`]: recipes::TimestampSemaphore
@@ -80,8 +81,8 @@ pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
 pub use redisson::{
-    ExpireCondition, ExpireTime, FencedGuard, RCountDownLatch, RFencedLock, RLock, RObject,
-    RPermitExpirableSemaphore, RSemaphore,
+    ExpireCondition, ExpireTime, FencedGuard, RCountDownLatch, RFairLock, RFencedLock, RLock,
+    RObject, RPermitExpirableSemaphore, RSemaphore,
 };
 #[cfg(feature = "redisson-yaml")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redisson-yaml")))]

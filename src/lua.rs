@@ -64,6 +64,7 @@ pub(crate) const LOCK: &str = lua!(
     "queue/finish",
     "lock/steps"
 );
+pub(crate) const FAIR_LOCK: &str = lua!("queue/record", "queue/entries", "lock/hold", "lock/fair");
 pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
 
 pub(crate) const LATCH: &str = lua!("queue/record", "latch/steps");

@@ -299,6 +299,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets for how long a waiter of an [`RFairLock`](crate::RFairLock) may stand first in the queue without taking the lock, where its call has
+    /// no time limit of its own; 300 s by default.
+    ///
+    /// A waiter of a killed process holds those behind it up for as long. Redisson: `fairLockWaitTimeout`.
+    pub fn fair_lock_wait_timeout(mut self, timeout: Duration) -> Self {
+        self.config.fair_lock_wait_timeout = timeout;
+        self
+    }
+
     /// Sets the tokio runtime for all that the client does in the background: connections, renewal and waiting; the runtime in which
     /// the client is made by default.
     ///
@@ -391,6 +400,7 @@ impl ClientBuilder {
             safety_interval,
             scan_interval,
             lock_watchdog_timeout,
+            fair_lock_wait_timeout,
             local_hand_over,
             ..
         } = self.config;
@@ -402,6 +412,7 @@ impl ClientBuilder {
             ("safety_interval", safety_interval),
             ("scan_interval", scan_interval),
             ("lock_watchdog_timeout", lock_watchdog_timeout),
+            ("fair_lock_wait_timeout", fair_lock_wait_timeout),
         ];
         for (name, value) in settings.into_iter().chain(call_timeout) {
             if value.is_zero() || value > LONGEST_SETTING {

@@ -14,7 +14,9 @@ use crate::api::Answer;
 use crate::engine::Core;
 use crate::error::Result;
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
-use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore};
+use crate::redisson::{
+    RCountDownLatch, RFairLock, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore,
+};
 use crate::state::ConnectionState;
 use crate::stats::Stats;
 
@@ -78,6 +80,13 @@ impl Client {
     #[must_use]
     pub fn fenced_lock(&self, name: &str) -> RFencedLock {
         RFencedLock::new(&self.core, name)
+    }
+
+    /// The lock called `name` that its callers get in their order: a handle as [`lock`](Self::lock) makes one. Redisson:
+    /// `getFairLock(String)`.
+    #[must_use]
+    pub fn fair_lock(&self, name: &str) -> RFairLock {
+        RFairLock::new(&self.core, name)
     }
 
     /// The count-down latch called `name`: a handle, made without I/O. Redisson: `getCountDownLatch(String)`.

@@ -21,6 +21,9 @@ use crate::lease::{Change, LastLease, Lease};
 /// all the time, as if it had just been renewed. A guard that is forgotten, or whose unlock fails, leaves it held for a clone of
 /// [`LockGuard::handle`](crate::LockGuard::handle), for [`force_unlock`](crate::Lock::force_unlock), or for [`lose`](Lock::lose).
 ///
+/// Waiting callers get it in their order, and `try_lock` finds it held while others wait: so it also stands for an
+/// [`RFairLock`](crate::RFairLock). Calls of one owner that wait at the same time have a place each here; there they share one.
+///
 /// Every operation returns [`Error::InvalidName`] if the name is empty.
 ///
 /// ```

@@ -504,6 +504,9 @@ impl<P: Primitive> State<P> {
         self.unwatch |= std::mem::take(&mut self.watches);
         self.retry();
         self.surplus_at = None;
+        for call in self.held.last_calls() {
+            self.call(call, None, now);
+        }
         let mut told = self.end_waits(name, key, why, now);
         told.append(self.tick(now));
         told

@@ -242,6 +242,14 @@ impl<P: Primitive> Object<P> {
         self.lock().state.held.lease(ticket)
     }
 
+    /// Reads or changes what is held.
+    pub(crate) fn with_held<T>(&self, change: impl FnOnce(&mut P::Held) -> T) -> T {
+        let mut inner = self.lock();
+        let changed = change(&mut inner.state.held);
+        self.unlock(inner);
+        changed
+    }
+
     /// A waiter has gone.
     pub(super) fn leave(self: &Arc<Self>, waiter: Id) {
         let mut inner = self.lock();
@@ -294,7 +302,7 @@ impl<P: Primitive> Object<P> {
     }
 
     fn unlock_listening(&self, mut inner: MutexGuard<'_, Inner<P>>) {
-        let (alarm, waits) = (inner.state.alarm(), !inner.state.waiters.is_empty());
+        let (alarm, waits) = (inner.state.alarm(), inner.state.waiting() > 0);
         inner.kept = if inner.state.stays() {
             self.itself.upgrade()
         } else {
@@ -421,7 +429,7 @@ impl<P: Primitive> Rings for Object<P> {
     fn ring(&self) -> (Option<Instant>, bool) {
         let mut inner = self.lock();
         let told = inner.state.tick(Instant::now());
-        let (alarm, waits) = (inner.state.alarm(), !inner.state.waiters.is_empty());
+        let (alarm, waits) = (inner.state.alarm(), inner.state.waiting() > 0);
         let next = inner.timer.next(alarm, waits);
         self.finish(inner, told);
         (next, false)
@@ -430,7 +438,7 @@ impl<P: Primitive> Rings for Object<P> {
 
 impl<P: Primitive> Shared for Object<P> {
     fn waiting(&self) -> usize {
-        self.lock().state.waiters.len()
+        self.lock().state.waiting()
     }
 
     fn close(self: Arc<Self>) {

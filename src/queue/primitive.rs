@@ -217,6 +217,16 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
         None
     }
 
+    /// How many callers wait that the queue does not know.
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    /// The client ends: these callers wait no more. The calls that this takes.
+    fn last_calls(&mut self) -> Vec<P::Call> {
+        Vec::new()
+    }
+
     /// Whether leases have changed since the last call: they are renewed, and waiting tasks are woken, when no mutex is held.
     fn take_changed(&mut self) -> bool {
         false

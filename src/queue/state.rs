@@ -190,6 +190,10 @@ impl<P: Primitive> State<P> {
         }
     }
 
+    pub(super) fn waiting(&self) -> usize {
+        self.waiters.len() + self.held.waiting()
+    }
+
     // ---- what callers do ----
 
     pub(super) fn join(

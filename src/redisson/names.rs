@@ -45,6 +45,24 @@ pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys
     (keys, queue)
 }
 
+/// The names of a fair lock, with Redisson's list of waiters and the zset of their ends. It has no notes: the record's key stands in their
+/// place. The name of each waiter's channel begins with that of the lock.
+pub(crate) fn of_fair_lock(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys, QueueKeys) {
+    let object = mapper.map(name);
+    let channel = prefixed("redisson_lock__channel", &object);
+    let record = format!("{}:{client_id}", beside("redisson_lock_fair_once", &object));
+    let queue = QueueKeys::new(
+        prefixed("redisson_lock_queue", &object),
+        prefixed("redisson_lock_timeout", &object),
+        record.clone(),
+        client_id,
+    );
+    let keys = Keys::new(name, object, "hash", channel, record)
+        .with_beside(Arc::clone(&queue.queue), "list")
+        .with_beside(Arc::clone(&queue.beside), "zset");
+    (keys, queue)
+}
+
 /// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name. There is no queue: the record's key
 /// stands in the place of the keys of one, and clients are notified at the channel.
 pub(crate) fn of_latch(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys, QueueKeys) {

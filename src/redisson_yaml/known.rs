@@ -100,7 +100,6 @@ const OTHERS: (&str, &[&str]) = (
     "it is about other objects of Redisson's",
     &[
         "cleanUpKeysAmount",
-        "fairLockWaitTimeout",
         "keepPubSubOrder",
         "lockWatchdogBatchSize",
         "maxCleanUpDelay",

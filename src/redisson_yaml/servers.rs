@@ -280,6 +280,9 @@ fn times(
     if let Some(timeout) = common.time("lockWatchdogTimeout")? {
         builder = builder.lock_watchdog_timeout(timeout);
     }
+    if let Some(timeout) = common.time("fairLockWaitTimeout")? {
+        builder = builder.fair_lock_wait_timeout(timeout);
+    }
     let attempts = servers.number("retryAttempts")?;
     let interval = servers.time("retryInterval")?;
     let delay = servers.take("retryDelay").map(|setting| setting.delay());

@@ -1,4 +1,4 @@
-//! The lock's contract for the lock that is shared through Redis, and for the one with tokens.
+//! The lock's contract for the lock that is shared through Redis, for the one with tokens, and for the fair one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,17 +7,24 @@ use crate::lock_contract::Fixture;
 use crate::support::server::RedisServer;
 use redisson_semaphore::{Client, Lock, Protocol};
 
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain,
+    Fenced,
+    Fair,
+}
+
 /// A private server and two clients of it.
 struct Redis {
     made: AtomicU32,
     first: Client,
     second: Client,
-    fenced: bool,
+    kind: Kind,
     _server: RedisServer,
 }
 
 impl Redis {
-    async fn start(fenced: bool, protocol: Protocol) -> Self {
+    async fn start(kind: Kind, protocol: Protocol) -> Self {
         let server = RedisServer::start().await;
         let connect = || async {
             let client = Client::builder(server.url()).protocol(protocol);
@@ -28,16 +35,16 @@ impl Redis {
             made: AtomicU32::new(0),
             first: connect().await,
             second: connect().await,
-            fenced,
+            kind,
             _server: server,
         }
     }
 
     fn lock(&self, client: &Client, name: &str) -> Arc<dyn Lock> {
-        if self.fenced {
-            Arc::new(client.fenced_lock(name))
-        } else {
-            Arc::new(client.lock(name))
+        match self.kind {
+            Kind::Plain => Arc::new(client.lock(name)),
+            Kind::Fenced => Arc::new(client.fenced_lock(name)),
+            Kind::Fair => Arc::new(client.fair_lock(name)),
         }
     }
 }
@@ -57,6 +64,10 @@ impl Fixture for Redis {
     }
 }
 
-lock_suite!(rlock, Redis::start(false, Protocol::Resp2).await);
-lock_suite!(fenced_lock, Redis::start(true, Protocol::Resp2).await);
-lock_suite!(by_resp3, Redis::start(true, Protocol::Resp3).await);
+lock_suite!(rlock, Redis::start(Kind::Plain, Protocol::Resp2).await);
+lock_suite!(
+    fenced_lock,
+    Redis::start(Kind::Fenced, Protocol::Resp2).await
+);
+lock_suite!(by_resp3, Redis::start(Kind::Fenced, Protocol::Resp3).await);
+lock_suite!(fair_lock, Redis::start(Kind::Fair, Protocol::Resp2).await);

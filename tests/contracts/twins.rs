@@ -260,7 +260,8 @@ fn kind_of(ttl: RemainingTtl) -> &'static str {
 async fn locks(client: &Client, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let name = format!("lock-{seed}");
-    let fenced = random.bool();
+    let kind = random.u8(..3);
+    let fenced = kind == 0;
     let twin = if fenced {
         memory::Lock::fenced(&name)
     } else {
@@ -275,13 +276,14 @@ async fn locks(client: &Client, seed: u64) {
     let owners: Vec<Twins<Arc<dyn Lock>>> = (0..3)
         .map(|owner| Twins::<Arc<dyn Lock>> {
             memory: leased(Arc::new(twin.with_owner(owner))),
-            redis: leased(match fenced {
-                true => Arc::new(client.fenced_lock(&name).with_owner(owner)),
-                false => Arc::new(client.lock(&name).with_owner(owner)),
+            redis: leased(match kind {
+                0 => Arc::new(client.fenced_lock(&name).with_owner(owner)),
+                1 => Arc::new(client.lock(&name).with_owner(owner)),
+                _ => Arc::new(client.fair_lock(&name).with_owner(owner)),
             }),
         })
         .collect();
-    let mut history = vec![format!("seed {seed}, lease {lease:?}")];
+    let mut history = vec![format!("seed {seed}, kind {kind}, lease {lease:?}")];
     let mut waiting: Vec<Waiting<Result<Option<Hold>>>> = Vec::new();
     let mut guards: Vec<(LockGuard, LockGuard)> = Vec::new();
     for _ in 0..CALLS {
@@ -315,6 +317,8 @@ async fn locks(client: &Client, seed: u64) {
             5 if waiting.len() < MOST_WAITING => {
                 wait!(history, waiting, twins, 1, |it| it.hold(Some(LONG)).await);
             }
+            // Calls of one owner share a place at a fair lock, also when the earliest of them goes.
+            6 if kind == 2 => {}
             6 => cancel_one(&mut waiting, &mut random, &mut history).await,
             7 if random.u8(..4) == 0 => both!(history, twins, |it| it.force_unlock().await),
             8 => {

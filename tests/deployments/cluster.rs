@@ -946,6 +946,24 @@ async fn beside_java(
     peer.call("unlock", json!({ "name": lock.name(), "thread": "t" }))
         .await
         .unwrap();
+    // And a fair one: each waiter has a channel of its own.
+    let lock = client.fair_lock(&format!("{{{name}}}-turn"));
+    let java = json!({ "name": lock.name(), "thread": "t", "fair": true });
+    let thread = peer.call("threadId", java.clone()).await.unwrap().value;
+    let id = peer.call("clientId", json!({})).await.unwrap().value;
+    let channel = format!("redisson_lock__channel:{}", lock.name());
+    let guard = lock.guard().await.unwrap();
+    let call = peer.begin("lock", java.clone());
+    let id = id.as_str().expect("a text");
+    heard(format!("{channel}:{id}:{thread}"), 1).await;
+    guard.unlock().await.unwrap();
+    call.await.unwrap();
+    let waiting = lock.clone();
+    let waiting = tokio::spawn(async move { waiting.lock().await });
+    heard(format!("{channel}:{}", lock.owner()), 1).await;
+    peer.call("unlock", java).await.unwrap();
+    served(waiting).await;
+    lock.unlock().await.unwrap();
 }
 
 /// A client at rest asks for the map at the pace that is set.

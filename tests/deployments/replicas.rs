@@ -339,12 +339,17 @@ async fn what_no_replica_has_is_not_passed_on() {
     );
     let recipes: [&dyn LeasedSemaphore; 2] = [&slots, &fair];
     pair.part().await;
-    let all = futures::future::join5(
-        in_vain("a counter", async || semaphore.permit(1).await),
-        in_vain("ids", async || leased.permit().await),
-        in_vain("a set", async || recipes[0].try_acquire().await),
-        in_vain("fair", async || recipes[1].acquire().await),
-        in_vain("a lock", async || client.lock("door").lock().await),
+    let all = futures::future::join(
+        in_vain("a fair lock", async || {
+            client.fair_lock("turn").lock().await
+        }),
+        futures::future::join5(
+            in_vain("a counter", async || semaphore.permit(1).await),
+            in_vain("ids", async || leased.permit().await),
+            in_vain("a set", async || recipes[0].try_acquire().await),
+            in_vain("fair", async || recipes[1].acquire().await),
+            in_vain("a lock", async || client.lock("door").lock().await),
+        ),
     );
     all.await;
     // Of what a try took that went along with a release, too.
@@ -352,7 +357,7 @@ async fn what_no_replica_has_is_not_passed_on() {
     until_stored(&pair.master, "seats", 1).await;
     until_stored(&pair.master, "work", 1).await;
     until("they are free", LIMIT, async || {
-        ask::<i64>(&pair.master, &["EXISTS", "slots", "fair", "door"]).await == 0
+        ask::<i64>(&pair.master, &["EXISTS", "slots", "fair", "door", "turn"]).await == 0
     })
     .await;
 }

@@ -10,8 +10,8 @@ use crate::support::waiters::until;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::recipes::{SetSemaphore, StringLock};
 use redisson_semaphore::{
-    Client, ClientBuilder, Effect, Error, LeasedSemaphore as _, Lock as _, RCountDownLatch, RLock,
-    RSemaphore,
+    Client, ClientBuilder, Effect, Error, LeasedSemaphore as _, Lock as _, RCountDownLatch, RFairLock,
+    RLock, RSemaphore,
 };
 use tokio::time::timeout;
 
@@ -33,6 +33,7 @@ struct Objects {
     /// A release serves no caller that waits here.
     given: RSemaphore,
     lock: RLock,
+    turn: RFairLock,
     held: RLock,
     latch: RCountDownLatch,
     recipe: SetSemaphore,
@@ -46,6 +47,7 @@ impl Objects {
             semaphore: client.semaphore("seats"),
             given: client.semaphore("given"),
             lock: client.lock("door"),
+            turn: client.fair_lock("turn"),
             held: client.lock("held"),
             latch: client.count_down_latch("done"),
             recipe: client.set_semaphore("places", 5),
@@ -64,15 +66,17 @@ impl Objects {
 
     /// Calls that take something, each for a time.
     async fn take_for_a_time(&self) -> Vec<Error> {
-        let (semaphore, lock, recipe, string_lock) = tokio::join!(
+        let (semaphore, lock, turn, recipe, string_lock) = tokio::join!(
             self.semaphore.permit_for(1, WAIT),
             self.lock.guard_for(WAIT),
+            self.turn.guard_for(WAIT),
             self.recipe.permit_for(WAIT),
             self.string_lock.guard_for(WAIT),
         );
         vec![
             semaphore.map(drop).unwrap_err(),
             lock.map(drop).unwrap_err(),
+            turn.map(drop).unwrap_err(),
             recipe.map(drop).unwrap_err(),
             string_lock.map(drop).unwrap_err(),
         ]
@@ -112,6 +116,7 @@ impl Objects {
         until("nothing else is held", LIMIT, async || {
             self.held.is_locked().await == Ok(false)
                 && self.lock.is_locked().await == Ok(false)
+                && self.turn.is_locked().await == Ok(false)
                 && self.string_lock.is_locked().await == Ok(false)
                 && self.recipe.holders().await == Ok(Vec::new())
                 && self.latch.count().await == Ok(1)

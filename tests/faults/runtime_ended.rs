@@ -82,7 +82,7 @@ fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
     type Waits = fn(&Client) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     let outside = runtime();
     let server = outside.block_on(crate::support::server::RedisServer::start());
-    let waits: [(&str, Waits); 6] = [
+    let waits: [(&str, Waits); 7] = [
         ("semaphore", |client| {
             let semaphore = client.semaphore("semaphore");
             Box::pin(async move { semaphore.acquire(1).await })
@@ -104,6 +104,13 @@ fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
         }),
         ("lock", |client| {
             let (held, lock) = (client.lock("lock"), client.lock("lock").with_owner(2));
+            Box::pin(async move {
+                held.lock().await?;
+                lock.lock().await
+            })
+        }),
+        ("turn", |client| {
+            let (held, lock) = (client.fair_lock("turn"), client.fair_lock("turn"));
             Box::pin(async move {
                 held.lock().await?;
                 lock.lock().await

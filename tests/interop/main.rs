@@ -2,6 +2,7 @@
 
 mod bytes;
 mod common;
+mod fair_lock;
 mod latch;
 mod leaving;
 mod lock_renewal;

@@ -1,6 +1,7 @@
 //! Locks: holding, renewal, waiting and lost connections.
 
 mod cancellation;
+mod fair;
 mod herd;
 mod holds;
 mod lost_reply;

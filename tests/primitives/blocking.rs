@@ -91,6 +91,17 @@ fn everything(client: &Client) {
     assert!(!door.is_locked().unwrap());
     assert!(matches!(door.unlock(), Err(Error::NotHeld { .. })));
 
+    let turn = client.fair_lock("turn");
+    let guard = turn.guard().unwrap();
+    assert!(
+        !client
+            .fair_lock("turn")
+            .try_lock_for(Duration::from_millis(5))
+            .unwrap()
+    );
+    guard.unlock().unwrap();
+    assert!(!turn.is_locked().unwrap());
+
     let done = client.count_down_latch("done");
     assert!(done.try_set_count(1).unwrap());
     assert!(!done.wait_for(moment).unwrap());

@@ -337,6 +337,45 @@ async fn what_permits_with_ids_need() {
     what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
 }
 
+/// Two clients wait for a third one, one in vain, and one behind a waiter that is gone.
+#[tokio::test]
+async fn what_fair_locks_need() {
+    const THESE: &[&str] = &["For fair locks:"];
+    const QUEUE: &str = "redisson_lock_queue:{turn}";
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(&mut control, "app", THESE).await;
+    let clients = [(); 3];
+    let [client, one, two] = clients.map(|()| connect(&server, "app"));
+    let (client, one, two) = (client.await, one.await, two.await);
+    let turn = client.fair_lock("turn");
+    turn.lock().await.unwrap();
+    let tasks = [&one, &two].map(|client| {
+        let next = client.fair_lock("turn");
+        tokio::spawn(async move { next.guard().await?.unlock().await })
+    });
+    until("both wait in the queue", LIMIT, async || {
+        control.llen::<_, u64>(QUEUE).await.unwrap() == 2
+    })
+    .await;
+    assert_eq!(one.fair_lock("turn").try_lock_for(SHORT).await, Ok(false));
+    turn.lock().await.unwrap();
+    turn.unlock().await.unwrap();
+    turn.unlock().await.unwrap();
+    for task in tasks {
+        served(task).await;
+    }
+    let _: () = control.rpush(QUEUE, "gone:1").await.unwrap();
+    let ends = control.zadd("redisson_lock_timeout:{turn}", "gone:1", 1);
+    let _: () = ends.await.unwrap();
+    assert_eq!(turn.try_lock().await, Ok(true));
+    assert_eq!(turn.hold_count().await, Ok(1));
+    assert_eq!(turn.as_lock().is_held().await, Ok(true));
+    assert_eq!(one.fair_lock("turn").force_unlock().await, Ok(true));
+    assert_eq!(turn.is_locked().await, Ok(false));
+    what_was_granted_was_enough_and_needed(&mut control, [client, one, two], THESE).await;
+}
+
 #[tokio::test]
 async fn what_locks_need() {
     const THESE: &[&str] = &["For locks,"];

@@ -1,4 +1,4 @@
-//! Locks for which JVMs wait as fair locks: these have the same key, and another queue.
+//! Locks that have waiters as fair locks: these have the same key, and another queue.
 
 use redisson_semaphore::Result;
 
@@ -7,7 +7,7 @@ use crate::look::{Looker, names};
 
 const ABOUT: &str = "fair locks";
 
-/// Looks whether JVMs wait for one of these locks by `getFairLock`.
+/// Looks whether callers wait for one of these locks as a fair lock.
 pub(super) async fn examine(looker: &Looker, locks: &[String]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in locks {
@@ -15,8 +15,10 @@ pub(super) async fn examine(looker: &Looker, locks: &[String]) -> Vec<Finding> {
             Ok(false) => {}
             Ok(true) => findings.push(Finding::wrong(
                 ABOUT,
-                format!("JVMs wait for {name} by getFairLock: neither side wakes the other"),
-                "use getLock in Java for a lock that is shared with this crate",
+                format!(
+                    "callers wait for {name} as a fair lock: those of a plain lock are not woken"
+                ),
+                "use one kind of lock for a name: getLock and lock, or getFairLock and fair_lock",
             )),
             Err(error) => findings.push(Finding::note(
                 ABOUT,

@@ -5,7 +5,7 @@
 //! | `mod.rs` | the findings, and how they are told |
 //! | `server.rs` | what the server says of itself |
 //! | `grants.rs` | what its ACL lets the user do |
-//! | `fair.rs` | locks for which JVMs wait as fair locks |
+//! | `fair.rs` | locks that have waiters as fair locks |
 //! | `records.rs` | how much the records beside the objects take |
 //! | `watched.rs` | permits of clients that are gone, which no script has given back |
 
@@ -34,7 +34,7 @@ pub(crate) struct Doctor {
     #[arg(short, long, value_name = "NAME")]
     semaphore: Vec<String>,
 
-    /// A lock that the user must be able to use, and that JVMs must not use as a fair lock; may be given several times
+    /// A lock that the user must be able to use, and that must not be used as a fair lock; may be given several times
     #[arg(short, long, value_name = "NAME")]
     lock: Vec<String>,
 

@@ -38,10 +38,11 @@ const SINGLE: [&str; 7] = [
     "redisson_lock_notes",
 ];
 /// Those of which each client has its own.
-const OF_CLIENTS: [&str; 4] = [
+const OF_CLIENTS: [&str; 5] = [
     "redisson_sc_once",
     "redisson_sc_leased_once",
     "redisson_lock_once",
+    "redisson_lock_fair_once",
     "redisson_countdownlatch_once",
 ];
 /// The same of the classic recipes; the layout comes behind.

@@ -11,6 +11,7 @@ use crate::lua;
 use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want, taking};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
+static FAIR: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FAIR_LOCK));
 
 /// The lock as a primitive of the queue.
 pub(super) struct Locks;
@@ -26,6 +27,8 @@ pub(super) struct Claim {
     pub(super) watched: bool,
     /// The time to live that is set, in milliseconds.
     pub(super) lease: u64,
+    /// Of a fair lock: its share of the queue's time, in milliseconds; 0 where it does not queue.
+    pub(super) share: Option<u64>,
 }
 
 impl Claim {
@@ -68,6 +71,7 @@ impl Want for Claim {
             fenced: kind == "f",
             watched: false,
             lease: lease.parse().ok()?,
+            share: None,
         })
     }
 
@@ -84,6 +88,8 @@ pub(super) enum Call {
     Release(u64, Option<u64>),
     /// Takes it away from every owner.
     Force,
+    /// An owner waits for a fair lock no more. Behind it stands its share of the queue's time.
+    Leave(u64, u64),
 }
 
 /// The note of a call that departs.
@@ -107,8 +113,8 @@ impl Primitive for Locks {
     type Call = Call;
     type Held = Holds;
 
-    fn script(_: &Holds) -> &'static LazyLock<Script> {
-        &SCRIPT
+    fn script(holds: &Holds) -> &'static LazyLock<Script> {
+        if holds.is_fair() { &FAIR } else { &SCRIPT }
     }
 
     fn give_back(grant: Grant<Claim>) -> Call {
@@ -130,11 +136,12 @@ impl queue::Call for Call {
             Call::Take(_) => "lock",
             Call::Release(..) => "unlock",
             Call::Force => "force_unlock",
+            Call::Leave(..) => "leave_queue",
         }
     }
 
     fn is_owed(&self) -> bool {
-        matches!(self, Call::Release(..))
+        matches!(self, Call::Release(..) | Call::Leave(..))
     }
 
     fn is_owed_anew(&self) -> bool {
@@ -155,7 +162,7 @@ impl queue::Call for Call {
     fn concerns(&self, want: Claim) -> bool {
         match *self {
             Call::Take(claim) => claim.lets_in(want),
-            Call::Release(owner, _) => owner == want.owner,
+            Call::Release(owner, _) | Call::Leave(owner, _) => owner == want.owner,
             Call::Force => true,
         }
     }
@@ -170,7 +177,7 @@ impl queue::Call for Call {
                 Arg::Word("take"),
                 number(claim.owner),
                 Arg::number(claim.lease),
-                Arg::Word(claim.kind()),
+                claim.share.map_or(Arg::Word(claim.kind()), Arg::number),
             ]),
             Call::Release(owner, _) => args.extend([
                 Arg::Word("release"),
@@ -182,13 +189,22 @@ impl queue::Call for Call {
                 Arg::millis(note.lease),
             ]),
             Call::Force => args.extend([Arg::Word("force"), Arg::Number(0), Arg::Number(0)]),
+            Call::Leave(owner, share) => {
+                args.extend([Arg::Word("leave"), number(*owner), Arg::number(*share)]);
+            }
         }
     }
 
     fn read(&self, _: &str, word: &str, _: usize) -> Option<queue::Result<Claim>> {
         Some(Ok(match self {
+            // In how many milliseconds something ends.
+            Call::Take(claim) if claim.share.is_some() && !word.contains(':') => {
+                Outcome::Number(word.parse().ok()?)
+            }
             Call::Take(_) => taking(word)?,
-            Call::Release(..) | Call::Force => Outcome::Number(word.parse().ok()?),
+            Call::Release(..) | Call::Force | Call::Leave(..) => {
+                Outcome::Number(word.parse().ok()?)
+            }
         }))
     }
 }
@@ -198,7 +214,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = queue::Call::name(self);
         match self {
-            Call::Take(Claim { owner, .. }) | Call::Release(owner, _) => {
+            Call::Take(Claim { owner, .. }) | Call::Release(owner, _) | Call::Leave(owner, _) => {
                 write!(f, "{name}({owner})")
             }
             Call::Force => write!(f, "{name}()"),

@@ -1,17 +1,17 @@
-//! The trait for both locks, by the methods of the same names.
+//! The trait for the locks, by the methods of the same names.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{RFencedLock, RLock};
+use super::{RFairLock, RFencedLock, RLock};
 use crate::api::{Hold, Lock, RemainingTtl};
 use crate::error::Result;
 use crate::lease::Lease;
 use crate::stats::Holding;
 
-/// The trait by the methods of `RLock`, which both locks have.
+/// The trait by the methods of `RLock`, which all locks have.
 macro_rules! lock_as {
     ($lock:path => $type:ty) => {
         impl crate::api::Sealed for $type {}
@@ -87,3 +87,4 @@ fn itself(lock: &RLock) -> &RLock {
 
 lock_as!(itself => RLock);
 lock_as!(RFencedLock::as_lock => RFencedLock);
+lock_as!(RFairLock::as_lock => RFairLock);

@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::call::{Call, Claim, Locks, Note};
+use super::fair::Places;
 use super::times::{Term, Times};
 use crate::clock::Moment;
 use crate::engine::Core;
@@ -30,6 +31,8 @@ pub(super) struct Holds {
     lock: Arc<str>,
     /// Leases have changed, and their waiters have not been woken.
     changed: bool,
+    /// Of a fair lock: its callers that wait.
+    fair: Option<Places>,
 }
 
 /// The field in the lock's hash that stands for an owner.
@@ -61,7 +64,25 @@ impl Holds {
             name: keys.name().to_owned(),
             lock: Arc::clone(keys.object()),
             changed: false,
+            fair: None,
         }
+    }
+
+    /// Of a fair lock.
+    pub(super) fn fair(core: &Arc<Core>, keys: &Keys, queue: &QueueKeys, id: &Arc<str>) -> Self {
+        Holds {
+            fair: Some(Places::default()),
+            ..Holds::new(core, keys, queue, id)
+        }
+    }
+
+    pub(super) fn is_fair(&self) -> bool {
+        self.fair.is_some()
+    }
+
+    /// The callers that wait for a fair lock.
+    pub(super) fn places(&mut self) -> &mut Places {
+        self.fair.get_or_insert_default()
     }
 
     fn owner(&self, number: u64) -> Arc<str> {
@@ -163,7 +184,7 @@ impl Held<Locks> for Holds {
                 note.gone |= left.is_none() && hold.is_some();
                 note.lease = left.flatten().unwrap_or(watchdog);
             }
-            Call::Force => {}
+            Call::Force | Call::Leave(..) => {}
         }
     }
 
@@ -224,12 +245,15 @@ impl Held<Locks> for Holds {
                     entry.in_vain(unknown);
                 });
             }
-            Call::Force => {}
+            Call::Force | Call::Leave(..) => {}
         }
     }
 
     fn granted(&mut self, grant: Grant<Claim>, _: u64, until: Moment) {
         let (claim, number) = (grant.want, grant.ticket);
+        if let Some(places) = &self.fair {
+            places.wake(claim.owner);
+        }
         if grant.taken.count == 1 {
             // The holds that stand in the table were lost unnoticed.
             self.lost(claim.owner);
@@ -313,6 +337,7 @@ impl Held<Locks> for Holds {
             fenced: set,
             watched: set,
             lease,
+            share: None,
         };
         Some(claim(false, 0)..=claim(true, u64::MAX))
     }
@@ -323,5 +348,13 @@ impl Held<Locks> for Holds {
 
     fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
+    }
+
+    fn waiting(&self) -> usize {
+        self.fair.as_ref().map_or(0, Places::len)
+    }
+
+    fn last_calls(&mut self) -> Vec<Call> {
+        self.fair.as_mut().map_or_else(Vec::new, Places::close)
     }
 }

@@ -1,6 +1,7 @@
-//! [`RLock`] and [`RFencedLock`]: Redisson's reentrant lock, and the one with fencing tokens.
+//! [`RLock`], [`RFencedLock`] and [`RFairLock`]: Redisson's reentrant lock, the one with fencing tokens, and the fair one.
 
 mod call;
+mod fair;
 mod fenced;
 mod handle;
 mod held;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use self::call::{Call, Claim, Locks};
 use self::held::{Holds, change, owner};
+pub use fair::RFairLock;
 pub use fenced::{FencedGuard, RFencedLock};
 
 use super::names;
@@ -131,8 +133,8 @@ use crate::stats::{Holding, What};
 ///   made for; [`unlock`](RLock::unlock), the latest that has no guard.
 /// - Waiters of this crate are served in their order; Redisson's race.
 /// - A lease of zero is refused; to Redisson it means none.
-/// - Java's `getFairLock` and `getSpinLock` of the same name have the same key, and wait in other ways: they exclude this lock, and
-///   neither side wakes the other. `rsem doctor --lock` sees a fair lock that JVMs wait for.
+/// - [`RFairLock`] and Java's `getFairLock` and `getSpinLock` of the same name have the same key, and wait in other ways: they exclude this
+///   lock, and neither side wakes the other. `rsem doctor --lock` sees a fair lock that has waiters.
 /// - In a cluster, names whose braces would put the lock and its channel into different slots are refused.
 #[derive(Clone)]
 pub struct RLock {
@@ -147,6 +149,8 @@ pub struct RLock {
     /// For how long this handle takes the lock; `None`: renewed.
     lease: Option<Duration>,
     fenced: bool,
+    /// Its callers wait in Redisson's queue.
+    fair: bool,
 }
 
 /// An owner without a number of the user's. Nobody can unlock what it holds when its last handle has gone, so that is renewed no more.
@@ -189,6 +193,7 @@ impl RLock {
             last: LastLease::default(),
             lease: None,
             fenced,
+            fair: false,
         }
     }
 
@@ -196,6 +201,7 @@ impl RLock {
     fn fresh(&self) -> Self {
         RLock {
             lease: self.lease,
+            fair: self.fair,
             ..RLock::owned_by_itself(Arc::clone(&self.core), Arc::clone(&self.line), self.fenced)
         }
     }
@@ -304,10 +310,12 @@ impl RLock {
             fenced: self.fenced,
             watched: lease.is_none(),
             lease: millis(lease.unwrap_or(self.core.config.lock_watchdog_timeout)),
+            share: self.fair.then(|| self.share(wait)),
         };
         let taking = async {
             let outcome = match wait.is_some_and(|wait| wait.is_zero()) {
                 true => self.line.call(Call::Take(claim)).await?,
+                false if self.fair => self.in_turn(claim, wait).await?,
                 false => self.line.wait(claim, wait).await?,
             };
             let Outcome::Granted(grant) = outcome else {

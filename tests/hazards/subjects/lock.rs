@@ -2,7 +2,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, FencedGuard, Lock as _, LockGuard, RFencedLock, RLock, Result};
+use redisson_semaphore::{
+    Client, FencedGuard, Lock as _, LockGuard, RFairLock, RFencedLock, RLock, Result,
+};
 
 use crate::subject::Kind::{self, Change, Give, Look, Nothing, Take};
 use crate::subject::{HOUR, SHORT, Subject};
@@ -34,8 +36,7 @@ macro_rules! lock {
                 ("is_locked", Look),
                 ("force_unlock", Change),
             ];
-            const NEEDS: &'static [&'static str] =
-                &["hset", "pexpire", "pttl", "del", "hget", "publish"];
+            const NEEDS: &'static [&'static str] = needs($name);
 
             const ONCE: &'static [&'static str] = &["guard's unlock"];
 
@@ -51,11 +52,15 @@ macro_rules! lock {
                 vec![self.one.name().to_owned()]
             }
 
-            /// How often it is held.
+            /// How often it is held, and how many wait in Redisson's queue.
             async fn left(&self, redis: &mut MultiplexedConnection) -> String {
                 let holders = snapshot(redis, self.one.name()).await.value;
                 let holds: Vec<_> = holders.iter().map(|one| one.rsplit('=').next()).collect();
-                format!("{holds:?}")
+                let queue = format!("redisson_lock_queue:{{{}}}", self.one.name());
+                let queue = snapshot(redis, &queue).await.value;
+                let ends = format!("redisson_lock_timeout:{{{}}}", self.one.name());
+                let ends = snapshot(redis, &ends).await.value;
+                format!("{holds:?}, {} and {} wait", queue.len(), ends.len())
             }
 
             async fn prepare(&self, call: &'static str) -> Result<()> {
@@ -111,5 +116,16 @@ macro_rules! lock {
     };
 }
 
+/// Commands that scripts use. A fair lock publishes only where somebody waits.
+const fn needs(name: &str) -> &'static [&'static str] {
+    match name.as_bytes() {
+        b"fair" => &[
+            "hset", "pexpire", "pttl", "del", "hget", "lindex", "rpush", "zadd",
+        ],
+        _ => &["hset", "pexpire", "pttl", "del", "hget", "publish"],
+    }
+}
+
 lock!(Lock, "lock", RLock, LockGuard, lock);
 lock!(Fenced, "fenced", RFencedLock, FencedGuard, fenced_lock);
+lock!(Fair, "fair", RFairLock, LockGuard, fair_lock);

@@ -11,7 +11,7 @@ mod string_lock;
 pub use guards::{Unwatched, Watched};
 pub use latch::Latch;
 pub use leased::Leased;
-pub use lock::{Fenced, Lock};
+pub use lock::{Fair, Fenced, Lock};
 pub use permits::Permits;
 pub use semaphore::Semaphore;
 pub use string_lock::StringLock;
@@ -26,7 +26,7 @@ use futures::future::{LocalBoxFuture, join_all};
 macro_rules! for_every_subject {
     ($hazard:ident) => {
         $crate::subjects::for_every_subject!($hazard;
-            Semaphore, Unwatched, Watched, Permits, Lock, Fenced, Latch, StringLock,
+            Semaphore, Unwatched, Watched, Permits, Lock, Fenced, Fair, Latch, StringLock,
             Leased<0>, Leased<1>, Leased<2>, Leased<3>, Leased<4>, Leased<5>, Leased<6>,
         )
     };

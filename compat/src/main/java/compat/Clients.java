@@ -37,6 +37,9 @@ final class Clients {
         if (options.watchdogMs() != null) {
             config.setLockWatchdogTimeout(options.watchdogMs());
         }
+        if (options.fairWaitMs() != null) {
+            config.setFairLockWaitTimeout(options.fairWaitMs());
+        }
         if (options.password() != null) {
             Setter.find("setPassword", config, servers).call(options.password());
         }

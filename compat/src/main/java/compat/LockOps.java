@@ -6,7 +6,8 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /**
- * RLock. The sync forms run in the thread that {@code thread} names; the async ones lock for {@code threadId}.
+ * RLock. The sync forms run in the thread that {@code thread} names; the async ones lock for {@code threadId}. With
+ * {@code fair} it is an RFairLock.
  */
 final class LockOps {
 
@@ -55,7 +56,7 @@ final class LockOps {
     }
 
     private RLock lock(Command command) {
-        return client.getLock(command.name());
+        return command.has("fair") ? client.getFairLock(command.name()) : client.getLock(command.name());
     }
 
     private static long threadId(Command command) {

@@ -1,0 +1,113 @@
+-- Purpose: carries out the calls of one client on one fair lock, in order
+-- Counterpart: RFairLock.lock, tryLock, unlock, forceUnlock; the last part of the script, behind lock/hold.lua
+-- KEYS[4] queue: list, the fields of the waiters, in the order of their arrival
+-- KEYS[5] ends: zset, field -> when the waiter's time at the head is over, in ms since 1970: by the clock of the server, or of a JVM
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
+-- ARGV[11..] steps
+--   take: the owner's number, lease in ms, the waiter's share of the queue's time in ms (0: it does not queue); four words
+--   release: the owner's number, lease of the holds that are left
+--   leave: the number of an owner that waits no more, its share of the queue's time
+--   force: takes the lock from its owner
+-- Returns: "done <free> -1 -1 -1 0 0 <results> |". Of a take "1:0:<how often the owner holds it>", or in how many ms something ends, -1 for
+--   never; of a release how many holds are left, -1 if there was none; of the others 1 or 0. Or "refused <error>". In an array where
+--   nothing has changed that replicas could confirm
+-- Publishes: "0" to the channel, ":" and the field of the queue's head: when the lock has become free; and when it is free and there is another
+--   head
+-- Repeat-safe: yes, by record.lua
+-- Invariant: no waiter gets the lock before an earlier one whose time is not over. The queue and its ends have the same fields
+
+local WAITS, ENDS = KEYS[4], KEYS[5]
+
+-- Whether the queue has lost its head; and the server's clock in ms, where it has been asked.
+local moved, millis = false, nil
+
+local function time()
+  if not millis then
+    local parts = redis.call('TIME')
+    millis = parts[1] * 1000 + math.floor(parts[2] / 1000)
+  end
+  return millis
+end
+
+local function drop_end(field, ends) change_order({ 'ZREM', ENDS, field }, 'ZADD', ENDS, ends, field) end
+
+-- The head of the queue, behind those whose time is over. The waiter `speaker` is there, so its time is not over.
+local function head(speaker)
+  while true do
+    local field = redis.call('LINDEX', WAITS, 0)
+    local ends = field and redis.call('ZSCORE', ENDS, field)
+    if not field or field == speaker or ends and tonumber(ends) > time() then return field end
+    change_order({ 'LPOP', WAITS }, 'LPUSH', WAITS, field)
+    if ends then drop_end(field, ends) end
+    moved = true
+  end
+end
+
+-- Takes a waiter out of the queue; the time of those behind it ends sooner by its `share`.
+local function leave_queue(field, share)
+  local all, place = redis.call('LRANGE', WAITS, 0, -1), nil
+  for i = #all, 1, -1 do
+    if all[i] == field then place = i end
+  end
+  local ends = redis.call('ZSCORE', ENDS, field)
+  if ends then drop_end(field, ends) end
+  if not place then return ends and 1 or 0 end
+  local next = all[place + 1]
+  change_order({ 'LREM', WAITS, 1, field }, unpack(next and { 'LINSERT', WAITS, 'BEFORE', next, field } or { 'RPUSH', WAITS, field }))
+  for i = place + 1, #all do
+    change_order({ 'ZADD', ENDS, 'XX', 'INCR', -share, all[i] }, 'ZADD', ENDS, 'XX', 'INCR', share, all[i])
+  end
+  moved = moved or place == 1
+  return 1
+end
+
+-- Puts a waiter at the end of the queue, where it is not there yet. `front` is the queue's head.
+local function join_queue(field, share, front)
+  local ends = redis.call('ZSCORE', ENDS, field)
+  if ends and front then return end
+  local last = front and redis.call('LINDEX', WAITS, -1)
+  local before = last and redis.call('ZSCORE', ENDS, last)
+  before = before and tonumber(before) or time() + math.max(0, redis.call('PTTL', LOCK))
+  change_order({ 'ZADD', ENDS, score(math.max(before, time()) + share), field },
+    unpack(ends and { 'ZADD', ENDS, ends, field } or { 'ZREM', ENDS, field }))
+  change_order({ 'RPUSH', WAITS, field }, 'RPOP', WAITS)
+end
+
+-- The owner takes the lock where it holds it, or where the lock is free and no other waiter is first; else it queues.
+local function take_or_queue(number, lease, share)
+  local field = entry_of(number)
+  local front = head(field)
+  local first = not front or front == field
+  if holds(number) or total == 1 and first then
+    if front then leave_queue(field, share) end
+    take(entry_for('g', 0, number, '0:' .. lease), nil, nil, true)
+    return taken(1)
+  end
+  if share > 0 then join_queue(field, share, front) end
+  local left = total == 0 and redis.call('PTTL', LOCK) or -1
+  local ends = not first and redis.call('ZSCORE', ENDS, front) - time() or -1
+  return score(left >= 0 and ends >= 0 and math.min(left, ends) or math.max(left, ends))
+end
+
+-- Carries the step at `i` out: its result, and where the next one is.
+local function step(i)
+  local kind, first, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if kind == 'take' then return take_or_queue(first, second, ARGV[i + 3] + 0), i + 4 end
+  if kind == 'release' then return release(first, second), i + 3 end
+  if kind == 'leave' then return leave_queue(entry_of(first), second + 0), i + 3 end
+  local result = 1 - total
+  if total == 0 then unlock() end
+  return result, i + 3
+end
+
+local function work()
+  local refusal = open_lock()
+  if refusal then return refusal end
+  local results, i = {}, 11
+  while ARGV[i] do results[#results + 1], i = step(i) end
+  local front = total == 1 and (before == 0 or moved) and head()
+  if front then messages[1] = { ARGV[1], CHANNEL .. ':' .. front, '0' } end
+  return 'done ' .. total .. ' -1 -1 -1 0 0 ' .. table.concat(results, ' ') .. ' |'
+end
+
+return once(work, notify)

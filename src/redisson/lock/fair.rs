@@ -1,0 +1,306 @@
+//! [`RFairLock`], and the turns of its waiters: they stand in Redisson's queue, one entry an owner.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::call::{Call, Claim};
+use super::held::{Holds, owner};
+use super::{RLock, millis, names};
+use crate::engine::Core;
+use crate::engine::command::Commands;
+use crate::engine::once::refused;
+use crate::engine::wakeups::{Listener, Wake};
+use crate::error::{Effect, Error, Result};
+use crate::queue::{self, Outcome};
+use crate::sync::{Followed, Follower, unlocked};
+use crate::transport::Refusal;
+
+/// No call has a larger share of the queue's time: a year.
+const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
+
+/// A lock whose callers get it in the order in which they asked, shared with Java's `RFairLock` of the same name.
+///
+/// A handle, made without I/O by [`Client::fair_lock`](crate::Client::fair_lock). Its methods are those of [`RLock`], with the same owners,
+/// leases, renewal, guards, errors and cancel safety. A lock of one name must be used as one kind throughout.
+///
+/// ```no_run
+/// # async fn example(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// let counter = client.fair_lock("counter"); // Java: redisson.getFairLock("counter")
+/// let guard = counter.guard().await?; // behind all that have asked before, in Java and here
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Waiting
+///
+/// 1. The first attempt puts the caller at the end of the queue, if the lock is held or others wait. Java's callers stand in the same queue.
+/// 2. The script that frees the lock notifies the first waiter alone. That waiter then takes the lock.
+/// 3. `try_lock` does not take a free lock while others wait.
+/// 4. A waiter leaves the queue when its time is over, when its future is dropped, and when its client is shut down. If the lock is free then,
+///    the next waiter is notified.
+/// 5. Each waiter has a share of the queue's time: its `wait`, or the
+///    [`fair_lock_wait_timeout`](crate::ClientBuilder::fair_lock_wait_timeout). A waiter that stands first and does not take the lock for
+///    that long leaves the queue by the next attempt of another caller. So a killed process holds the others up for a while.
+///
+/// A waiter also tries when the holder's time to live ends, when its subscription was made anew, and every few seconds
+/// ([`safety_interval`](crate::ClientBuilder::safety_interval)). Each waiter has a subscription of its own.
+///
+/// # In Redis
+///
+/// | | |
+/// |---|---|
+/// | key `name` | as that of [`RLock`] |
+/// | key `redisson_lock_queue:{name}` | list: the waiters' owners, `<client id>:<number>`, in their order |
+/// | key `redisson_lock_timeout:{name}` | zset: the same owners, and when each leaves the queue, in milliseconds since 1970 |
+/// | channel `redisson_lock__channel:{name}:<client id>:<number>` | `0` when it is the turn of this owner |
+/// | key `redisson_lock_fair_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
+///
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
+/// `redisson_lock_fair_once::`. Queue and ends have no time to live; they are gone when nobody waits. Script: `lua/lock/fair.lua`, behind
+/// `hold.lua`.
+///
+/// # DIFFERENCE from Redisson
+///
+/// As [`RLock`], and:
+///
+/// - A waiter that leaves while the lock is free notifies the next one; in Redisson that one waits until its time is over.
+/// - `unlock` of a lock that is not held is [`NotHeld`](crate::Error::NotHeld); to Redisson's fair lock it is a success.
+/// - The time of waiters goes by the server's clock, in Redisson by that of each JVM. Where these differ, waiters leave sooner or later.
+///
+/// # Limits
+///
+/// - As in Redisson, a waiter may lose its place to later ones while one holder keeps the lock for longer than the waiter's share.
+/// - Calls of one owner that wait at the same time share a place. When one of them gives up last, the place is gone for all.
+/// - There is no `delete`, which in Redisson removes the queue as well; `force_unlock` lets the next waiter in.
+#[derive(Clone, Debug)]
+pub struct RFairLock(RLock);
+
+impl RFairLock {
+    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
+        let (keys, queue) = names::of_fair_lock(name, &core.config.name_mapper, core.id());
+        let place = Arc::clone(keys.record());
+        let line = queue::Object::at(core, place, (keys, queue), Holds::fair);
+        RFairLock(RLock {
+            fair: true,
+            ..RLock::owned_by_itself(Arc::clone(core), line, false)
+        })
+    }
+
+    /// This lock for the owner number `id`; see [`RLock::with_owner`].
+    #[must_use]
+    pub fn with_owner(&self, id: u64) -> Self {
+        RFairLock(self.0.with_owner(id))
+    }
+
+    /// This lock with a lease; see [`RLock::with_lease`].
+    #[must_use]
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        RFairLock(self.0.with_lease(lease))
+    }
+
+    /// The same lock as an [`RLock`], which waits in the same queue: Redisson's `RFairLock` is an `RLock`.
+    #[must_use]
+    pub fn as_lock(&self) -> &RLock {
+        &self.0
+    }
+}
+
+impl Deref for RFairLock {
+    type Target = RLock;
+
+    fn deref(&self) -> &RLock {
+        &self.0
+    }
+}
+
+impl RLock {
+    /// The share of the queue's time that a call has which waits for so long.
+    pub(super) fn share(&self, wait: Option<Duration>) -> u64 {
+        millis(wait.unwrap_or(self.core.config.fair_lock_wait_timeout)).min(LONGEST_SHARE)
+    }
+
+    /// Takes a fair lock in its turn.
+    pub(super) async fn in_turn(
+        &self,
+        claim: Claim,
+        wait: Option<Duration>,
+    ) -> Result<Outcome<Claim>> {
+        self.core.within(self.asking(claim, wait)).await
+    }
+
+    async fn asking(&self, claim: Claim, wait: Option<Duration>) -> Result<Outcome<Claim>> {
+        let began = Instant::now();
+        let deadline = wait.and_then(|wait| began.checked_add(wait));
+        let mut turn = Turn::new(self, claim);
+        let mut answered = false;
+        loop {
+            let call = self.line.call(Call::Take(claim));
+            // The first attempt is answered, however short the wait is.
+            let answer = match deadline.filter(|_| answered) {
+                Some(deadline) => timeout_at(deadline, call).await.ok(),
+                None => Some(call.await),
+            };
+            let look = match answer {
+                None => return Ok(Outcome::InVain),
+                Some(Ok(Outcome::Number(look))) => {
+                    answered = true;
+                    u64::try_from(look).ok().map(Duration::from_millis)
+                }
+                // The place is kept, and the next attempt may be answered.
+                Some(Err(Error::Unavailable { .. })) if answered => None,
+                Some(Ok(outcome)) => {
+                    turn.queues = false;
+                    return Ok(outcome);
+                }
+                Some(Err(error)) => {
+                    turn.queues = answered || error.effect() != Effect::NotApplied;
+                    return Err(error);
+                }
+            };
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Ok(Outcome::InVain);
+            }
+            let look = look.and_then(|look| now.checked_add(look + LATE));
+            let event = match look.into_iter().chain(deadline).min() {
+                Some(until) => timeout_at(until, turn.event()).await.ok().flatten(),
+                None => turn.event().await,
+            };
+            if let Some(refusal) = event {
+                return Err(refused(self.name(), &refusal));
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(Outcome::InVain);
+            }
+        }
+    }
+}
+
+/// A waiter tries so much later than a lease or a waiter's time ends in Redis.
+const LATE: Duration = Duration::from_millis(2);
+
+/// A call that waits: it has its owner's place in the queue until it is dropped.
+struct Turn<'a> {
+    lock: &'a RLock,
+    claim: Claim,
+    waiter: Arc<Waiter>,
+    events: Follower<Option<Refusal>>,
+    /// Subscribed.
+    channel: Option<String>,
+    /// Its owner may stand in the queue.
+    queues: bool,
+}
+
+impl<'a> Turn<'a> {
+    fn new(lock: &'a RLock, claim: Claim) -> Self {
+        let waiter = Arc::new(Waiter(Followed::new(None)));
+        let waiting = Arc::clone(&waiter);
+        lock.line
+            .with_held(|held| held.places().join(claim, waiting));
+        Turn {
+            lock,
+            claim,
+            events: waiter.0.follow(),
+            waiter,
+            channel: None,
+            queues: true,
+        }
+    }
+
+    fn listener(&self) -> Weak<dyn Listener> {
+        let waiter: Arc<dyn Listener> = Arc::<Waiter>::clone(&self.waiter);
+        Arc::downgrade(&waiter)
+    }
+
+    /// Waits for a reason to try again; or the server forbids the subscription.
+    async fn event(&mut self) -> Option<Refusal> {
+        if self.channel.is_none() {
+            let owner = owner(&self.lock.core, self.claim.owner);
+            let channel = format!("{}:{owner}", self.lock.line.keys().channel());
+            let heard = self.lock.core.wakeups.listen(&channel, &self.listener());
+            self.channel = Some(channel);
+            if heard {
+                return None;
+            }
+        }
+        self.events.changed().await;
+        self.events.look()
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(channel) = &self.channel {
+            self.lock.core.wakeups.leave(channel, &self.listener());
+        }
+        let (line, claim) = (&self.lock.line, self.claim);
+        let last = line.with_held(|held| held.places().leave(claim, &self.waiter));
+        if last && self.queues {
+            line.owe(leaving(claim));
+        }
+    }
+}
+
+fn leaving(claim: Claim) -> Call {
+    Call::Leave(claim.owner, claim.share.unwrap_or(0))
+}
+
+/// The last event of a waiter: the refusal of its subscription, or `None` for any other.
+struct Waiter(Followed<Option<Refusal>>);
+
+impl Listener for Waiter {
+    fn wake(&self, _: &str, wake: &Wake) {
+        match wake {
+            Wake::Lost | Wake::Ended => {}
+            Wake::Refused(refusal) => self.0.set(Some(refusal.clone())),
+            Wake::Confirmed | Wake::ConfirmedAgain | Wake::Message(_) | Wake::Look => {
+                self.0.set(None);
+            }
+        }
+    }
+}
+
+/// The callers of this client that wait for a fair lock, by the number of their owner.
+#[derive(Default)]
+pub(super) struct Places(BTreeMap<u64, Vec<(Claim, Arc<Waiter>)>>);
+
+impl Places {
+    pub(super) fn len(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
+    }
+
+    fn join(&mut self, claim: Claim, waiter: Arc<Waiter>) {
+        self.0.entry(claim.owner).or_default().push((claim, waiter));
+    }
+
+    /// Whether the owner's place in the queue is to be left: nobody else waits there.
+    fn leave(&mut self, claim: Claim, waiter: &Arc<Waiter>) -> bool {
+        let Some(place) = self.0.get_mut(&claim.owner) else {
+            return false;
+        };
+        place.retain(|(_, other)| !Arc::ptr_eq(other, waiter));
+        place.is_empty() && self.0.remove(&claim.owner).is_some()
+    }
+
+    /// The owner has got the lock: its other callers need not wait.
+    pub(super) fn wake(&self, owner: u64) {
+        for (_, waiter) in self.0.get(&owner).into_iter().flatten() {
+            let waiter = Arc::clone(waiter);
+            unlocked(move || waiter.0.set(None));
+        }
+    }
+
+    /// The client ends: its callers wait no more. The calls that leave their places.
+    pub(super) fn close(&mut self) -> Vec<Call> {
+        let all: Vec<u64> = self.0.keys().copied().collect();
+        all.into_iter().for_each(|owner| self.wake(owner));
+        let places = std::mem::take(&mut self.0).into_values();
+        let first = places.filter_map(|place| place.first().map(|(claim, _)| *claim));
+        first.map(leaving).collect()
+    }
+}

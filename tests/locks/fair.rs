@@ -1,0 +1,339 @@
+//! The fair lock's own: its queue, and what becomes of a waiter that goes, is not heard of, or hears nothing.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::support::monitor::Monitor;
+use crate::support::proxy::{LOST_REPLIES, Proxy};
+use crate::support::server::RedisServer;
+use crate::support::waiters::{until, until_subscribers};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, ClientBuilder, Error, RFairLock, Result};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const HOUR: Duration = Duration::from_secs(3600);
+const QUEUE: &str = "redisson_lock_queue:{door}";
+const ENDS: &str = "redisson_lock_timeout:{door}";
+/// In the queue, and nobody is there.
+const NOBODY: &str = "00000000-0000-0000-0000-000000000000:1";
+
+fn builder(url: String) -> ClientBuilder {
+    Client::builder(url)
+        .response_timeout(Duration::from_millis(100))
+        .lock_watchdog_timeout(HOUR)
+        .safety_interval(HOUR)
+}
+
+async fn connect(url: String) -> Client {
+    builder(url).connect().await.expect("the server runs")
+}
+
+async fn queue(redis: &mut MultiplexedConnection) -> Vec<String> {
+    redis.lrange(QUEUE, 0, -1).await.unwrap()
+}
+
+async fn until_gone(redis: &mut MultiplexedConnection, what: &str, keys: &[&str]) {
+    until(what, LIMIT, async || {
+        redis.exists::<_, u32>(keys).await.unwrap() == 0
+    })
+    .await;
+}
+
+/// `lock` in a task that stands in the queue behind so many others, and needs a message from now on.
+async fn waiting(server: &RedisServer, lock: &RFairLock, others: usize) -> JoinHandle<Result<()>> {
+    let redis = &mut server.connection().await;
+    let mut monitor = Monitor::start(server).await;
+    let call = lock.clone();
+    let task = tokio::spawn(async move { call.lock().await });
+    let channel = format!("redisson_lock__channel:{{door}}:{}", lock.owner());
+    until("it queues", LIMIT, async || {
+        queue(redis).await.len() == others + 1
+    })
+    .await;
+    until_subscribers(redis, &channel, 1).await;
+    let mut attempts = 0;
+    until("it has tried behind its subscription", LIMIT, async || {
+        let commands = monitor.until_marker().await.into_iter();
+        let looks = commands.filter(|command| command.is_lua() && command.name == "HGET");
+        attempts += looks
+            .filter(|command| command.args[1] == lock.owner())
+            .count();
+        attempts >= 2
+    })
+    .await;
+    task
+}
+
+async fn served(what: &str, task: JoinHandle<Result<()>>) {
+    let answer = timeout(LIMIT, task).await;
+    answer
+        .unwrap_or_else(|_| panic!("{what}"))
+        .unwrap()
+        .unwrap();
+}
+
+/// Polls `call` when it is woken, `polls` times at the most, and drops it; its answer if it was that fast.
+async fn polled<F: Future>(call: F, polls: u32) -> Option<F::Output> {
+    let mut call = pin!(call);
+    let mut left = polls;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match call.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Dropped before and behind each answer, and while the lock comes to it: neither a hold nor an entry stays, and the next one is served.
+#[tokio::test]
+async fn nothing_stays_of_a_waiter_that_is_dropped() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let (client, other) = (connect(server.url()).await, connect(server.url()).await);
+    for polls in 0..12 {
+        for unlocked in [false, true] {
+            let what = format!("{polls} polls, unlocked meanwhile: {unlocked}");
+            let (holder, dropped) = (other.fair_lock("door"), client.fair_lock("door"));
+            holder.lock().await.unwrap();
+            let unlocking = async {
+                match unlocked {
+                    true => holder.unlock().await.unwrap(),
+                    // Its timer drops a call that would wait for ever.
+                    false => tokio::task::yield_now().await,
+                }
+            };
+            let bounded = timeout(Duration::from_millis(50), polled(dropped.lock(), polls));
+            let (got, ()) = tokio::join!(bounded, unlocking);
+            if let Ok(Some(answer)) = got {
+                answer.unwrap();
+                dropped.unlock().await.unwrap();
+            }
+            until_gone(&mut redis, &what, &[QUEUE, ENDS]).await;
+            let next = client.fair_lock("door");
+            let task = tokio::spawn(async move { next.guard().await?.unlock().await });
+            if !unlocked {
+                holder.unlock().await.unwrap();
+            }
+            served(&what, task).await;
+            until_gone(&mut redis, &what, &["door", QUEUE, ENDS]).await;
+        }
+    }
+}
+
+/// Each script's reply in turn: the waiter holds the lock once, and leaves no entry; one that gives up holds nothing.
+#[tokio::test]
+async fn a_lost_reply_doubles_and_leaks_nothing() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let holder = connect(server.url()).await.fair_lock("door");
+    for fate in LOST_REPLIES {
+        for lost in 1..=6 {
+            let what = format!("{fate:?} at script {lost}");
+            let proxy = Proxy::start(&server).await;
+            let client = connect(proxy.url()).await;
+            holder.lock().await.unwrap();
+            proxy.at_script(lost, fate);
+            let late = client.fair_lock("door");
+            let gives_up = late.try_lock_for(Duration::from_millis(20));
+            assert!(!timeout(LIMIT, gives_up).await.unwrap().unwrap(), "{what}");
+            until_gone(&mut redis, &what, &[QUEUE, ENDS]).await;
+            let lock = client.fair_lock("door");
+            let call = lock.clone();
+            let task = tokio::spawn(async move { call.lock().await });
+            until("it queues", LIMIT, async || {
+                queue(&mut redis).await == [lock.owner()]
+            })
+            .await;
+            holder.unlock().await.unwrap();
+            served(&what, task).await;
+            assert_eq!(lock.hold_count().await.unwrap(), 1, "{what}");
+            lock.unlock().await.unwrap();
+            until_gone(&mut redis, &what, &["door", QUEUE, ENDS]).await;
+            client.shutdown().await.unwrap();
+        }
+    }
+}
+
+/// A message lets the first waiter in, and nothing else does.
+#[tokio::test]
+async fn an_unlock_wakes_the_first_waiter() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let holder = client.fair_lock("door");
+    for force in [false, true] {
+        holder.lock().await.unwrap();
+        let lock = client.fair_lock("door");
+        let first = waiting(&server, &lock, 0).await;
+        match force {
+            true => assert!(lock.force_unlock().await.unwrap()),
+            false => holder.unlock().await.unwrap(),
+        }
+        served("the first waiter sleeps on", first).await;
+        lock.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lost_message_is_made_up_for_by_the_slow_check() {
+    let server = RedisServer::start().await;
+    let holder = connect(server.url()).await.fair_lock("door");
+    holder.lock().await.unwrap();
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url()).safety_interval(Duration::from_millis(200));
+    let lock = client.connect().await.unwrap().fair_lock("door");
+    let task = waiting(&server, &lock, 0).await;
+    proxy.deafen();
+    holder.unlock().await.unwrap();
+    served("nobody looks", task).await;
+    assert_eq!(lock.hold_count().await.unwrap(), 1);
+}
+
+/// The first one has not heard that the lock is free: when it leaves, the next one hears of it.
+#[tokio::test]
+async fn a_first_waiter_that_leaves_a_free_lock_wakes_the_next_one() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let (proxy, client) = (Proxy::start(&server).await, connect(server.url()).await);
+    let holder = client.fair_lock("door");
+    holder.lock().await.unwrap();
+    let deaf = connect(proxy.url()).await.fair_lock("door");
+    let first = waiting(&server, &deaf, 0).await;
+    let lock = client.fair_lock("door");
+    let next = waiting(&server, &lock, 1).await;
+    proxy.deafen();
+    holder.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+    assert!(!holder.try_lock().await.unwrap(), "others are first");
+    first.abort();
+    served("the next one sleeps on", next).await;
+    assert_eq!(queue(&mut redis).await, [""; 0]);
+}
+
+/// Those that are gone are passed when their time is over, and not before.
+#[tokio::test]
+async fn a_waiter_whose_time_is_over_is_passed() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url()).await;
+    let lock = client.fair_lock("door");
+    let _: () = redis.rpush(QUEUE, NOBODY).await.unwrap();
+    let _: () = redis.zadd(ENDS, NOBODY, 1e15).await.unwrap();
+    assert!(!lock.try_lock().await.unwrap());
+    let _: () = redis.zadd(ENDS, NOBODY, 1).await.unwrap();
+    assert!(lock.try_lock().await.unwrap());
+    assert_eq!(redis.exists::<_, u32>(&[QUEUE, ENDS]).await, Ok(0));
+    lock.unlock().await.unwrap();
+    // Nobody tells a waiter behind it, which looks at that time. The key of its end may be lost, too.
+    let (now, _): (i64, i64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
+    for ends in [Some((now + 1) * 1000), None] {
+        let _: () = redis.rpush(QUEUE, NOBODY).await.unwrap();
+        if let Some(ends) = ends {
+            let _: () = redis.zadd(ENDS, NOBODY, ends).await.unwrap();
+        }
+        let call = lock.clone();
+        served(
+            "behind nobody",
+            tokio::spawn(async move { call.lock().await }),
+        )
+        .await;
+        lock.unlock().await.unwrap();
+        assert_eq!(redis.exists::<_, u32>(&[QUEUE, ENDS]).await, Ok(0));
+    }
+}
+
+/// As in Redisson: each waiter's time begins when that of the one before it is over, and ends sooner when that one goes.
+#[tokio::test]
+async fn times_of_waiters_follow_each_other() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = builder(server.url()).fair_lock_wait_timeout(Duration::from_secs(7));
+    let client = client.connect().await.unwrap();
+    let holder = client.fair_lock("door");
+    holder.lock().await.unwrap();
+    let clock = async |redis: &mut MultiplexedConnection| {
+        let (time, ttl): ((i64, i64), i64) = redis::pipe()
+            .cmd("TIME")
+            .pttl("door")
+            .query_async(redis)
+            .await
+            .unwrap();
+        (time.0 * 1000 + time.1 / 1000, ttl)
+    };
+    let (from, most) = clock(&mut redis).await;
+    let lock = client.fair_lock("door");
+    let first = waiting(&server, &lock, 0).await;
+    let (to, least) = clock(&mut redis).await;
+    let ends: i64 = redis.zscore(ENDS, lock.owner()).await.unwrap();
+    assert!(
+        (from + least..=to + most).contains(&(ends - 7_000)),
+        "{ends}"
+    );
+    let timed = client.fair_lock("door");
+    let owner = timed.owner().to_owned();
+    let call = async move { timed.try_lock_for(Duration::from_secs(20)).await };
+    let second = tokio::spawn(call);
+    until("both queue", LIMIT, async || {
+        queue(&mut redis).await.len() == 2
+    })
+    .await;
+    let after: i64 = redis.zscore(ENDS, &owner).await.unwrap();
+    assert_eq!(after, ends + 20_000);
+    assert_eq!(client.stats().waiting, 2);
+    first.abort();
+    until("the first one leaves", LIMIT, async || {
+        queue(&mut redis).await == [&*owner]
+    })
+    .await;
+    let after: i64 = redis.zscore(ENDS, &owner).await.unwrap();
+    assert_eq!(after, ends + 13_000);
+    holder.unlock().await.unwrap();
+    assert!(timeout(LIMIT, second).await.unwrap().unwrap().unwrap());
+    assert_eq!(client.stats().waiting, 0);
+}
+
+/// Whatever stands in a key, the error names it, and nothing has changed.
+#[tokio::test]
+async fn a_key_of_another_type_is_told() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url()).await;
+    let lock = client.fair_lock("door");
+    for key in ["door", QUEUE, ENDS] {
+        let _: () = redis.set(key, "text").await.unwrap();
+        if key == ENDS {
+            let _: () = redis.rpush(QUEUE, NOBODY).await.unwrap();
+        }
+        for answer in [
+            lock.lock().await,
+            lock.try_lock().await.map(drop),
+            lock.try_lock_for(HOUR).await.map(drop),
+            lock.guard().await.map(drop),
+        ] {
+            let error = answer.expect_err("refused");
+            assert!(
+                matches!(&error, Error::WrongType { key: named, .. } if named == key),
+                "{key}: {error}"
+            );
+        }
+        assert_eq!(redis.get::<_, String>(key).await.unwrap(), "text");
+        let _: () = redis.del(&[key, QUEUE]).await.unwrap();
+    }
+    let empty = client.fair_lock("").lock().await.unwrap_err();
+    assert!(matches!(empty, Error::InvalidName { .. }), "{empty}");
+    let lease = lock.with_lease(Duration::ZERO).lock().await.unwrap_err();
+    assert!(matches!(lease, Error::InvalidDuration { .. }), "{lease}");
+    assert!(lock.try_lock().await.unwrap());
+    let free = client.fair_lock("free").unlock().await.unwrap_err();
+    assert!(matches!(free, Error::NotHeld { .. }), "{free}");
+}
