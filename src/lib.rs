@@ -81,7 +81,7 @@ pub use error::{Effect, Error, Result};
 pub use lease::Lease;
 pub use redisson::{
     ExpireCondition, ExpireTime, FencedGuard, RCountDownLatch, RFencedLock, RLock, RObject,
-    RPermitExpirableSemaphore, RSemaphore,
+    RPermitExpirableSemaphore, RReadWriteLock, RSemaphore,
 };
 #[cfg(feature = "redisson-yaml")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redisson-yaml")))]

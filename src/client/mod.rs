@@ -14,7 +14,9 @@ use crate::api::Answer;
 use crate::engine::Core;
 use crate::error::Result;
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
-use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore};
+use crate::redisson::{
+    RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore, RReadWriteLock, RSemaphore,
+};
 use crate::state::ConnectionState;
 use crate::stats::Stats;
 
@@ -78,6 +80,12 @@ impl Client {
     #[must_use]
     pub fn fenced_lock(&self, name: &str) -> RFencedLock {
         RFencedLock::new(&self.core, name)
+    }
+
+    /// The read-write lock called `name`: a handle as [`lock`](Self::lock) makes one, with two sides. Redisson: `getReadWriteLock(String)`.
+    #[must_use]
+    pub fn read_write_lock(&self, name: &str) -> RReadWriteLock {
+        RReadWriteLock::new(&self.core, name)
     }
 
     /// The count-down latch called `name`: a handle, made without I/O. Redisson: `getCountDownLatch(String)`.

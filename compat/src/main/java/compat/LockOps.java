@@ -6,7 +6,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /**
- * RLock. The sync forms run in the thread that {@code thread} names; the async ones lock for {@code threadId}.
+ * RLock, and the two sides of RReadWriteLock. The sync forms run in the thread that {@code thread} names; the async ones lock for {@code threadId}.
  */
 final class LockOps {
 
@@ -54,8 +54,13 @@ final class LockOps {
         ops.add("isHeldByThread", c -> lock(c).isHeldByThread(threadId(c)));
     }
 
+    /** With a {@code side} that of a read-write lock. */
     private RLock lock(Command command) {
-        return client.getLock(command.name());
+        return switch (command.has("side") ? command.text("side") : "") {
+            case "read" -> client.getReadWriteLock(command.name()).readLock();
+            case "write" -> client.getReadWriteLock(command.name()).writeLock();
+            default -> client.getLock(command.name());
+        };
     }
 
     private static long threadId(Command command) {
