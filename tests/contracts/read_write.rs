@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use redisson_semaphore::{Client, Error, Lock, LockGuard, Result};
 use crate::contract::call::Call;
 use crate::lock_contract::Fixture;
 use crate::lock_contract::support::{Handle, LIMIT, assert_not_held, lock, lock_for, within_limit};
 use crate::support::server::RedisServer;
 use redis::AsyncCommands;
+use redisson_semaphore::{Client, Error, Lock, LockGuard, Result};
 
 /// A private server and two clients of it. The first owner of a lock writes or reads; the others write, as readers keep out nobody else.
 struct Redis {
@@ -36,7 +36,6 @@ impl Redis {
             server,
         }
     }
-
 }
 
 impl Fixture for Redis {
@@ -147,7 +146,11 @@ struct Doors<'a>(&'a Redis, &'static str);
 impl Sides for Doors<'_> {
     fn owner(&self) -> (Handle, Handle) {
         let turn = self.0.made.fetch_add(1, Ordering::Relaxed);
-        let client = if turn % 2 == 0 { &self.0.first } else { &self.0.second };
+        let client = if turn % 2 == 0 {
+            &self.0.first
+        } else {
+            &self.0.second
+        };
         let lock = client.read_write_lock(self.1);
         (Arc::new(lock.read()), Arc::new(lock.write()))
     }
@@ -185,7 +188,12 @@ async fn readers_share_and_a_writer_is_alone(door: &impl Sides) {
 async fn readers_are_served_in_a_run_up_to_the_next_writer(door: &impl Sides) {
     let (_, holder) = door.owner();
     holder.lock().await.unwrap();
-    let all = [door.owner().0, door.owner().0, door.owner().1, door.owner().0];
+    let all = [
+        door.owner().0,
+        door.owner().0,
+        door.owner().1,
+        door.owner().0,
+    ];
     let mut waiting = Vec::new();
     for side in &all {
         let mut call = lock(side).await;
@@ -203,7 +211,13 @@ async fn readers_are_served_in_a_run_up_to_the_next_writer(door: &impl Sides) {
     writer.assert_waits(&all[2]).await;
     // A reader that comes later waits behind the writer, though others read.
     last.assert_waits(&all[3]).await;
-    assert!(!lock_for(&door.owner().0, Duration::from_millis(50)).await.answer().await.unwrap());
+    assert!(
+        !lock_for(&door.owner().0, Duration::from_millis(50))
+            .await
+            .answer()
+            .await
+            .unwrap()
+    );
     all[1].unlock().await.unwrap();
     writer.answer().await.unwrap();
     last.assert_waits(&all[3]).await;
@@ -359,7 +373,7 @@ async fn a_guard_is_downgraded() {
     assert!(lock.write().force_unlock().await.unwrap());
     let lost = other.downgrade(writer.unwrap()).await;
     assert!(matches!(lost, Err(Error::NotHeld { .. })), "{lost:?}");
-    assert!(lock.write().try_lock().await.unwrap());
+    assert!(lock.write().try_lock_for(LIMIT).await.unwrap());
 }
 
 /// Each hold of a reader has a key with its own end, whichever guard goes first; the lock ends with the longest.
@@ -397,7 +411,11 @@ async fn each_hold_has_its_own_end() {
 async fn the_first_of_two_guards_goes_first() {
     let redis = Redis::start(true).await;
     let read = redis.first.read_write_lock("door").read();
-    let first = read.with_lease(Duration::from_secs(100)).guard().await.unwrap();
+    let first = read
+        .with_lease(Duration::from_secs(100))
+        .guard()
+        .await
+        .unwrap();
     let owner = first.handle().owner().to_owned();
     let hold = |number: u32| format!("{{door}}:{owner}:rwlock_timeout:{number}");
     let mut connection = redis.server.connection().await;
@@ -424,13 +442,20 @@ async fn a_dropped_waiter_leaves_nothing() {
         waiting.assert_waits(side).await;
         assert!(waiting.abort().await.is_none());
     }
-    assert!(!lock.read().try_lock_for(Duration::from_millis(50)).await.unwrap());
+    assert!(
+        !lock
+            .read()
+            .try_lock_for(Duration::from_millis(50))
+            .await
+            .unwrap()
+    );
     writer.unlock().await.unwrap();
     let mut connection = redis.server.connection().await;
     crate::support::waiters::until("all has gone", LIMIT, async || {
         // Notes vanish by themselves after a minute.
         let all: Vec<String> = connection.keys("*").await.unwrap();
-        !all.iter().any(|key| key == "door" || key.contains("waiters") || key.contains("timeout"))
+        !all.iter()
+            .any(|key| key == "door" || key.contains("waiters") || key.contains("timeout"))
     })
     .await;
 }

@@ -11,6 +11,7 @@ mod locks;
 mod nudges;
 mod operations;
 mod permits;
+mod read_write;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiting;

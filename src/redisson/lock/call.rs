@@ -257,7 +257,8 @@ impl queue::Call for Call {
                 },
                 match who.kind.is_shared() {
                     true => {
-                        let (place, count, lease) = (note.place, note.count, note.lease.as_millis());
+                        let (place, count, lease) =
+                            (note.place, note.count, note.lease.as_millis());
                         Arg::Text(format!("{place}:{count}:{lease}").into())
                     }
                     false => Arg::millis(note.lease),

@@ -83,7 +83,11 @@ impl Holds {
 
     /// The owner that nobody else can hold the lock beside, as far as is known here.
     fn holder(&self) -> Option<Who> {
-        let kind = if self.shared { Kind::Write } else { Kind::Plain };
+        let kind = if self.shared {
+            Kind::Write
+        } else {
+            Kind::Plain
+        };
         let holds_alone = |field: &str| field.ends_with(kind.tail());
         let field = self.core.holds.holder(&self.lock, holds_alone)?;
         let owner = field.strip_suffix(kind.tail())?;
@@ -186,7 +190,11 @@ impl Held<Locks> for Holds {
                     if !note.gone {
                         entry.may_end(until, keeps.unwrap_or(lease));
                     }
-                    Some(if keeps.is_some() { Duration::ZERO } else { lease })
+                    Some(if keeps.is_some() {
+                        Duration::ZERO
+                    } else {
+                        lease
+                    })
                 });
                 note.gone |= left.is_none() && hold.is_some();
                 note.lease = left.flatten().unwrap_or(watchdog);

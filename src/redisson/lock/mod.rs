@@ -351,9 +351,14 @@ impl RLock {
     /// Whether this owner has a side of a read-write lock, as far as is known here.
     fn is_in(&self) -> bool {
         let key = self.line.keys().object();
-        let writer = Who { number: self.number, kind: Kind::Write }.field(&self.core);
+        let writer = Who {
+            number: self.number,
+            kind: Kind::Write,
+        }
+        .field(&self.core);
         let is_held = |field| self.core.holds.look(key, field, |entry| !entry.is_lost());
-        self.kind.is_shared() && (is_held(&self.field) == Some(true) || is_held(&writer) == Some(true))
+        self.kind.is_shared()
+            && (is_held(&self.field) == Some(true) || is_held(&writer) == Some(true))
     }
 
     /// [`lock`](Self::lock) for an owner of its own, with a guard that unlocks when dropped. It waits for every other guard, also for those of

@@ -84,7 +84,10 @@ impl Times {
 
     /// Which one of those that are held this is, from 1 on.
     pub(super) fn place(&self, number: Option<u64>) -> usize {
-        let before = self.all.iter().take_while(|time| Some(time.number) != number);
+        let before = self
+            .all
+            .iter()
+            .take_while(|time| Some(time.number) != number);
         1 + before.filter(|time| time.is_held()).count()
     }
 
