@@ -118,8 +118,9 @@ end
 -- A writer of this client has gone for good: the lock is free, or its readers go on.
 local function end_writing(owner)
   if redis.call('HLEN', LOCK) <= 2 then return unlock() end
-  cut(owner, 0)
+  -- First what may be forbidden and undoes the other.
   change({ 'HSET', LOCK, 'mode', 'read' }, 'HSET', LOCK, 'mode', 'write')
+  cut(owner, 0)
   mode = 'read'
   settle()
 end
