@@ -1,8 +1,8 @@
 //! Read-write locks: the contract of locks for the side that writes, and as far as it applies for the side that reads; and what the
 //! two sides promise each other.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::contract::call::Call;
@@ -10,7 +10,7 @@ use crate::lock_contract::Fixture;
 use crate::lock_contract::support::{Handle, LIMIT, assert_not_held, lock, lock_for, within_limit};
 use crate::support::server::RedisServer;
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error, Lock, LockGuard, Result};
+use redisson_semaphore::{Client, Error, Lock, LockGuard, Result, memory};
 
 /// A private server and two clients of it. The first owner of a lock writes or reads; the others write, as readers keep out nobody else.
 struct Redis {
@@ -59,86 +59,148 @@ impl Fixture for Redis {
 
 lock_suite!(writers, Redis::start(true).await);
 
-// Without the cases in which readers would keep each other out, set the end of all holds, or be forced out by a writer.
-lock_suite! { @cases readers, Redis::start(false).await;
-    holding: [
-        lock_and_unlock,
-        only_the_owner_unlocks,
-        unlock_of_a_free_lock,
-        unlock_twice,
-        clones_are_one_owner,
-        handles_tell_name_and_owner,
-        holds_are_counted,
-        half_unlocked_is_still_locked,
-        force_unlock_of_a_free_lock,
-        jobs_of_many_owners,
-        jobs_of_two_clients,
-    ]
-    leases: [
-        a_lease_ends,
-        a_handle_tells_that_what_it_took_last_is_lost,
-        who_is_not_polled_behind_its_time_gets_nothing,
-        a_lease_that_is_over_cannot_be_unlocked,
-        a_lease_shows_what_is_left,
-        without_a_lease_it_stays,
-        without_a_lease_it_lasts_for_half_a_minute_at_a_time,
-        a_hold_below_keeps_its_own_lease,
-        the_lease_tells_that_it_is_lost,
-        the_lease_of_an_unlocked_lock_is_not_lost,
-        no_lease_without_a_hold,
-        less_than_a_millisecond_is_refused,
-        more_than_can_be_counted_is_refused,
-    ]
-    waiting: [
-        an_unlock_wakes_a_neighbour,
-        an_unlock_wakes_a_stranger,
-        the_end_of_a_lease_wakes_a_waiter,
-        the_end_of_the_lease_of_one_who_waited_wakes_the_next,
-        arrival_order,
-        arrival_order_of_timed_and_untimed,
-        try_lock_does_not_queue,
-        the_holder_passes_those_who_wait,
-        two_calls_of_one_owner_wait_for_others_only,
-        two_calls_of_one_owner_come_before_others,
-        a_wait_that_runs_out,
-        a_wait_that_runs_out_takes_nothing_later,
-        a_wait_of_zero_is_one_attempt,
-        a_wait_without_end,
-        a_lock_that_is_free_at_the_deadline,
-    ]
-    cancel: [
-        calls_that_were_never_polled,
-        a_dropped_waiter_takes_nothing,
-        a_dropped_waiter_does_not_hold_up_the_next,
-        dropped_after_every_number_of_polls,
-        aborted_while_being_granted,
-        an_unlock_that_is_dropped_is_carried_out,
-        churn,
-    ]
-    guards: [
-        a_guard_unlocks_on_drop,
-        a_guard_unlocked_with_an_answer,
-        an_unlock_that_is_never_polled_is_a_drop,
-        a_guard_that_lost_its_lock_tells,
-        a_guard_of_a_hold_that_was_given_back_releases_nothing,
-        no_guard_now,
-        no_guard_in_time,
-        a_guard_with_a_lease,
-        a_guard_outlives_the_handle,
-        a_guard_of_an_aborted_task,
-        a_guard_of_a_panicking_task,
-        a_guard_that_is_dropped_wakes_a_waiter,
-        holds_that_go_in_any_order_keep_their_terms,
-        an_unlock_leaves_the_holds_of_guards_alone,
-        a_hold_is_given_back_once,
-        dropped_entries_are_given_back,
-    ]
+/// The cases of the contract but those in which readers would keep each other out, set the end of all holds, or be forced out by a writer.
+macro_rules! reader_suite {
+    ($suite:ident, $setup:expr) => {
+        lock_suite! { @cases $suite, $setup;
+            holding: [
+                lock_and_unlock,
+                only_the_owner_unlocks,
+                unlock_of_a_free_lock,
+                unlock_twice,
+                clones_are_one_owner,
+                handles_tell_name_and_owner,
+                holds_are_counted,
+                half_unlocked_is_still_locked,
+                force_unlock_of_a_free_lock,
+                jobs_of_many_owners,
+                jobs_of_two_clients,
+            ]
+            leases: [
+                a_lease_ends,
+                a_handle_tells_that_what_it_took_last_is_lost,
+                who_is_not_polled_behind_its_time_gets_nothing,
+                a_lease_that_is_over_cannot_be_unlocked,
+                a_lease_shows_what_is_left,
+                without_a_lease_it_stays,
+                without_a_lease_it_lasts_for_half_a_minute_at_a_time,
+                a_hold_below_keeps_its_own_lease,
+                the_lease_tells_that_it_is_lost,
+                the_lease_of_an_unlocked_lock_is_not_lost,
+                no_lease_without_a_hold,
+                less_than_a_millisecond_is_refused,
+                more_than_can_be_counted_is_refused,
+            ]
+            waiting: [
+                an_unlock_wakes_a_neighbour,
+                an_unlock_wakes_a_stranger,
+                the_end_of_a_lease_wakes_a_waiter,
+                the_end_of_the_lease_of_one_who_waited_wakes_the_next,
+                arrival_order,
+                arrival_order_of_timed_and_untimed,
+                try_lock_does_not_queue,
+                the_holder_passes_those_who_wait,
+                two_calls_of_one_owner_wait_for_others_only,
+                two_calls_of_one_owner_come_before_others,
+                a_wait_that_runs_out,
+                a_wait_that_runs_out_takes_nothing_later,
+                a_wait_of_zero_is_one_attempt,
+                a_wait_without_end,
+                a_lock_that_is_free_at_the_deadline,
+            ]
+            cancel: [
+                calls_that_were_never_polled,
+                a_dropped_waiter_takes_nothing,
+                a_dropped_waiter_does_not_hold_up_the_next,
+                dropped_after_every_number_of_polls,
+                aborted_while_being_granted,
+                an_unlock_that_is_dropped_is_carried_out,
+                churn,
+            ]
+            guards: [
+                a_guard_unlocks_on_drop,
+                a_guard_unlocked_with_an_answer,
+                an_unlock_that_is_never_polled_is_a_drop,
+                a_guard_that_lost_its_lock_tells,
+                a_guard_of_a_hold_that_was_given_back_releases_nothing,
+                no_guard_now,
+                no_guard_in_time,
+                a_guard_with_a_lease,
+                a_guard_outlives_the_handle,
+                a_guard_of_an_aborted_task,
+                a_guard_of_a_panicking_task,
+                a_guard_that_is_dropped_wakes_a_waiter,
+                holds_that_go_in_any_order_keep_their_terms,
+                an_unlock_leaves_the_holds_of_guards_alone,
+                a_hold_is_given_back_once,
+                dropped_entries_are_given_back,
+            ]
+        }
+    };
+}
+
+reader_suite!(readers, Redis::start(false).await);
+lock_suite!(memory_writers, Memory::new(true));
+reader_suite!(memory_readers, Memory::new(false));
+
+/// The same inside one process.
+struct Memory {
+    made: AtomicU32,
+    locks: Mutex<Vec<memory::ReadWriteLock>>,
+    writes: bool,
+}
+
+impl Memory {
+    fn new(writes: bool) -> Self {
+        Memory {
+            made: AtomicU32::new(0),
+            locks: Mutex::default(),
+            writes,
+        }
+    }
+}
+
+impl Fixture for Memory {
+    fn fresh(&self, hint: &str) -> Arc<dyn Lock> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let lock = memory::ReadWriteLock::new(format!("{hint}-{number}"));
+        self.locks.lock().unwrap().push(lock.clone());
+        Arc::new(if self.writes {
+            lock.write()
+        } else {
+            lock.read()
+        })
+    }
+
+    fn neighbour(&self, of: &Arc<dyn Lock>) -> Arc<dyn Lock> {
+        let owner = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+        let locks = self.locks.lock().unwrap();
+        let lock = locks
+            .iter()
+            .find(|lock| Lock::name(&lock.read()) == of.name());
+        let lock = lock.expect("made here").with_owner(owner.into());
+        Arc::new(lock.write())
+    }
+
+    fn stranger(&self, to: &Arc<dyn Lock>) -> Arc<dyn Lock> {
+        self.neighbour(to)
+    }
 }
 
 /// Both sides of one lock, for owners that are told apart.
 trait Sides {
     /// Those of a new owner, which shares as little as possible with the one before it.
     fn owner(&self) -> (Handle, Handle);
+}
+
+struct InMemory(memory::ReadWriteLock, AtomicU32);
+
+impl Sides for InMemory {
+    fn owner(&self) -> (Handle, Handle) {
+        let owner = self.1.fetch_add(1, Ordering::Relaxed);
+        let lock = self.0.with_owner(owner.into());
+        (Arc::new(lock.read()), Arc::new(lock.write()))
+    }
 }
 
 struct Doors<'a>(&'a Redis, &'static str);
@@ -312,25 +374,35 @@ async fn a_reader_passes_writers_that_wait_for_it(door: &impl Sides) {
 }
 
 macro_rules! sides {
-    ($($case:ident,)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $case() {
-            let redis = Redis::start(true).await;
-            within_limit(super::$case(&Doors(&redis, stringify!($case)))).await;
+    ($($case:ident,)*) => {
+        mod sides {
+            use super::*;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let redis = Redis::start(true).await;
+                within_limit(super::$case(&Doors(&redis, stringify!($case)))).await;
+            })*
         }
-    )*};
+
+        mod memory_sides {
+            use super::*;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let lock = InMemory(memory::ReadWriteLock::new("door"), AtomicU32::new(0));
+                within_limit(super::$case(&lock)).await;
+            })*
+        }
+    };
 }
 
-mod sides {
-    use super::*;
-
-    sides! {
-        readers_share_and_a_writer_is_alone,
-        readers_are_served_in_a_run_up_to_the_next_writer,
-        a_writer_is_not_starved_by_readers,
-        a_writer_goes_on_as_a_reader,
-        a_reader_passes_writers_that_wait_for_it,
-    }
+sides! {
+    readers_share_and_a_writer_is_alone,
+    readers_are_served_in_a_run_up_to_the_next_writer,
+    a_writer_is_not_starved_by_readers,
+    a_writer_goes_on_as_a_reader,
+    a_reader_passes_writers_that_wait_for_it,
 }
 
 /// What stands in Redis, but the records.
