@@ -3,6 +3,7 @@
 //! [`RPermitExpirableSemaphore`]: RPermitExpirableSemaphore
 //! [`RLock`]: RLock
 //! [`RFencedLock`]: RFencedLock
+//! [`RReadWriteLock`]: RReadWriteLock
 //! [`RCountDownLatch`]: RCountDownLatch
 //! [`FairSemaphore`]: recipes::FairSemaphore
 //! [`TimestampSemaphore`]: recipes::TimestampSemaphore
