@@ -101,7 +101,7 @@ impl ReadWriteLock {
     }
 }
 
-/// What is taken of a lock.
+/// The part of a lock that a claim takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Side {
     Whole,

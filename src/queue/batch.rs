@@ -262,7 +262,7 @@ impl<P: Primitive> Batch<P> {
         set.filter_map(|(word, number)| Some((word, number?)))
     }
 
-    /// What its steps grant, confirm or take back.
+    /// The wants that its steps grant, confirm or take back.
     pub(super) fn wants(&self) -> impl Iterator<Item = P::Want> {
         let extends = self.extends.iter().map(|(_, (entry, _))| entry.want);
         let entries = self.confirms.iter().chain(&self.leaves);

@@ -208,7 +208,7 @@ struct Doors<'a>(&'a Redis, &'static str);
 impl Sides for Doors<'_> {
     fn owner(&self) -> (Handle, Handle) {
         let turn = self.0.made.fetch_add(1, Ordering::Relaxed);
-        let client = if turn % 2 == 0 {
+        let client = if turn.is_multiple_of(2) {
             &self.0.first
         } else {
             &self.0.second

@@ -4,6 +4,7 @@ mod cancellation;
 mod herd;
 mod holds;
 mod lost_reply;
+mod read_write;
 mod reconnect;
 mod renewal;
 mod sharing;

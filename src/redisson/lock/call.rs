@@ -18,7 +18,7 @@ static READ_WRITE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::READ_WRI
 /// The lock as a primitive of the queue.
 pub(super) struct Locks;
 
-/// What is taken: a lock, one that gives a token, or a side of a read-write lock.
+/// The kind of a claim: for a lock, for one that gives a token, or for a side of a read-write lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Plain,

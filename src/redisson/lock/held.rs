@@ -95,7 +95,7 @@ impl Holds {
         Some(Who { number, kind })
     }
 
-    /// What this client knows of an owner, for the script.
+    /// How often an owner holds it as this client knows, and the least lease that is left to it, for the script.
     fn known(&self, who: Who) -> (usize, u128) {
         let count = self.look(who, |times, entry| match entry.is_lost() {
             true => 0,
@@ -307,7 +307,7 @@ impl Held<Locks> for Holds {
         }
     }
 
-    /// A step departs behind which all that a writer holds lasts for `lease`. What a reader holds ends no sooner by another hold.
+    /// A step departs behind which all that a writer holds lasts for `lease`. The holds of a reader end no sooner by another one.
     fn asks(&mut self, claim: Claim, lease: Duration) {
         if claim.kind != Kind::Read {
             let until = Moment::now() + lease;

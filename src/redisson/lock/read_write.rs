@@ -38,7 +38,8 @@ use crate::queue;
 ///
 /// Callers of both sides stand in one queue, in the order in which they came. Readers that follow each other are served together. A reader
 /// waits behind a writer that came before it, so readers of this crate do not starve its writers; one that reads already does not wait.
-/// `try_lock` takes the lock past those that wait. JVMs do not queue: their readers join readers at any time.
+/// `try_lock` takes the lock past those that wait. JVMs do not queue: their readers join readers at any time,
+/// and their writers wait until no reader of either side is left.
 ///
 /// A JVM whose writer goes on as a reader tells nobody. Readers of this crate learn of it by the slow check.
 ///
