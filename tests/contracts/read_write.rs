@@ -1,7 +1,7 @@
 //! Read-write locks: the contract of locks for the side that writes, and as far as it applies for the side that reads; and what the
 //! two sides promise each other.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -289,32 +289,42 @@ async fn readers_are_served_in_a_run_up_to_the_next_writer(door: &impl Sides) {
     assert!(!all[0].is_locked().await.unwrap());
 }
 
-/// Readers that come and go without a gap keep nobody from writing.
+/// Readers that come and go without a gap do not get in once a writer waits.
 async fn a_writer_is_not_starved_by_readers(door: &impl Sides) {
+    const READERS: usize = 6;
     let (first, writer) = (door.owner().0, door.owner().1);
     first.lock().await.unwrap();
-    let crowd: Vec<_> = (0..6)
+    let turns = Arc::new(AtomicUsize::new(0));
+    let crowd: Vec<_> = (0..READERS)
         .map(|_| {
-            let reader = door.owner().0;
+            let (reader, turns) = (door.owner().0, Arc::clone(&turns));
             tokio::spawn(async move {
                 loop {
                     let guard = reader.guard().await.unwrap();
-                    tokio::task::yield_now().await;
-                    let next = reader.guard().await;
+                    turns.fetch_add(1, Ordering::SeqCst);
+                    // Longer than the others are out.
+                    for _ in 0..6 {
+                        assert!(reader.is_locked().await.unwrap());
+                        tokio::task::yield_now().await;
+                    }
                     guard.unlock().await.unwrap();
-                    drop(next);
                 }
             })
         })
         .collect();
     let waiting = lock(&writer).await;
-    writer.is_locked().await.unwrap();
+    // It stands in the queue when this has been answered.
+    assert!(!writer.try_lock().await.unwrap());
+    let before = turns.load(Ordering::SeqCst);
     first.unlock().await.unwrap();
+    waiting.answer().await.unwrap();
+    let since = turns.load(Ordering::SeqCst) - before;
+    // Each may have been in, and one turn ahead.
+    assert!(since <= 2 * READERS, "{since} turns of readers");
     for task in crowd {
         task.abort();
         let _ = task.await;
     }
-    waiting.answer().await.unwrap();
     writer.unlock().await.unwrap();
 }
 
@@ -358,6 +368,8 @@ async fn a_reader_passes_writers_that_wait_for_it(door: &impl Sides) {
     read.lock().await.unwrap();
     let mut waiting = Vec::new();
     for _ in 0..80 {
+        // Of the same client, more than stand in the queue.
+        let _ = door.owner();
         waiting.push(lock(&door.owner().1).await);
     }
     waiting[79].assert_waits(&read).await;
