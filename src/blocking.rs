@@ -115,6 +115,16 @@ impl Client {
         Lock::new(self, self.client.fair_lock(name))
     }
 
+    /// See [`Client::read_write_lock`](crate::Client::read_write_lock).
+    #[must_use]
+    pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
+        let lock = self.client.read_write_lock(name);
+        ReadWriteLock {
+            read: Lock::new(self, lock.read()),
+            write: Lock::new(self, lock.write()),
+        }
+    }
+
     /// See [`Client::count_down_latch`](crate::Client::count_down_latch).
     #[must_use]
     pub fn count_down_latch(&self, name: &str) -> CountDownLatch {
@@ -301,6 +311,27 @@ impl Lock {
             inner: self.inner.with_lease(lease),
             client: self.client.clone(),
         }
+    }
+}
+
+/// Both sides of a read-write lock, of one owner; see [`RReadWriteLock`](crate::RReadWriteLock).
+#[derive(Debug, Clone)]
+pub struct ReadWriteLock {
+    read: Lock,
+    write: Lock,
+}
+
+impl ReadWriteLock {
+    /// The side for readers.
+    #[must_use]
+    pub fn read(&self) -> &Lock {
+        &self.read
+    }
+
+    /// The side for one writer.
+    #[must_use]
+    pub fn write(&self) -> &Lock {
+        &self.write
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`RLock`]: RLock
 //! [`RFencedLock`]: RFencedLock
 //! [`RFairLock`]: RFairLock
+//! [`RReadWriteLock`]: RReadWriteLock
 //! [`RCountDownLatch`]: RCountDownLatch
 //! [`FairSemaphore`]: recipes::FairSemaphore
 //! [`TimestampSemaphore`]: recipes::TimestampSemaphore
@@ -82,7 +83,7 @@ pub use error::{Effect, Error, Result};
 pub use lease::Lease;
 pub use redisson::{
     ExpireCondition, ExpireTime, FencedGuard, RCountDownLatch, RFairLock, RFencedLock, RLock,
-    RObject, RPermitExpirableSemaphore, RSemaphore,
+    RObject, RPermitExpirableSemaphore, RReadWriteLock, RSemaphore,
 };
 #[cfg(feature = "redisson-yaml")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redisson-yaml")))]

@@ -67,6 +67,19 @@ pub(crate) const LOCK: &str = lua!(
 pub(crate) const FAIR_LOCK: &str = lua!("queue/record", "queue/entries", "lock/hold", "lock/fair");
 pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
 
+pub(crate) const READ_WRITE: &str = lua!(
+    "lock/short",
+    "queue/announce",
+    "queue/record",
+    "queue/entries",
+    "read_write/hold",
+    "queue/queue",
+    "queue/jvms",
+    "queue/finish",
+    "lock/steps"
+);
+pub(crate) const RENEW_READ_WRITE: &str = lua!("read_write/renew");
+
 pub(crate) const LATCH: &str = lua!("queue/record", "latch/steps");
 
 pub(crate) const PERMITS: &str = lua!(

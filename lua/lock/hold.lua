@@ -6,7 +6,8 @@
 -- KEYS[5] token: string, the last fencing token
 -- ARGV[6] watchdog time-out in milliseconds: the lease of a hold that is renewed
 -- ARGV[7] what this client knows: "<number of the owner that holds the lock>:<how often>:<least lease in milliseconds that is left to it>"
--- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `confirm`, `leave`, `extend`, `release`, `unlock`
+-- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `confirm`, `leave`, `extend`, `release`, and what steps.lua
+--   needs besides
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: at most one owner; always with a time to live. A count is what the client knows and what the steps make of it
@@ -41,6 +42,8 @@ end
 
 local function free() return total - reserved >= 1 end
 local function fits(number) return free() or holds(number) end
+local function lets(number) return total == 1 or holds(number) end
+local goes_ahead = holds
 
 -- The lock ends in so many milliseconds.
 local function expire(lease)
@@ -152,6 +155,16 @@ local function release(number, lease)
   counts[number] = held - 1
   return held - 1
 end
+
+local function force()
+  local held = 1 - total
+  if held == 1 then unlock() end
+  return held
+end
+
+-- Only readers leave something to settle. The message for JVMs when the lock is free.
+local function settle() end
+local function close_lock() return 0 end
 
 -- A client that let a grant run out queues again when it speaks.
 local function open_lent()

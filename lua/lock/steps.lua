@@ -1,15 +1,17 @@
 -- Purpose: carries out the calls of one client on one lock, in order; then serves the queue
--- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken; the last part of the script
--- ARGV[1..] those of the parts before; from the eleventh on steps of three words: kind, owner, a number. Entries are given without the
+-- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken; RReadWriteLock: the same of its two locks; the last part of
+--   the script, behind a part that says what the lock is
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
+-- ARGV[2..] those of the parts before; from the eleventh on steps of three words: kind, owner, a number. Entries are given without the
 --   client's id
 --   confirm (entry, its arrival), extend (entry, when its grant ends), leave (entry, -)
---   take: owner, lease in ms, kind     release: owner, lease of what is left     force
+--   take: owner, lease in ms, kind     release: owner, lease of what is left     force: of a read-write lock which side
 --   wait, as queue.lua has it: an owner; its lease behind the life
 --   check: looks after the client that watches    unwatch: this client does not, any more
--- Returns: as finish.lua has it, which publishes "0" to JVMs when the lock has become free. Of a step: 1 or 0; how many have taken it, the last
+-- Returns: as finish.lua has it, which publishes to JVMs when the lock has become free. Of a step: 1 or 0; how many have taken it, the last
 --   token, and how often the owner holds it; how many holds are left, -1 if there was none. Or "refused <error>". In an array where nothing
 --   has changed that replicas could confirm
--- Publishes: nothing
+-- Publishes: as announce.lua has it, where a writer has made room for readers; the rest is finish.lua's
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the lock is what the results say
 
@@ -22,19 +24,18 @@ local function step(i)
   if kind == 'release' then return release(first, second), i + 3 end
   if kind == 'take' then
     check_token(ARGV[i + 3])
-    local takes = total == 1 or holds(first)
+    local takes = lets(first, ARGV[i + 3])
     if takes then take(entry_for(ARGV[i + 3], 0, first, '0:' .. second), nil, nil, true) end
     return takes and taken(1) or 0, i + 4
   elseif kind == 'wait' then
     check_token(ARGV[i + 3])
     -- The owner that has it goes first.
-    local served = wait(i, first, '', holds(first))
+    local served = wait(i, first, '', goes_ahead(first, ARGV[i + 3]))
     return served > 0 and taken(served) or 0, i + 9
   end
   local result = 1
   if kind == 'force' then
-    result = 1 - total
-    if total == 0 then unlock() end
+    result = force(first)
   elseif kind == 'check' then
     check_watcher()
   elseif kind == 'unwatch' then
@@ -51,10 +52,17 @@ local function work()
   open_lent()
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
+  settle()
   local own = serve(PASSED)
+  local payload, readable = close_lock()
   -- Without waiters nothing has to be left to JVMs.
   if waiting == 0 and account then reserved, account.ends = 0, nil end
-  local function say() return 0, 1 end
+  if readable then
+    watcher = watcher or read('HGET', NOTES, 'watch')
+    local _, refusal = announce(CHANNEL, payload, 1, watcher and '+' or '')
+    if refusal then error({ err = refusal }) end
+  end
+  local function say() return payload, 1 end
   -- A lock without waiters ends by itself.
   local ttl = total == 0 and waiting > 0 and redis.call('PTTL', LOCK)
   return finish(results, own, before == 0, false, say, ttl and ttl >= 0 and now() + ttl * 1000 or nil)

@@ -42,8 +42,9 @@ local waiting, granted, kept, messages = 0, 0, false, {}
 local looks, noted
 -- The note of the client that had a grant last and has not been heard since.
 local lent
--- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when.
-local block_end, block
+-- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when. Where the order is `strict` it always
+-- does.
+local block_end, block, strict
 
 local function open_queue() waiting = read('ZCARD', QUEUE) end
 

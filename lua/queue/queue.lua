@@ -25,7 +25,7 @@ local function wait(i, amount, tail, ahead)
   local head = waiting > 0 and redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2]
   local arrival, served = ahead and 0 or math.max(now() - ARGV[i + 5], ARGV[i + 6], next_arrival), 0
   if not head or head + 0 > arrival then
-    while served < count and fits(amount) and take(entry_for(kind, ticket + served, amount, life) .. tail, amount, life, true) do
+    while served < count and fits(amount, kind) and take(entry_for(kind, ticket + served, amount, life) .. tail, amount, life, true) do
       served = served + 1
     end
   end
@@ -86,9 +86,9 @@ local function serve(passed)
       if gone[client] == nil then gone[client] = client ~= CLIENT and count_listeners(QUEUE .. ':' .. client) == 0 end
       if not kind or gone[client] then
         drop(entry)
-      elseif fits(amount) and APART and client == CLIENT then
+      elseif fits(amount, kind) and APART and client == CLIENT then
         return own
-      elseif fits(amount) then
+      elseif fits(amount, kind) then
         drop(entry, page[i + 1])
         local mine = client == CLIENT
         local more = take(entry, amount, life, mine)
@@ -99,7 +99,7 @@ local function serve(passed)
         end
         if more then granted = granted + 1 end
         if more and block then blocks_no_more(page[i + 1] + 0) end
-      elseif blocks(page[i + 1] + 0) then
+      elseif strict or blocks(page[i + 1] + 0) then
         return own
       else
         passed = passed + 1

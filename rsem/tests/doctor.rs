@@ -202,18 +202,15 @@ async fn a_lock_needs_all_that_stands_beside_it() {
     }
 }
 
-/// The commands that the guide names for semaphores and locks.
-fn granted_by_the_guide() -> BTreeSet<String> {
+/// The commands that the guide names for semaphores and locks, or for read-write locks.
+fn granted_by_the_guide(kinds: &[[&str; 2]]) -> BTreeSet<String> {
     let guide = include_str!("../../src/guide/operations.md");
     let part = |from: &str, to: &str| {
         let (_, needed) = guide.split_once(from).expect("the chapter");
         needed.split_once(to).expect("its end").0
     };
-    let needed = [
-        part("For semaphores,", "For semaphores whose"),
-        part("For locks,", "For latches:"),
-    ];
-    let words = needed.iter().flat_map(|part| part.split_whitespace());
+    let needed = kinds.iter().map(|[from, to]| part(from, to));
+    let words = needed.flat_map(|part| part.split_whitespace());
     words
         .filter(|word| word.starts_with('+'))
         .map(str::to_owned)
@@ -222,14 +219,59 @@ fn granted_by_the_guide() -> BTreeSet<String> {
 
 #[tokio::test]
 async fn what_is_asked_for_is_what_the_guide_says() {
+    let kinds = [
+        ["For semaphores,", "For semaphores whose"],
+        ["For locks,", "For read-write locks,"],
+        ["For read-write locks,", "For latches:"],
+    ];
     let server = RedisServer::options().user("app on >p +ping").start().await;
-    let (_, _, all) = doctor(&server.url(), &["--acl-user", "app", "--no-scan"]).await;
-    let advice = advice(&all, "grants").join(" ");
-    let asked = advice.split(' ').filter(|word| word.starts_with('+'));
-    assert_eq!(
-        asked.map(str::to_owned).collect::<BTreeSet<_>>(),
-        granted_by_the_guide()
-    );
+    for (more, kinds) in [(None, &kinds[..2]), (Some("prices"), &kinds[..])] {
+        let more = more.map(|name| ["--read-write-lock", name]);
+        let more = more.as_slice().as_flattened();
+        let arguments = [&["--acl-user", "app", "--no-scan"], more].concat();
+        let (_, _, all) = doctor(&server.url(), &arguments).await;
+        let advice = advice(&all, "grants").join(" ");
+        let asked = advice.split(' ').filter(|word| word.starts_with('+'));
+        assert_eq!(
+            asked.map(str::to_owned).collect::<BTreeSet<_>>(),
+            granted_by_the_guide(kinds)
+        );
+    }
+}
+
+/// With what the guide grants for read-write locks, and no more.
+#[tokio::test]
+async fn a_user_of_read_write_locks_is_fit() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let guide = include_str!("../../src/guide/operations.md");
+    let block = |from: &str| {
+        let (_, behind) = guide.split_once(from).expect("the chapter");
+        let (_, block) = behind.split_once("```text\n").expect("a block");
+        block.split_once("```").expect("its end").0
+    };
+    let lines = [block("Everybody:"), block("For read-write locks,")];
+    for line in lines.iter().flat_map(|block| block.lines()) {
+        let mut command = redis::cmd("ACL");
+        command.arg(&["SETUSER", "app"]);
+        let rules = line.strip_prefix("ACL SETUSER app ").expect("a command");
+        let rules = rules.split(' ').filter(|rule| !rule.starts_with('>'));
+        let _: () = command
+            .arg(rules.collect::<Vec<_>>())
+            .query_async(&mut control)
+            .await
+            .unwrap();
+    }
+    for (name, fit) in [("prices", true), ("others", false)] {
+        let arguments = ["--acl-user", "app", "--read-write-lock", name];
+        let (_, _, all) = doctor(&server.url(), &arguments).await;
+        let about = |finding: &&Value| {
+            let found = finding["found"].as_str().expect("text");
+            finding["about"] == "grants" && found.contains("read-write lock")
+        };
+        let finding = all.iter().find(about).expect("it is looked at");
+        assert_eq!(finding["level"] == "fine", fit, "{finding}");
+    }
 }
 
 #[tokio::test]

@@ -15,7 +15,8 @@ use crate::engine::Core;
 use crate::error::Result;
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
 use crate::redisson::{
-    RCountDownLatch, RFairLock, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore,
+    RCountDownLatch, RFairLock, RFencedLock, RLock, RPermitExpirableSemaphore, RReadWriteLock,
+    RSemaphore,
 };
 use crate::state::ConnectionState;
 use crate::stats::Stats;
@@ -87,6 +88,12 @@ impl Client {
     #[must_use]
     pub fn fair_lock(&self, name: &str) -> RFairLock {
         RFairLock::new(&self.core, name)
+    }
+
+    /// The read-write lock called `name`: a handle as [`lock`](Self::lock) makes one, with two sides. Redisson: `getReadWriteLock(String)`.
+    #[must_use]
+    pub fn read_write_lock(&self, name: &str) -> RReadWriteLock {
+        RReadWriteLock::new(&self.core, name)
     }
 
     /// The count-down latch called `name`: a handle, made without I/O. Redisson: `getCountDownLatch(String)`.

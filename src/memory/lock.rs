@@ -1,4 +1,4 @@
-//! [`Lock`]: the lock inside one process.
+//! [`Lock`] and [`ReadWriteLock`]: the locks inside one process.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -43,10 +43,73 @@ use crate::lease::{Change, LastLease, Lease};
 pub struct Lock {
     shared: Arc<Shared<State>>,
     owner: Arc<str>,
+    side: Side,
     /// The lease of its last hold.
     last: LastLease,
     /// For how long this handle takes the lock; `None`: without an end.
     lease: Option<Duration>,
+}
+
+/// A lock for many readers or one writer inside one process, with the behaviour of [`RReadWriteLock`](crate::RReadWriteLock).
+///
+/// Both sides of a handle, and of its clones, are of one owner, as those of [`with_owner`](ReadWriteLock::with_owner).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::{Lock, memory};
+///
+/// let prices = memory::ReadWriteLock::new("prices");
+/// let (one, two) = (prices.read().guard().await?, prices.read().guard().await?);
+/// assert!(prices.write().try_guard().await?.is_none());
+/// drop((one, two));
+/// assert!(prices.write().try_guard().await?.is_some());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReadWriteLock(Lock);
+
+impl ReadWriteLock {
+    /// A lock that nobody holds.
+    pub fn new(name: impl Into<String>) -> Self {
+        ReadWriteLock(Lock::make(name.into(), false))
+    }
+
+    /// This lock for the owner number `id`; see [`Lock::with_owner`].
+    #[must_use]
+    pub fn with_owner(&self, id: u64) -> Self {
+        ReadWriteLock(self.0.with_owner(id))
+    }
+
+    /// The side for readers.
+    #[must_use]
+    pub fn read(&self) -> Lock {
+        self.side(Side::Read)
+    }
+
+    /// The side for one writer.
+    #[must_use]
+    pub fn write(&self) -> Lock {
+        self.side(Side::Write)
+    }
+
+    fn side(&self, side: Side) -> Lock {
+        let last = LastLease::default();
+        Lock {
+            side,
+            last,
+            ..self.0.clone()
+        }
+    }
+}
+
+/// The part of a lock that a claim takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Whole,
+    Read,
+    Write,
 }
 
 /// The remaining time of a lock that was taken without a lease.
@@ -54,7 +117,7 @@ const KEPT: Duration = Duration::from_secs(30);
 
 struct State {
     fenced: bool,
-    holding: Option<Holding>,
+    holding: Vec<Holding>,
     last_token: u64,
     /// Of the times that the lock was taken.
     last_number: u64,
@@ -67,12 +130,14 @@ struct State {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     owner: Arc<str>,
+    side: Side,
     term: Option<Duration>,
 }
 
 /// The lock as somebody holds it.
 struct Holding {
     owner: Arc<str>,
+    side: Side,
     /// Each time that it was taken, the latest last.
     holds: Vec<Held>,
     expires: Option<Instant>,
@@ -86,40 +151,74 @@ struct Held {
     claim: Weak<u64>,
     /// `None` has no end.
     term: Option<Duration>,
+    expires: Option<Instant>,
+}
+
+impl Holding {
+    fn is_of(&self, owner: &str, side: Side) -> bool {
+        *self.owner == *owner && self.side == side
+    }
+
+    /// When it ends by its holds: those of a reader each have their own end.
+    fn end(&self) -> Option<Instant> {
+        let ends = self.holds.iter().map(|held| held.expires);
+        ends.max().flatten()
+    }
 }
 
 impl Rules for State {
     type Want = Claim;
-    type Grant = (Arc<str>, Hold);
+    type Grant = (Claim, Hold);
     const BLOCKS: bool = false;
 
     fn expire(&mut self, now: Instant) {
         let over = |held: &mut Holding| held.expires.is_some_and(|expires| expires <= now);
-        if let Some(held) = self.holding.take_if(over) {
+        let over: Vec<_> = self.holding.extract_if(.., over).collect();
+        for held in over {
             self.change(&held.lease, Change::Lost);
         }
     }
 
-    /// An owner does not wait for itself.
+    /// An owner does not wait for itself, but one that reads and wants to write.
     fn fits(&self, claim: &Claim) -> bool {
-        let holding = self.holding.as_ref();
-        holding.is_none_or(|held| held.owner == claim.owner)
+        let reads = claim.side == Side::Read;
+        let beside = |held: &Holding| {
+            held.owner == claim.owner && (reads || held.side == claim.side)
+                || reads && held.side == Side::Read
+        };
+        let is_held = |held: &Holding| held.is_of(&claim.owner, claim.side);
+        self.holding.iter().all(beside) || self.holding.iter().any(is_held)
     }
 
-    fn take(&mut self, Claim { owner, term }: &Claim) -> Self::Grant {
+    fn stays_behind(&self, claim: &Claim) -> bool {
+        let is_in = |held: &Holding| held.owner == claim.owner;
+        claim.side != Side::Whole && !self.holding.iter().any(is_in)
+    }
+
+    fn take(&mut self, Claim { owner, side, term }: &Claim) -> Self::Grant {
         self.last_number += 1;
         let id = HoldId::new(self.last_number);
         let taken = Held {
             number: self.last_number,
             claim: id.watch(),
             term: *term,
+            expires: end_of(*term),
         };
         let expires = end_of(*term);
-        let lease = match &mut self.holding {
+        let lease = match self
+            .holding
+            .iter_mut()
+            .find(|held| held.is_of(owner, *side))
+        {
             Some(held) => {
                 // A hold without an end stays so.
                 let endless = held.holds.iter().any(|held| held.term.is_none());
                 held.holds.push(taken);
+                let expires = if *side == Side::Read {
+                    held.end()
+                } else {
+                    expires
+                };
                 held.expires = expires.filter(|_| !endless);
                 let (lease, change) = (held.lease.clone(), until(held.expires));
                 self.change(&lease, change);
@@ -130,8 +229,9 @@ impl Rules for State {
                     Some(_) => Lease::until(expires),
                     None => Lease::kept(KEPT),
                 };
-                self.holding = Some(Holding {
+                self.holding.push(Holding {
                     owner: Arc::clone(owner),
+                    side: *side,
                     holds: vec![taken],
                     expires,
                     lease: lease.clone(),
@@ -143,15 +243,20 @@ impl Rules for State {
             self.last_token += 1;
             self.last_token
         });
-        (Arc::clone(owner), Hold { lease, id, token })
+        let claim = Claim {
+            owner: Arc::clone(owner),
+            side: *side,
+            term: *term,
+        };
+        (claim, Hold { lease, id, token })
     }
 
-    fn take_back(&mut self, (owner, hold): Self::Grant) {
-        self.release(&owner, Some(hold.id.number()));
+    fn take_back(&mut self, (claim, hold): Self::Grant) {
+        self.release(&claim.owner, claim.side, Some(hold.id.number()));
     }
 
     fn next_end(&self) -> Option<Instant> {
-        self.holding.as_ref().and_then(|held| held.expires)
+        self.holding.iter().filter_map(|held| held.expires).min()
     }
 
     fn changed(&mut self) -> Vec<Lease> {
@@ -167,13 +272,11 @@ impl State {
 
     /// Gives a hold of `owner` back: the one with `number`; without that the latest that nobody has the id of, or the
     /// latest. Whether it had it.
-    fn release(&mut self, owner: &str, number: Option<u64>) -> bool {
-        let Some(held) = &mut self.holding else {
+    fn release(&mut self, owner: &str, side: Side, number: Option<u64>) -> bool {
+        let Some(at) = self.holding.iter().position(|held| held.is_of(owner, side)) else {
             return false;
         };
-        if *held.owner != *owner {
-            return false;
-        }
+        let held = &mut self.holding[at];
         let place = match number {
             Some(number) => held.holds.iter().position(|held| held.number == number),
             None => {
@@ -189,11 +292,14 @@ impl State {
         // A hold without an end stays so, whatever was taken on top of it.
         match terms.reduce(|below, term| below.and(term)) {
             None => {
-                self.holding = None;
+                self.holding.remove(at);
                 self.change(&lease, Change::Ended);
             }
             Some(term) => {
-                held.expires = end_of(term);
+                held.expires = match (side, term) {
+                    (Side::Read, Some(_)) => held.end(),
+                    _ => end_of(term),
+                };
                 let change = until(held.expires);
                 self.change(&lease, change);
             }
@@ -229,7 +335,7 @@ impl Lock {
     fn make(name: String, fenced: bool) -> Self {
         let state = State {
             fenced,
-            holding: None,
+            holding: Vec::new(),
             last_token: 0,
             last_number: 0,
             last_owner: u32::MAX.into(),
@@ -238,6 +344,7 @@ impl Lock {
         Lock {
             shared: Arc::new(Shared::new(name, state)),
             owner: "memory:0".into(),
+            side: Side::Whole,
             last: LastLease::default(),
             lease: None,
         }
@@ -249,6 +356,7 @@ impl Lock {
         Lock {
             shared: Arc::clone(&self.shared),
             owner: format!("memory:{id}").into(),
+            side: self.side,
             last: LastLease::default(),
             lease: self.lease,
         }
@@ -266,7 +374,7 @@ impl Lock {
     /// Releases a hold, and grants the lock to the next waiter; whether it was held.
     fn release(&self, number: Option<u64>) -> bool {
         self.shared
-            .change(|state| state.release(&self.owner, number))
+            .change(|state| state.release(&self.owner, self.side, number))
     }
 
     /// The same without a caller.
@@ -294,10 +402,25 @@ impl Lock {
 
     fn force(&self) -> bool {
         self.shared.change(|state| {
-            let held = state.holding.take();
-            held.iter()
+            let side = |held: &Holding| held.side == self.side;
+            let takes = match self.side {
+                Side::Read => !state.holding.iter().any(|held| held.side == Side::Write),
+                _ => state.holding.iter().any(side),
+            };
+            // Readers beside the writer are its own.
+            let gone = state.holding.extract_if(.., |_| takes).collect::<Vec<_>>();
+            gone.iter()
                 .for_each(|held| state.change(&held.lease, Change::Lost));
-            held.is_some()
+            !gone.is_empty()
+        })
+    }
+
+    /// Reads what this owner holds.
+    fn held<T>(&self, read: impl FnOnce(&Holding) -> T) -> Option<T> {
+        self.shared.change(|state| {
+            let mut all = state.holding.iter();
+            all.find(|held| held.is_of(&self.owner, self.side))
+                .map(read)
         })
     }
 
@@ -345,6 +468,7 @@ impl api::Lock for Lock {
             .await?;
         let claim = Claim {
             owner: Arc::clone(&self.owner),
+            side: self.side,
             term: self.lease,
         };
         let taken = match wait {
@@ -367,24 +491,26 @@ impl api::Lock for Lock {
 
     async fn is_locked(&self) -> Result<bool> {
         self.shared.pass(None).await?;
-        Ok(self.shared.change(|state| state.holding.is_some()))
+        let is_side = |held: &Holding| held.side == self.side;
+        Ok(self
+            .shared
+            .change(|state| state.holding.iter().any(is_side)))
     }
 
     async fn hold_count(&self) -> Result<u32> {
         self.shared.pass(None).await?;
-        Ok(self.shared.change(|state| {
-            let held = state.holding.as_ref();
-            let held = held.filter(|held| held.owner == self.owner);
-            held.map_or(0, |held| {
-                u32::try_from(held.holds.len()).unwrap_or(u32::MAX)
-            })
-        }))
+        let count = self.held(|held| u32::try_from(held.holds.len()).unwrap_or(u32::MAX));
+        Ok(count.unwrap_or(0))
     }
 
     async fn remaining_ttl(&self) -> Result<RemainingTtl> {
         self.shared.pass(None).await?;
-        let end = |held: &Holding| held.expires;
-        let end = self.shared.change(|state| state.holding.as_ref().map(end));
+        // One without an end is the last.
+        let last = |held: &&Holding| (held.expires.is_none(), held.expires);
+        let end = self.shared.change(|state| {
+            let held = state.holding.iter().max_by_key(last);
+            held.map(|held| held.expires)
+        });
         Ok(match end {
             None => RemainingTtl::Missing,
             Some(None) => RemainingTtl::Expires(KEPT),
@@ -395,12 +521,7 @@ impl api::Lock for Lock {
     }
 
     fn lease(&self) -> Lease {
-        let held = self.shared.change(|state| {
-            let held = state.holding.as_ref();
-            let held = held.filter(|held| held.owner == self.owner);
-            held.map(|held| held.lease.clone())
-        });
-        self.last.show(held)
+        self.last.show(self.held(|held| held.lease.clone()))
     }
 
     fn unlock_detached(&self) {

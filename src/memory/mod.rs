@@ -55,5 +55,5 @@ mod tests;
 
 pub use latch::CountDownLatch;
 pub use leased::LeasedSemaphore;
-pub use lock::Lock;
+pub use lock::{Lock, ReadWriteLock};
 pub use semaphore::Semaphore;

@@ -27,6 +27,11 @@ pub(super) trait Rules: Send + 'static {
 
     fn fits(&self, want: &Self::Want) -> bool;
 
+    /// Whether it waits for its turn behind all that came before.
+    fn stays_behind(&self, _want: &Self::Want) -> bool {
+        false
+    }
+
     fn take(&mut self, want: &Self::Want) -> Self::Grant;
 
     /// The caller has gone that this was granted to.
@@ -220,7 +225,7 @@ impl<R: Rules> Queue<R> {
 
     /// The waiter whose turn it is: the first that what is free suffices for, and that none before it holds up.
     fn due(&mut self, now: Instant) -> Option<u64> {
-        let (mut due, mut others) = (None::<u64>, Vec::new());
+        let (mut fit, mut others) = (Vec::new(), Vec::new());
         for (want, alike) in &self.by_want {
             let in_time = |id: &&u64| {
                 let deadline = self.waiters.get(id).and_then(|waiter| waiter.deadline);
@@ -230,12 +235,14 @@ impl<R: Rules> Queue<R> {
                 continue;
             };
             if self.rules.fits(want) {
-                due = due.into_iter().chain([first]).min();
+                fit.push((first, self.rules.stays_behind(want)));
             } else {
                 others.push(first);
             }
         }
-        let due = due?;
+        let held_up = |behind, id| behind && others.iter().any(|other| *other < id);
+        fit.retain(|(id, behind)| !held_up(*behind, *id));
+        let due = fit.into_iter().map(|(id, _)| id).min()?;
         let mut before = others.into_iter().filter(|other| R::BLOCKS && *other < due);
         let blocked = before.any(|other| self.blocks(other, now));
         (!blocked).then_some(due)

@@ -301,7 +301,7 @@ impl<P: Primitive> State<P> {
         let apart = !self.entries.is_empty();
         self.look |= apart;
         Some(Batch {
-            header: self.held.header(),
+            header: self.held.header(&mut std::iter::empty()),
             calls,
             apart,
             ..Batch::empty()

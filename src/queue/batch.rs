@@ -262,14 +262,20 @@ impl<P: Primitive> Batch<P> {
         set.filter_map(|(word, number)| Some((word, number?)))
     }
 
-    /// Whether it may change a grant to `want`, or is about the same owner.
-    pub(super) fn concerns(&self, want: P::Want) -> bool {
+    /// The wants that its steps grant, confirm or take back.
+    pub(super) fn wants(&self) -> impl Iterator<Item = P::Want> {
         let extends = self.extends.iter().map(|(_, (entry, _))| entry.want);
         let entries = self.confirms.iter().chain(&self.leaves);
         let wants = entries.map(|(_, entry)| entry.want);
         let runs = self.runs.iter().map(|run| run.want);
-        let mut all = extends.chain(wants).chain(runs);
-        all.any(|other| other.lets_in(want)) || self.calls.iter().any(|it| it.call.concerns(want))
+        let calls = self.calls.iter().filter_map(|it| it.call.takes());
+        extends.chain(wants).chain(runs).chain(calls)
+    }
+
+    /// Whether it may change a grant to `want`, or is about the same owner.
+    pub(super) fn concerns(&self, want: P::Want) -> bool {
+        self.wants().any(|other| other.lets_in(want))
+            || self.calls.iter().any(|it| it.call.concerns(want))
     }
 
     /// Its calls, for the log.

@@ -69,7 +69,7 @@ impl<P: Primitive> Object<P> {
         steps: impl IntoIterator<Item = Arg>,
     ) -> crate::error::Result<Value> {
         self.keys.check()?;
-        let held = self.lock().state.held.header();
+        let held = self.lock().state.held.header(&mut std::iter::empty());
         // It has no record.
         let mut args = vec![Arg::Number(0); 4];
         args.extend(self.header(held).into_iter().chain(steps));

@@ -121,7 +121,7 @@ where
     P: Primitive<Want = Amount, Held = Self>,
     P::Call: Call<Want = Amount, Note = Option<String>> + Gives,
 {
-    fn header(&self) -> Arg {
+    fn header(&self, _: &mut dyn Iterator<Item = Amount>) -> Arg {
         Arg::Text(Arc::clone(&self.suffix))
     }
 

@@ -142,8 +142,8 @@ impl InVain {
 /// The permits of one object that the callers of this client hold, under leases that the table of
 /// [`engine::holds`](crate::engine::holds) renews.
 pub(crate) trait Held<P: Primitive>: Send + 'static {
-    /// The script's argument about them.
-    fn header(&self) -> Arg;
+    /// The script's argument about them, and about the owners of these where it needs that.
+    fn header(&self, wants: &mut dyn Iterator<Item = P::Want>) -> Arg;
 
     /// `call` is on its way.
     fn queued(&mut self, _: &P::Call) -> NoteOf<P> {
@@ -237,7 +237,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
 pub(crate) struct Nothing;
 
 impl<P: Primitive<Held = Self>> Held<P> for Nothing {
-    fn header(&self) -> Arg {
+    fn header(&self, _: &mut dyn Iterator<Item = P::Want>) -> Arg {
         Arg::Word("")
     }
 

@@ -129,7 +129,6 @@ impl<P: Primitive> State<P> {
         self.ask_at = None;
         let owed = calls.first().is_some_and(|first| first.call.is_owed());
         let mut batch = Batch {
-            header: self.held.header(),
             extends,
             leaves: std::mem::take(&mut self.leaving),
             calls,
@@ -183,7 +182,8 @@ impl<P: Primitive> State<P> {
         } else if queue || batch.look || self.asks() {
             self.ask(&mut batch, now);
         }
-        batch
+        let header = self.held.header(&mut batch.wants());
+        Batch { header, ..batch }
     }
 
     /// Waiters without an entry join `batch`.

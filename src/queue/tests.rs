@@ -583,7 +583,7 @@ struct Paced;
 struct Hourly;
 
 impl Held<Paced> for Hourly {
-    fn header(&self) -> Arg {
+    fn header(&self, _: &mut dyn Iterator<Item = Amount>) -> Arg {
         Arg::Word("")
     }
 

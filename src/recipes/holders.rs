@@ -51,7 +51,7 @@ pub(super) fn refreshing(layout: Layout) -> &'static LazyLock<Script> {
 }
 
 impl Held<Recipes> for Holders {
-    fn header(&self) -> Arg {
+    fn header(&self, _: &mut dyn Iterator<Item = Want>) -> Arg {
         Arg::Text(Arc::clone(&self.header))
     }
 

@@ -8,7 +8,7 @@ mod permit_expirable;
 mod semaphore;
 
 pub use latch::RCountDownLatch;
-pub use lock::{FencedGuard, RFairLock, RFencedLock, RLock};
+pub use lock::{FencedGuard, RFairLock, RFencedLock, RLock, RReadWriteLock};
 pub use object::{ExpireCondition, ExpireTime, RObject};
 pub use permit_expirable::RPermitExpirableSemaphore;
 pub use semaphore::RSemaphore;

@@ -63,6 +63,20 @@ pub(crate) fn of_fair_lock(name: &str, mapper: &NameMapper, client_id: &str) -> 
     (keys, queue)
 }
 
+/// The names of a read-write lock, and of its queue. No further key has a fixed name, so the queue's stands in the place of one.
+pub(crate) fn of_read_write(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys, QueueKeys) {
+    let object = mapper.map(name);
+    let channel = prefixed("redisson_rwlock", &object);
+    let record = format!("{}:{client_id}", beside("redisson_rwlock_once", &object));
+    let waiters = beside("redisson_rwlock_waiters", &object);
+    let notes = beside("redisson_rwlock_notes", &object);
+    let queue = QueueKeys::new(waiters.clone(), waiters, notes, client_id);
+    let keys = Keys::new(name, object, "hash", channel, record)
+        .with_beside(Arc::clone(&queue.queue), "zset")
+        .with_beside(Arc::clone(&queue.notes), "hash");
+    (keys, queue)
+}
+
 /// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name. There is no queue: the record's key
 /// stands in the place of the keys of one, and clients are notified at the channel.
 pub(crate) fn of_latch(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys, QueueKeys) {
@@ -172,6 +186,9 @@ mod tests {
             assert_eq!(&*keys.queue, format!("redisson_lock_waiters{queue}"));
             assert_eq!(&*keys.notes, format!("redisson_lock_notes{queue}"));
         }
+        let (rw, _) = of_read_write("a{b}", &NameMapper::default(), "id");
+        assert_eq!(&**rw.channel(), "redisson_rwlock:a{b}");
+        assert_eq!(&**rw.record(), "redisson_rwlock_once::a{b}:id");
         for (name, permits, record) in [
             ("jobs", "{jobs}:timeout", ":{jobs}:id"),
             ("a{b}c", "a{b}c:timeout", "::a{b}c:id"),

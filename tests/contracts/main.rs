@@ -15,6 +15,7 @@ mod leased_recipes;
 mod leased_redisson;
 mod lock_memory;
 mod lock_redis;
+mod read_write;
 mod semaphore_memory;
 mod semaphore_redis;
 #[path = "../support/mod.rs"]

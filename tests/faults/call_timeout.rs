@@ -10,8 +10,8 @@ use crate::support::waiters::until;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::recipes::{SetSemaphore, StringLock};
 use redisson_semaphore::{
-    Client, ClientBuilder, Effect, Error, LeasedSemaphore as _, Lock as _, RCountDownLatch, RFairLock,
-    RLock, RSemaphore,
+    Client, ClientBuilder, Effect, Error, LeasedSemaphore as _, Lock as _, RCountDownLatch,
+    RFairLock, RLock, RSemaphore,
 };
 use tokio::time::timeout;
 

@@ -12,6 +12,7 @@ mod locks;
 mod nudges;
 mod operations;
 mod permits;
+mod read_write;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiting;

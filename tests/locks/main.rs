@@ -5,6 +5,7 @@ mod fair;
 mod herd;
 mod holds;
 mod lost_reply;
+mod read_write;
 mod renewal;
 mod sharing;
 #[path = "../support/mod.rs"]

@@ -429,6 +429,58 @@ async fn what_locks_need() {
 }
 
 #[tokio::test]
+async fn what_read_write_locks_need() {
+    const THESE: &[&str] = &["For read-write locks,"];
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(&mut control, "app", THESE).await;
+    let (client, other) = (connect(&server, "app").await, connect(&server, "app").await);
+    let (prices, next) = (
+        client.read_write_lock("prices"),
+        other.read_write_lock("prices"),
+    );
+    // From a writer to readers and on to a writer, of both clients; one that reads twice, and one that goes on as a reader.
+    for (first, next) in [(&prices, &next), (&next, &prices)] {
+        let writer = first.write().guard().await.unwrap();
+        let reads = [first.read(), next.read()].map(|side| {
+            tokio::spawn(async move {
+                let guard = side.guard().await?;
+                let again = guard.again().await?;
+                guard.unlock().await?;
+                again.unlock().await
+            })
+        });
+        let writes = next.write();
+        let writes = tokio::spawn(async move { writes.guard().await?.unlock().await });
+        until("three wait in the queue", LIMIT, async || {
+            let queue = "redisson_rwlock_waiters:{prices}";
+            control.zcard::<_, u64>(queue).await.unwrap() == 3
+        })
+        .await;
+        first
+            .downgrade(writer)
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+        for task in reads.into_iter().chain([writes]) {
+            served(task).await;
+        }
+    }
+    assert_eq!(prices.read().try_lock().await, Ok(true));
+    assert_eq!(next.write().try_lock_for(SHORT).await, Ok(false));
+    assert_eq!(next.read().is_locked().await, Ok(true));
+    assert_eq!(prices.read().hold_count().await, Ok(1));
+    prices.read().remaining_ttl().await.unwrap();
+    assert_eq!(next.read().force_unlock().await, Ok(true));
+    assert_eq!(next.write().is_held().await, Ok(false));
+    assert_eq!(prices.write().try_lock().await, Ok(true));
+    assert_eq!(prices.read().is_locked().await, Ok(false));
+    what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
+}
+
+#[tokio::test]
 async fn what_latches_need() {
     const THESE: &[&str] = &["For latches:"];
     let server = RedisServer::start().await;

@@ -14,6 +14,7 @@ const ANY: &str = "rsem-doctor";
 pub(super) struct Uses {
     pub(super) semaphores: Vec<String>,
     pub(super) locks: Vec<String>,
+    pub(super) read_write_locks: Vec<String>,
 }
 
 pub(super) async fn examine(looker: &Looker, user: Option<&str>, uses: &Uses) -> Vec<Finding> {
@@ -28,7 +29,12 @@ pub(super) async fn examine(looker: &Looker, user: Option<&str>, uses: &Uses) ->
     for (kind, given) in [
         (Kind::Semaphore, &uses.semaphores),
         (Kind::Lock, &uses.locks),
+        (Kind::ReadWriteLock, &uses.read_write_locks),
     ] {
+        // Its commands are those of locks and one more, which few use.
+        if given.is_empty() && matches!(kind, Kind::ReadWriteLock) {
+            continue;
+        }
         let any = [ANY.to_owned()];
         let names: &[String] = if given.is_empty() { &any } else { given };
         for name in names {
@@ -63,6 +69,7 @@ fn unknown(error: &str) -> Finding {
 enum Kind {
     Semaphore,
     Lock,
+    ReadWriteLock,
 }
 
 impl Kind {
@@ -70,6 +77,7 @@ impl Kind {
         match self {
             Kind::Semaphore => "semaphore",
             Kind::Lock => "lock",
+            Kind::ReadWriteLock => "read-write lock",
         }
     }
 
@@ -78,6 +86,7 @@ impl Kind {
         match self {
             Kind::Semaphore => names::semaphore_channel(name),
             Kind::Lock => names::lock_channel(name),
+            Kind::ReadWriteLock => names::read_write_channel(name),
         }
     }
 
@@ -118,6 +127,31 @@ impl Kind {
                 all.extend(queue(&names::lock_queue(name), &names::lock_notes(name)));
                 all
             }
+            Kind::ReadWriteLock => {
+                let [waiters, notes, record] = names::of_read_write(name, ANY);
+                let hold = names::read_hold(name, &format!("{ANY}:1"));
+                let mut all = around(&self.channel(name));
+                for key in [&record, &hold] {
+                    all.push(words(&["SET", key, "1"]));
+                }
+                all.extend([
+                    words(&["GET", &record]),
+                    words(&["DEL", name, &record, &hold]),
+                    words(&["PTTL", &hold]),
+                    words(&["HSTRLEN", name, "mode"]),
+                    words(&["EXISTS", name]),
+                    words(&["HSET", name, "f", "1"]),
+                    words(&["HGET", name, "f"]),
+                    words(&["HDEL", name, "f"]),
+                    words(&["HGETALL", name]),
+                    words(&["HLEN", name]),
+                    words(&["HEXISTS", name, "f"]),
+                    words(&["PEXPIRE", name, "1"]),
+                    words(&["PTTL", name]),
+                ]);
+                all.extend(queue(&waiters, &notes));
+                all
+            }
         }
     }
 
@@ -138,6 +172,12 @@ impl Kind {
                 format!("~{name}"),
                 format!("~redisson_lock_*:{inside}*"),
                 format!("&redisson_lock_*:{inside}*"),
+            ],
+            Kind::ReadWriteLock => vec![
+                format!("~{name}"),
+                format!("~{inside}:*:rwlock_timeout:*"),
+                format!("~redisson_rwlock*:{inside}*"),
+                format!("&redisson_rwlock*:{inside}*"),
             ],
         }
     }

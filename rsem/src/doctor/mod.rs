@@ -38,6 +38,10 @@ pub(crate) struct Doctor {
     #[arg(short, long, value_name = "NAME")]
     lock: Vec<String>,
 
+    /// A read-write lock that the user must be able to use; may be given several times
+    #[arg(long, value_name = "NAME")]
+    read_write_lock: Vec<String>,
+
     /// The user whose grants to check, in place of one's own: only administrators may ask
     #[arg(long, value_name = "USER")]
     acl_user: Option<String>,
@@ -134,6 +138,7 @@ impl Doctor {
         let uses = grants::Uses {
             semaphores: names(&self.semaphore),
             locks: names(&self.lock),
+            read_write_locks: names(&self.read_write_lock),
         };
         let mut findings = Vec::new();
         // Each master of a cluster has settings and users of its own.

@@ -247,6 +247,7 @@ impl Looker {
 
     async fn listeners(&self, key: &str) -> Result<u64> {
         let (semaphore, lock) = (names::semaphore_channel(key), names::lock_channel(key));
+        let sides = names::read_write_channel(key);
         let counting = match self.has_sharded_messages() {
             true => "SHARDNUMSUB",
             false => "NUMSUB",
@@ -254,7 +255,7 @@ impl Looker {
         // Each counts those who have come to it.
         let asked = self.each().into_iter().map(async |looker| {
             let counts: HashMap<String, u64> =
-                (looker.ask(["PUBSUB", counting, &semaphore, &lock])).await?;
+                (looker.ask(["PUBSUB", counting, &semaphore, &lock, &sides])).await?;
             Ok(counts.values().sum::<u64>())
         });
         Ok(try_join_all(asked).await?.into_iter().sum())

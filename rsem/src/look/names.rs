@@ -10,6 +10,10 @@ pub(crate) fn lock_channel(name: &str) -> String {
     prefixed("redisson_lock__channel", name)
 }
 
+pub(crate) fn read_write_channel(name: &str) -> String {
+    prefixed("redisson_rwlock", name)
+}
+
 pub(crate) fn fencing_token(name: &str) -> String {
     prefixed("redisson_lock_token", name)
 }
@@ -28,7 +32,7 @@ pub(crate) fn permit_leases(name: &str) -> String {
 }
 
 /// Keys of this crate alone, one beside each object that has it.
-const SINGLE: [&str; 7] = [
+const SINGLE: [&str; 9] = [
     "redisson_sc_queue",
     "redisson_sc_grants",
     "redisson_sc_notes",
@@ -36,13 +40,16 @@ const SINGLE: [&str; 7] = [
     "redisson_sc_leased_notes",
     "redisson_lock_waiters",
     "redisson_lock_notes",
+    "redisson_rwlock_waiters",
+    "redisson_rwlock_notes",
 ];
 /// Those of which each client has its own.
-const OF_CLIENTS: [&str; 5] = [
+const OF_CLIENTS: [&str; 6] = [
     "redisson_sc_once",
     "redisson_sc_leased_once",
     "redisson_lock_once",
     "redisson_lock_fair_once",
+    "redisson_rwlock_once",
     "redisson_countdownlatch_once",
 ];
 /// The same of the classic recipes; the layout comes behind.
@@ -104,6 +111,24 @@ pub(crate) fn lock_queue(name: &str) -> String {
 /// The notes of a lock's clients for each other.
 pub(crate) fn lock_notes(name: &str) -> String {
     beside("redisson_lock_notes", name)
+}
+
+/// As those of a lock: the queue, the notes, and a client's last call on a read-write lock.
+pub(crate) fn of_read_write(name: &str, client: &str) -> [String; 3] {
+    let record = beside("redisson_rwlock_once", name);
+    let waiters = beside("redisson_rwlock_waiters", name);
+    let notes = beside("redisson_rwlock_notes", name);
+    [waiters, notes, format!("{record}:{client}")]
+}
+
+/// A reader's hold of a read-write lock.
+pub(crate) fn read_hold(name: &str, owner: &str) -> String {
+    let inside = if name.contains('{') {
+        name.to_owned()
+    } else {
+        format!("{{{name}}}")
+    };
+    format!("{inside}:{owner}:rwlock_timeout:1")
 }
 
 /// A client's last call on a semaphore.
@@ -168,10 +193,11 @@ mod tests {
     use super::*;
 
     /// Those that Redisson has, too.
-    const REDISSONS: [&str; 4] = [
+    const REDISSONS: [&str; 5] = [
         "redisson_sc",
         "redisson_lock__channel",
         "redisson_lock_token",
+        "redisson_rwlock",
         "redisson_countdownlatch__channel__",
     ];
 

@@ -202,7 +202,7 @@ impl Entry {
     }
 
     /// It ends at `until` or later, the server says to a renewal, and nothing has departed since.
-    pub(super) fn lasts(&mut self, until: Moment) {
+    pub(crate) fn lasts(&mut self, until: Moment) {
         let end = self.end();
         // Whenever a step arrives that sets no shorter lease than a renewal, the end is put off by it; not to when it was before, perhaps.
         let before = match self.pending.take_if(|pending| !pending.shortens) {

@@ -112,11 +112,11 @@ impl Holds {
         self.look(key, id, Entry::is_renewed) == Some(true)
     }
 
-    /// The id under which `key` is held here.
-    pub(crate) fn holder(&self, key: &str) -> Option<Arc<str>> {
+    /// The first such id under which `key` is held here.
+    pub(crate) fn holder(&self, key: &str, such: impl Fn(&str) -> bool) -> Option<Arc<str>> {
         let state = self.lock();
         let mut all = state.by_object.get(key)?.iter();
-        let (id, _) = all.find(|(_, entry)| !entry.is_lost())?;
+        let (id, _) = all.find(|(id, entry)| such(id) && !entry.is_lost())?;
         Some(Arc::clone(id))
     }
 
@@ -143,8 +143,9 @@ impl Holds {
         state.insert(key, id, until, renewing, true, None)
     }
 
-    /// It has no other holder from now on: all other holds of it are lost.
-    pub(crate) fn keep_alone(
+    /// It has no holders from now on beside those that stay: all other holds of it are lost.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn keep_beside(
         &self,
         key: &Arc<str>,
         id: &Arc<str>,
@@ -152,10 +153,11 @@ impl Holds {
         renewing: Renewing,
         renewed: bool,
         beside: impl Any + Send,
+        stays: impl Fn(&str) -> bool,
     ) {
         let mut state = self.lock();
         let all = Kept(state.last);
-        state.lose_all(key, all);
+        state.lose_all(key, all, stays);
         state.insert(key, id, until, renewing, renewed, Some(Box::new(beside)));
     }
 
@@ -202,7 +204,7 @@ impl Holds {
 
     /// All that was held of it when the table had come so far is held no more.
     pub(crate) fn all_lost(&self, key: &str, kept: Kept) {
-        self.lock().lose_all(key, kept);
+        self.lock().lose_all(key, kept, |_| false);
     }
 
     // ---- renewal ----
@@ -384,10 +386,10 @@ impl Table {
         })
     }
 
-    /// Nobody holds anything of it any more.
-    fn lose_all(&mut self, key: &str, Kept(last): Kept) {
+    /// Nobody holds anything of it any more but those that stay.
+    fn lose_all(&mut self, key: &str, Kept(last): Kept, stays: impl Fn(&str) -> bool) {
         let all = self.by_object.get(key).into_iter().flatten();
-        let gone = all.filter(|(_, entry)| entry.since <= last);
+        let gone = all.filter(|(id, entry)| entry.since <= last && !stays(id));
         let gone: Vec<_> = gone.map(|(id, _)| Arc::clone(id)).collect();
         for id in gone {
             self.drop(key, &id, Change::Lost);

@@ -147,13 +147,34 @@ async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
     assert!(!lease.is_lost());
     // It runs out here by itself.
     sleep(30 * SECOND).await;
-    assert!(lease.is_lost() && holds.holder("x").is_none());
+    assert!(lease.is_lost() && holds.holder("x", |_| true).is_none());
     let anew = keep(&holds, after(30));
-    assert!(!anew.is_lost() && holds.holder("x").is_some());
+    assert!(!anew.is_lost() && holds.holder("x", |_| true).is_some());
     // Somebody else has it alone.
-    holds.keep_alone(&"x".into(), &"b".into(), after(30), RENEWING, true, ());
+    let stays = |id: &str| id == "c";
+    let other = holds.keep(&"x".into(), &"c".into(), after(30), RENEWING);
+    holds.keep_beside(
+        &"x".into(),
+        &"b".into(),
+        after(30),
+        RENEWING,
+        true,
+        (),
+        stays,
+    );
+    assert!(!other.is_lost());
+    holds.keep_beside(
+        &"x".into(),
+        &"b".into(),
+        after(30),
+        RENEWING,
+        true,
+        (),
+        |_| false,
+    );
+    assert!(other.is_lost());
     assert!(anew.is_lost() && holds.lease("x", "a").is_none());
-    assert_eq!(holds.holder("x").as_deref(), Some("b"));
+    assert_eq!(holds.holder("x", |_| true).as_deref(), Some("b"));
 }
 
 #[tokio::test(start_paused = true)]

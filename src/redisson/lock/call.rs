@@ -1,28 +1,85 @@
 //! The calls on a lock, as steps of `lua/lock/steps.lua`.
 
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::held::Holds;
 use super::times::Term;
+use crate::clock::Moment;
+use crate::engine::Core;
 use crate::engine::request::{Arg, Script};
 use crate::lua;
 use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want, taking};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 static FAIR: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FAIR_LOCK));
+static READ_WRITE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::READ_WRITE));
 
 /// The lock as a primitive of the queue.
 pub(super) struct Locks;
+
+/// The kind of a claim: for a lock, for one that gives a token, or for a side of a read-write lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Plain,
+    Fenced,
+    Fair,
+    Read,
+    Write,
+}
+
+impl Kind {
+    pub(super) fn is_shared(self) -> bool {
+        matches!(self, Kind::Read | Kind::Write)
+    }
+
+    /// Of its entries in the queue.
+    fn letter(self) -> &'static str {
+        match self {
+            Kind::Plain | Kind::Fair => "g",
+            Kind::Fenced => "f",
+            Kind::Read => "r",
+            Kind::Write => "w",
+        }
+    }
+
+    /// Behind an owner in the lock's hash.
+    pub(super) fn tail(self) -> &'static str {
+        match self {
+            Kind::Write => ":write",
+            _ => "",
+        }
+    }
+}
+
+/// The owner with this number, by what it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Who {
+    pub(super) number: u64,
+    pub(super) kind: Kind,
+}
+
+impl Who {
+    /// The field that stands for it in the lock's hash.
+    pub(super) fn field(self, core: &Core) -> Arc<str> {
+        format!("{}:{self}", core.id()).into()
+    }
+}
+
+/// Behind the client's id.
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.number, self.kind.tail())
+    }
+}
 
 /// An owner that takes the lock, and how. The owner comes first in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
     /// The owner's number.
     pub(super) owner: u64,
-    /// It is given a fencing token.
-    pub(super) fenced: bool,
+    pub(super) kind: Kind,
     /// It is renewed for as long as it is held.
     pub(super) watched: bool,
     /// The time to live that is set, in milliseconds.
@@ -32,6 +89,13 @@ pub(super) struct Claim {
 }
 
 impl Claim {
+    pub(super) fn who(self) -> Who {
+        Who {
+            number: self.owner,
+            kind: self.kind,
+        }
+    }
+
     pub(super) fn lease(self) -> Duration {
         Duration::from_millis(self.lease)
     }
@@ -46,7 +110,7 @@ impl Claim {
 
 impl Want for Claim {
     fn kind(self) -> &'static str {
-        if self.fenced { "f" } else { "g" }
+        self.kind.letter()
     }
 
     fn amount(self) -> u64 {
@@ -68,15 +132,21 @@ impl Want for Claim {
     fn read(kind: &str, owner: u64, lease: &str) -> Option<Self> {
         Some(Claim {
             owner,
-            fenced: kind == "f",
+            kind: match kind {
+                "f" => Kind::Fenced,
+                "r" => Kind::Read,
+                "w" => Kind::Write,
+                _ => Kind::Plain,
+            },
             watched: false,
             lease: lease.parse().ok()?,
             share: None,
         })
     }
 
+    /// A reader does not get in as a writer.
     fn lets_in(self, other: Self) -> bool {
-        self.owner == other.owner
+        self.owner == other.owner && (self.kind, other.kind) != (Kind::Read, Kind::Write)
     }
 }
 
@@ -85,9 +155,9 @@ impl Want for Claim {
 pub(super) enum Call {
     Take(Claim),
     /// One hold of an owner: this one and no other, or the latest.
-    Release(u64, Option<u64>),
-    /// Takes it away from every owner.
-    Force,
+    Release(Who, Option<u64>),
+    /// Takes it away from every owner; of a read-write lock, where it is held so.
+    Force(Kind),
     /// An owner waits for a fair lock no more. Behind it stands its share of the queue's time.
     Leave(u64, u64),
 }
@@ -99,8 +169,13 @@ pub(super) struct Note {
     pub(super) hold: Option<u64>,
     /// It has been lost, or given back already.
     pub(super) gone: bool,
-    /// The time to live of those that are left.
+    /// The time to live of those that are left; zero for readers where each of these keeps its own.
     pub(super) lease: Duration,
+    /// The last end of these where they keep their own.
+    pub(super) until: Option<Moment>,
+    /// Which one of its owner's holds it is, and how many there are.
+    pub(super) place: usize,
+    pub(super) count: usize,
 }
 
 impl Primitive for Locks {
@@ -113,12 +188,16 @@ impl Primitive for Locks {
     type Call = Call;
     type Held = Holds;
 
-    fn script(holds: &Holds) -> &'static LazyLock<Script> {
-        if holds.is_fair() { &FAIR } else { &SCRIPT }
+    fn script(held: &Holds) -> &'static LazyLock<Script> {
+        match held.shared {
+            true => &READ_WRITE,
+            false if held.is_fair() => &FAIR,
+            false => &SCRIPT,
+        }
     }
 
     fn give_back(grant: Grant<Claim>) -> Call {
-        Call::Release(grant.want.owner, Some(grant.ticket))
+        Call::Release(grant.want.who(), Some(grant.ticket))
     }
 }
 
@@ -135,7 +214,7 @@ impl queue::Call for Call {
         match self {
             Call::Take(_) => "lock",
             Call::Release(..) => "unlock",
-            Call::Force => "force_unlock",
+            Call::Force(_) => "force_unlock",
             Call::Leave(..) => "leave_queue",
         }
     }
@@ -162,8 +241,9 @@ impl queue::Call for Call {
     fn concerns(&self, want: Claim) -> bool {
         match *self {
             Call::Take(claim) => claim.lets_in(want),
-            Call::Release(owner, _) | Call::Leave(owner, _) => owner == want.owner,
-            Call::Force => true,
+            Call::Release(who, _) => who.number == want.owner,
+            Call::Leave(owner, _) => owner == want.owner,
+            Call::Force(_) => true,
         }
     }
 
@@ -179,16 +259,29 @@ impl queue::Call for Call {
                 Arg::number(claim.lease),
                 claim.share.map_or(Arg::Word(claim.kind()), Arg::number),
             ]),
-            Call::Release(owner, _) => args.extend([
+            Call::Release(who, _) => args.extend([
                 Arg::Word("release"),
-                if note.gone {
-                    Arg::Word("nobody")
-                } else {
-                    number(*owner)
+                match note.gone {
+                    true => Arg::Word("nobody"),
+                    false => Arg::Text(who.to_string().into()),
                 },
-                Arg::millis(note.lease),
+                match who.kind.is_shared() {
+                    true => {
+                        let (place, count, lease) =
+                            (note.place, note.count, note.lease.as_millis());
+                        Arg::Text(format!("{place}:{count}:{lease}").into())
+                    }
+                    false => Arg::millis(note.lease),
+                },
             ]),
-            Call::Force => args.extend([Arg::Word("force"), Arg::Number(0), Arg::Number(0)]),
+            Call::Force(kind) => {
+                let side = match kind {
+                    Kind::Read => "read",
+                    Kind::Write => "write",
+                    Kind::Plain | Kind::Fenced | Kind::Fair => "all",
+                };
+                args.extend([Arg::Word("force"), Arg::Word(side), Arg::Number(0)]);
+            }
             Call::Leave(owner, share) => {
                 args.extend([Arg::Word("leave"), number(*owner), Arg::number(*share)]);
             }
@@ -202,7 +295,7 @@ impl queue::Call for Call {
                 Outcome::Number(word.parse().ok()?)
             }
             Call::Take(_) => taking(word)?,
-            Call::Release(..) | Call::Force | Call::Leave(..) => {
+            Call::Release(..) | Call::Force(_) | Call::Leave(..) => {
                 Outcome::Number(word.parse().ok()?)
             }
         }))
@@ -214,10 +307,10 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = queue::Call::name(self);
         match self {
-            Call::Take(Claim { owner, .. }) | Call::Release(owner, _) | Call::Leave(owner, _) => {
-                write!(f, "{name}({owner})")
-            }
-            Call::Force => write!(f, "{name}()"),
+            Call::Take(claim) => write!(f, "{name}({})", claim.who()),
+            Call::Release(who, _) => write!(f, "{name}({who})"),
+            Call::Leave(owner, _) => write!(f, "{name}({owner})"),
+            Call::Force(_) => write!(f, "{name}()"),
         }
     }
 }

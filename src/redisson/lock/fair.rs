@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::call::{Call, Claim};
-use super::held::{Holds, owner};
+use super::call::{Call, Claim, Kind};
+use super::held::Holds;
 use super::{RLock, millis, names};
 use crate::engine::Core;
 use crate::engine::command::Commands;
@@ -85,10 +85,8 @@ impl RFairLock {
         let (keys, queue) = names::of_fair_lock(name, &core.config.name_mapper, core.id());
         let place = Arc::clone(keys.record());
         let line = queue::Object::at(core, place, (keys, queue), Holds::fair);
-        RFairLock(RLock {
-            fair: true,
-            ..RLock::owned_by_itself(Arc::clone(core), line, false)
-        })
+        let number = core.next_owner();
+        RFairLock(RLock::of_owner(core, &line, number, Kind::Fair).for_itself())
     }
 
     /// This lock for the owner number `id`; see [`RLock::with_owner`].
@@ -220,7 +218,7 @@ impl<'a> Turn<'a> {
     /// Waits for a reason to try again; or the server forbids the subscription.
     async fn event(&mut self) -> Option<Refusal> {
         if self.channel.is_none() {
-            let owner = owner(&self.lock.core, self.claim.owner);
+            let owner = self.claim.who().field(&self.lock.core);
             let channel = format!("{}:{owner}", self.lock.line.keys().channel());
             let heard = self.lock.core.wakeups.listen(&channel, &self.listener());
             self.channel = Some(channel);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RLock;
+use super::call::Kind;
 use super::names;
 use crate::api::{Hold, Lock, LockGuard};
 use crate::engine::Core;
@@ -47,7 +48,7 @@ pub struct RFencedLock(RLock);
 impl RFencedLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         RFencedLock(RLock {
-            fenced: true,
+            kind: Kind::Fenced,
             ..RLock::new(core, name)
         })
     }

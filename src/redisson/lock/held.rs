@@ -4,11 +4,12 @@
 //! How often an owner holds the lock is known here, and said to the script, which sets what it makes of that. So neither a write that a
 //! failover lost nor one of a lost hold that was left over counts for long.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::call::{Call, Claim, Locks, Note};
+use super::call::{Call, Claim, Kind, Locks, Note, Who};
 use super::fair::Places;
 use super::times::{Term, Times};
 use crate::clock::Moment;
@@ -21,6 +22,7 @@ use crate::lua;
 use crate::queue::{Grant, Held, InVain, Outcome, QueueKeys, Result, Ticket};
 
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
+static SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_READ_WRITE));
 
 /// One script call renews so many locks at the most, as Redisson's does.
 const MOST_RENEWED: usize = 100;
@@ -29,15 +31,12 @@ pub(super) struct Holds {
     core: Arc<Core>,
     name: String,
     lock: Arc<str>,
+    /// Of a read-write lock, which may have several holders.
+    pub(super) shared: bool,
     /// Leases have changed, and their waiters have not been woken.
     changed: bool,
     /// Of a fair lock: its callers that wait.
     fair: Option<Places>,
-}
-
-/// The field in the lock's hash that stands for an owner.
-pub(super) fn owner(core: &Core, number: u64) -> Arc<str> {
-    format!("{}:{number}", core.id()).into()
 }
 
 /// Changes what `owner` holds of `lock`, where that is anything.
@@ -63,6 +62,7 @@ impl Holds {
             core: Arc::clone(core),
             name: keys.name().to_owned(),
             lock: Arc::clone(keys.object()),
+            shared: false,
             changed: false,
             fair: None,
         }
@@ -85,35 +85,70 @@ impl Holds {
         self.fair.get_or_insert_default()
     }
 
-    fn owner(&self, number: u64) -> Arc<str> {
-        owner(&self.core, number)
+    /// Those of a read-write lock.
+    pub(super) fn shared(
+        core: &Arc<Core>,
+        keys: &Keys,
+        queue: &QueueKeys,
+        suffix: &Arc<str>,
+    ) -> Self {
+        Holds {
+            shared: true,
+            ..Holds::new(core, keys, queue, suffix)
+        }
     }
 
-    /// The number of the owner that holds the lock, as far as is known here.
-    fn holder(&self) -> Option<u64> {
-        let owner = self.core.holds.holder(&self.lock)?;
-        owner.rsplit(':').next()?.parse().ok()
+    fn field(&self, who: Who) -> Arc<str> {
+        who.field(&self.core)
+    }
+
+    /// The owner that nobody else can hold the lock beside, as far as is known here.
+    fn holder(&self) -> Option<Who> {
+        let kind = if self.shared {
+            Kind::Write
+        } else {
+            Kind::Plain
+        };
+        let holds_alone = |field: &str| field.ends_with(kind.tail());
+        let field = self.core.holds.holder(&self.lock, holds_alone)?;
+        let owner = field.strip_suffix(kind.tail())?;
+        let number = owner.rsplit(':').next()?.parse().ok()?;
+        Some(Who { number, kind })
+    }
+
+    /// How often an owner holds it as this client knows, and the least lease that is left to it, for the script.
+    fn known(&self, who: Who) -> (usize, u128) {
+        let count = self.look(who, |times, entry| match entry.is_lost() {
+            true => 0,
+            false => times.count(),
+        });
+        // A hold that is renewed does not end by another one that is not.
+        let least = match self.is_watched(who) {
+            true => self.watchdog().as_millis(),
+            false => 0,
+        };
+        (count.unwrap_or(0), least)
     }
 
     /// Reads what an owner holds, where that is anything.
-    fn look<T>(&self, number: u64, read: impl FnOnce(&Times, &Entry) -> T) -> Option<T> {
-        let owner = self.owner(number);
+    fn look<T>(&self, who: Who, read: impl FnOnce(&Times, &Entry) -> T) -> Option<T> {
+        let owner = self.field(who);
         let read = |entry: &Entry| Some(read(entry.beside::<Times>()?, entry));
         self.core.holds.look(&self.lock, &owner, read).flatten()
     }
 
     fn change<T>(
         &mut self,
-        number: u64,
+        who: Who,
         changed: impl FnOnce(&mut Times, &mut Entry) -> T,
     ) -> Option<T> {
         self.changed = true;
-        change(&self.core, &self.lock, &self.owner(number), changed)
+        change(&self.core, &self.lock, &self.field(who), changed)
     }
 
     /// Whether one of an owner's holds is renewed: its lease is not shorter than a renewal makes it.
-    fn is_watched(&self, number: u64) -> bool {
-        self.core.holds.is_renewed(&self.lock, &self.owner(number))
+    fn is_watched(&self, who: Who) -> bool {
+        self.core.holds.is_renewed(&self.lock, &self.field(who))
     }
 
     fn watchdog(&self) -> Duration {
@@ -122,7 +157,7 @@ impl Holds {
 
     fn renewing(&self) -> Renewing {
         Renewing {
-            script: &RENEWAL,
+            script: if self.shared { &SHARED } else { &RENEWAL },
             several: false,
             id: |owner| Arg::Text(Arc::clone(owner)),
             most: MOST_RENEWED,
@@ -130,61 +165,62 @@ impl Holds {
         }
     }
 
-    /// A step departs behind which all that `number` holds lasts for `lease`.
-    fn may_end(&mut self, number: u64, lease: Duration) {
-        let until = Moment::now() + lease;
-        self.change(number, |_, entry| entry.may_end(until, lease));
-    }
-
-    fn lost(&mut self, number: u64) {
-        self.core.holds.lost(&self.lock, &self.owner(number));
+    fn lost(&mut self, who: Who) {
+        self.core.holds.lost(&self.lock, &self.field(who));
         self.changed = true;
     }
 }
 
 impl Held<Locks> for Holds {
-    fn header(&self) -> Arg {
-        let Some(number) = self.holder() else {
+    fn header(&self, wants: &mut dyn Iterator<Item = Claim>) -> Arg {
+        if self.shared {
+            let owners: BTreeSet<_> = wants.map(Claim::who).collect();
+            let known = owners.into_iter().map(|who| (who, self.known(who)));
+            let known = known.filter(|(_, (count, _))| *count > 0);
+            let texts = known.map(|(who, (count, least))| format!("{who}={count}={least}"));
+            return Arg::Text(texts.collect::<Vec<_>>().join(",").into());
+        }
+        let Some(who) = self.holder() else {
             return Arg::Word("");
         };
-        let count = self.look(number, |times, entry| match entry.is_lost() {
-            true => 0,
-            false => times.count(),
-        });
-        let count = count.unwrap_or(0);
-        // A hold that is renewed does not end by another one that is not.
-        let least = if self.is_watched(number) {
-            self.watchdog().as_millis()
-        } else {
-            0
-        };
-        Arg::Text(format!("{number}:{count}:{least}").into())
+        let (count, least) = self.known(who);
+        Arg::Text(format!("{who}:{count}:{least}").into())
     }
 
     fn departs(&mut self, call: &Call, note: &mut Note) {
         match *call {
             Call::Take(claim) => self.asks(claim, self.lease_time(claim)),
-            Call::Release(number, hold) => {
+            Call::Release(who, hold) => {
                 let watchdog = self.watchdog();
-                let left = self.change(number, |times, entry| {
+                note.place = 1;
+                let left = self.change(who, |times, entry| {
                     note.hold = hold.or_else(|| times.latest());
                     // Another one may be there by now.
                     note.gone = hold.is_some_and(|hold| !times.has(hold));
+                    (note.place, note.count) = (times.place(note.hold), times.count());
                     times.leaves(note.hold, true);
                     let left = times.term_without(note.hold)?;
                     let lease = match left {
                         Term::Watched => watchdog,
                         Term::Limited(lease) => lease,
                     };
+                    note.until = times.end_without(note.hold);
+                    note.until = note.until.filter(|_| left != Term::Watched);
+                    let until = note.until.unwrap_or_else(|| Moment::now() + lease);
+                    let keeps = note.until.map(Moment::remaining);
                     if !note.gone {
-                        entry.may_end(Moment::now() + lease, lease);
+                        entry.may_end(until, keeps.unwrap_or(lease));
                     }
-                    Some(lease)
+                    Some(if keeps.is_some() {
+                        Duration::ZERO
+                    } else {
+                        lease
+                    })
                 });
                 note.gone |= left.is_none() && hold.is_some();
                 note.lease = left.flatten().unwrap_or(watchdog);
             }
-            Call::Force | Call::Leave(..) => {}
+            Call::Force(_) | Call::Leave(..) => {}
         }
     }
 
@@ -197,30 +233,32 @@ impl Held<Locks> for Holds {
     ) -> Result<Claim> {
         self.changed = true;
         match (*call, &result) {
-            (Call::Take(claim), Ok(Outcome::Number(_))) => self.lost(claim.owner),
-            (Call::Release(number, _), Ok(Outcome::Number(-1))) => {
+            (Call::Take(claim), Ok(Outcome::Number(_))) => self.lost(claim.who()),
+            (Call::Release(who, _), Ok(Outcome::Number(-1))) => {
                 if !note.gone {
-                    self.lost(number);
+                    self.lost(who);
                 }
                 return Err(Error::NotHeld {
                     name: self.name.clone(),
-                    owner: self.owner(number).to_string(),
+                    owner: format!("{}:{}", self.core.id(), who.number),
                 });
             }
-            (Call::Release(number, _), Ok(Outcome::Number(left))) => {
-                let (until, left) = (sent + note.lease, *left > 0);
+            (Call::Release(who, _), Ok(Outcome::Number(left))) => {
+                let (until, left) = (note.until.unwrap_or(sent + note.lease), *left > 0);
                 let left = left
-                    && self.change(number, |times, entry| {
+                    && self.change(who, |times, entry| {
                         times.remove(note.hold) && {
                             entry.ends(until);
                             true
                         }
                     }) == Some(true);
                 if !left {
-                    self.core.holds.end(&self.lock, &self.owner(number));
+                    self.core.holds.end(&self.lock, &self.field(who));
                 }
             }
-            (Call::Force, Ok(_)) => {
+            // The other side of a read-write lock may be held still.
+            (Call::Force(_), Ok(Outcome::Number(0))) if self.shared => {}
+            (Call::Force(_), Ok(_)) => {
                 let holds = &self.core.holds;
                 holds.all_lost(&self.lock, holds.kept());
             }
@@ -232,9 +270,9 @@ impl Held<Locks> for Holds {
     fn failed(&mut self, call: &Call, note: &mut Note, why: InVain) {
         match *call {
             Call::Take(claim) => self.asked_in_vain(claim, why),
-            Call::Release(number, hold) => {
+            Call::Release(who, hold) => {
                 let unknown = why == InVain::Unknown;
-                self.change(number, |times, entry| {
+                self.change(who, |times, entry| {
                     match note.hold {
                         // A guard is spent. One that nobody has would be renewed for ever.
                         Some(held) if hold.is_some() || unknown || why == InVain::Forbidden => {
@@ -245,7 +283,7 @@ impl Held<Locks> for Holds {
                     entry.in_vain(unknown);
                 });
             }
-            Call::Force | Call::Leave(..) => {}
+            Call::Force(_) | Call::Leave(..) => {}
         }
     }
 
@@ -256,45 +294,57 @@ impl Held<Locks> for Holds {
         }
         if grant.taken.count == 1 {
             // The holds that stand in the table were lost unnoticed.
-            self.lost(claim.owner);
+            self.lost(claim.who());
         }
+        let reads = claim.kind == Kind::Read;
+        let add = |times: &mut Times| {
+            times.add(number, claim.term());
+            if reads {
+                times.ends(number, until);
+            }
+        };
         // Holds that have ended by this client's clock alone count as well, as the server has counted them.
         let mut before = None;
-        let once_more = self.change(claim.owner, |times, entry| {
+        let once_more = self.change(claim.who(), |times, entry| {
             if entry.is_lost() {
                 before = Some(std::mem::take(times));
                 return false;
             }
-            times.add(number, claim.term());
-            entry.ends(until);
+            add(times);
+            match reads {
+                true => entry.lasts(until),
+                false => entry.ends(until),
+            }
             true
         });
         if once_more != Some(true) {
             let before = before.filter(|_| grant.taken.count > 1);
             let mut times = before.unwrap_or_default();
-            times.add(number, claim.term());
-            let (owner, holds) = (self.owner(claim.owner), &self.core.holds);
-            holds.keep_alone(
-                &self.lock,
-                &owner,
-                until,
-                self.renewing(),
-                times.is_watched(),
-                times,
-            );
+            add(&mut times);
+            let (field, holds) = (self.field(claim.who()), &self.core.holds);
+            // Readers hold it together, and with the writer that is one of them.
+            let writer = format!("{field}{}", Kind::Write.tail());
+            let stays =
+                |other: &str| reads && (other == writer || !other.ends_with(Kind::Write.tail()));
+            let (renewing, watched) = (self.renewing(), times.is_watched());
+            holds.keep_beside(&self.lock, &field, until, renewing, watched, times, stays);
         }
     }
 
+    /// A step departs behind which all that a writer holds lasts for `lease`. The holds of a reader end no sooner by another one.
     fn asks(&mut self, claim: Claim, lease: Duration) {
-        self.may_end(claim.owner, lease);
+        if claim.kind != Kind::Read {
+            let until = Moment::now() + lease;
+            self.change(claim.who(), |_, entry| entry.may_end(until, lease));
+        }
     }
 
     fn asked_in_vain(&mut self, claim: Claim, why: InVain) {
         match why {
-            InVain::Taken => self.lost(claim.owner),
+            InVain::Taken => self.lost(claim.who()),
             why => {
                 let unknown = why == InVain::Unknown;
-                self.change(claim.owner, |_, entry| entry.in_vain(unknown));
+                self.change(claim.who(), |_, entry| entry.in_vain(unknown));
             }
         }
     }
@@ -305,9 +355,16 @@ impl Held<Locks> for Holds {
         }
         match sent {
             Some(sent) => {
-                self.change(claim.owner, |_, entry| entry.ends(sent + claim.lease()));
+                let until = sent + claim.lease();
+                self.change(claim.who(), |times, entry| match claim.kind {
+                    Kind::Read => {
+                        times.ends(ticket, until);
+                        entry.lasts(until);
+                    }
+                    _ => entry.ends(until),
+                });
             }
-            None => self.lost(claim.owner),
+            None => self.lost(claim.who()),
         }
     }
 
@@ -315,7 +372,7 @@ impl Held<Locks> for Holds {
         let has = |times: &Times, entry: &Entry| {
             times.has(ticket) && times.count() > 0 && !entry.is_lost()
         };
-        self.look(claim.owner, has) == Some(true)
+        self.look(claim.who(), has) == Some(true)
     }
 
     fn lease_alone(&self, claim: Claim) -> Duration {
@@ -323,7 +380,7 @@ impl Held<Locks> for Holds {
     }
 
     fn lease_time(&self, claim: Claim) -> Duration {
-        match self.is_watched(claim.owner) {
+        match claim.kind != Kind::Read && self.is_watched(claim.who()) {
             true => claim.lease().max(self.watchdog()),
             false => claim.lease(),
         }
@@ -331,15 +388,15 @@ impl Held<Locks> for Holds {
 
     /// The owner that holds the lock does not wait for it.
     fn passing(&self) -> Option<RangeInclusive<Claim>> {
-        let owner = self.holder()?;
-        let claim = |set, lease| Claim {
+        let owner = self.holder()?.number;
+        let claim = |kind, watched, lease| Claim {
             owner,
-            fenced: set,
-            watched: set,
+            kind,
+            watched,
             lease,
             share: None,
         };
-        Some(claim(false, 0)..=claim(true, u64::MAX))
+        Some(claim(Kind::Plain, false, 0)..=claim(Kind::Write, true, u64::MAX))
     }
 
     fn has_all(&self) -> bool {

@@ -1,10 +1,12 @@
-//! [`RLock`], [`RFencedLock`] and [`RFairLock`]: Redisson's reentrant lock, the one with fencing tokens, and the fair one.
+//! [`RLock`], [`RFencedLock`], [`RFairLock`] and [`RReadWriteLock`]: Redisson's reentrant lock, the one with fencing tokens, the fair one, and
+//! the one with two sides.
 
 mod call;
 mod fair;
 mod fenced;
 mod handle;
 mod held;
+mod read_write;
 mod times;
 
 use std::fmt;
@@ -12,10 +14,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::call::{Call, Claim, Locks};
-use self::held::{Holds, change, owner};
+use self::call::{Call, Claim, Kind, Locks, Who};
+use self::held::{Holds, change};
 pub use fair::RFairLock;
 pub use fenced::{FencedGuard, RFencedLock};
+pub use read_write::RReadWriteLock;
 
 use super::names;
 use super::object::Object;
@@ -142,27 +145,27 @@ pub struct RLock {
     line: Arc<queue::Object<Locks>>,
     number: u64,
     owner: Arc<str>,
+    /// Of the owner, in the hash.
+    field: Arc<str>,
     /// Where only the clones of this handle are its owner.
     _own: Option<Arc<Own>>,
     /// The lease of its last hold.
     last: LastLease,
     /// For how long this handle takes the lock; `None`: renewed.
     lease: Option<Duration>,
-    fenced: bool,
-    /// Its callers wait in Redisson's queue.
-    fair: bool,
+    kind: Kind,
 }
 
 /// An owner without a number of the user's. Nobody can unlock what it holds when its last handle has gone, so that is renewed no more.
 struct Own {
     core: Arc<Core>,
     lock: Arc<str>,
-    owner: Arc<str>,
+    field: Arc<str>,
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        change(&self.core, &self.lock, &self.owner, |times, _| {
+        change(&self.core, &self.lock, &self.field, |times, _| {
             times.abandon();
         });
         self.core.holds_changed();
@@ -173,37 +176,45 @@ impl RLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_lock(name, &core.config.name_mapper, core.id());
         let line = queue::Object::of(core, names, Holds::new);
-        RLock::owned_by_itself(Arc::clone(core), line, false)
+        let number = core.next_owner();
+        RLock::of_owner(core, &line, number, Kind::Plain).for_itself()
     }
 
-    fn owned_by_itself(core: Arc<Core>, line: Arc<queue::Object<Locks>>, fenced: bool) -> Self {
-        let number = core.next_owner();
-        let owner = owner(&core, number);
-        let own = Own {
-            core: Arc::clone(&core),
-            lock: Arc::clone(line.keys().object()),
-            owner: Arc::clone(&owner),
-        };
+    fn of_owner(
+        core: &Arc<Core>,
+        line: &Arc<queue::Object<Locks>>,
+        number: u64,
+        kind: Kind,
+    ) -> Self {
         RLock {
-            core,
-            line,
+            core: Arc::clone(core),
+            line: Arc::clone(line),
             number,
-            owner,
-            _own: Some(Arc::new(own)),
+            owner: format!("{}:{number}", core.id()).into(),
+            field: Who { number, kind }.field(core),
+            _own: None,
             last: LastLease::default(),
             lease: None,
-            fenced,
-            fair: false,
+            kind,
+        }
+    }
+
+    /// Its clones alone are the owner.
+    fn for_itself(self) -> Self {
+        let own = Own {
+            core: Arc::clone(&self.core),
+            lock: Arc::clone(self.line.keys().object()),
+            field: Arc::clone(&self.field),
+        };
+        RLock {
+            _own: Some(Arc::new(own)),
+            ..self
         }
     }
 
     /// This lock for an owner of its own.
     fn fresh(&self) -> Self {
-        RLock {
-            lease: self.lease,
-            fair: self.fair,
-            ..RLock::owned_by_itself(Arc::clone(&self.core), Arc::clone(&self.line), self.fenced)
-        }
+        self.with_owner(self.core.next_owner()).for_itself()
     }
 
     /// This lock for the owner number `id` of this client. Handles of the same number are the same owner.
@@ -213,11 +224,8 @@ impl RLock {
     #[must_use]
     pub fn with_owner(&self, id: u64) -> Self {
         RLock {
-            owner: owner(&self.core, id),
-            number: id,
-            _own: None,
-            last: LastLease::default(),
-            ..self.clone()
+            lease: self.lease,
+            ..RLock::of_owner(&self.core, &self.line, id, self.kind)
         }
     }
 
@@ -255,7 +263,8 @@ impl RLock {
         self.line.keys().name()
     }
 
-    /// The owner that this handle stands for: `<client id>:<number>`, the field in the hash.
+    /// The owner that this handle stands for: `<client id>:<number>`, the field in the hash. (`:write` stands behind it there for the writer of
+    /// a read-write lock.)
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
@@ -268,7 +277,7 @@ impl RLock {
         let known = self
             .core
             .holds
-            .lease(self.line.keys().object(), &self.owner);
+            .lease(self.line.keys().object(), &self.field);
         self.last.show(known)
     }
 
@@ -307,16 +316,21 @@ impl RLock {
         }
         let claim = Claim {
             owner: self.number,
-            fenced: self.fenced,
+            kind: self.kind,
             watched: lease.is_none(),
             lease: millis(lease.unwrap_or(self.core.config.lock_watchdog_timeout)),
-            share: self.fair.then(|| self.share(wait)),
+            share: (self.kind == Kind::Fair).then(|| self.share(wait)),
         };
         let taking = async {
-            let outcome = match wait.is_some_and(|wait| wait.is_zero()) {
-                true => self.line.call(Call::Take(claim)).await?,
-                false if self.fair => self.in_turn(claim, wait).await?,
-                false => self.line.wait(claim, wait).await?,
+            let waits = !wait.is_some_and(|wait| wait.is_zero());
+            // Waiters of other readers do not hold up one that reads already.
+            let outcome = match waits && !self.is_in() {
+                true if self.kind == Kind::Fair => self.in_turn(claim, wait).await?,
+                true => self.line.wait(claim, wait).await?,
+                false => match self.line.call(Call::Take(claim)).await? {
+                    Outcome::Number(_) if waits => self.line.wait(claim, wait).await?,
+                    outcome => outcome,
+                },
             };
             let Outcome::Granted(grant) = outcome else {
                 return Ok(None);
@@ -324,19 +338,32 @@ impl RLock {
             let key = self.line.keys().object();
             let id = HoldId::new(grant.ticket);
             // It may be gone by now.
-            let lease = change(&self.core, key, &self.owner, |times, entry| {
+            let lease = change(&self.core, key, &self.field, |times, entry| {
                 times.claim(&id).then(|| entry.lease().clone())
             });
             let lease = lease.flatten();
             let lease = lease.unwrap_or_else(|| Lease::granted(Moment::now()));
             self.last.note(&lease);
-            let token = self.fenced.then_some(grant.taken.token);
+            let token = (self.kind == Kind::Fenced).then_some(grant.taken.token);
             Ok(Some(Hold { lease, id, token }))
         };
         let call = self.named("lock", wait.into(), Dropped::Withdrawn);
         self.core
             .take(call, What::Lock, 1, pin!(Some(taking)))
             .await
+    }
+
+    /// Whether this owner has a side of a read-write lock, as far as is known here.
+    fn is_in(&self) -> bool {
+        let key = self.line.keys().object();
+        let writer = Who {
+            number: self.number,
+            kind: Kind::Write,
+        }
+        .field(&self.core);
+        let is_held = |field| self.core.holds.look(key, field, |entry| !entry.is_lost());
+        self.kind.is_shared()
+            && (is_held(&self.field) == Some(true) || is_held(&writer) == Some(true))
     }
 
     /// [`lock`](Self::lock) for an owner of its own, with a guard that unlocks when dropped. It waits for every other guard, also for those of
@@ -386,11 +413,12 @@ impl RLock {
         let hold = hold.map(|hold| hold.id.number());
         if hold.is_some() {
             let key = self.line.keys().object();
-            change(&self.core, key, &self.owner, |times, _| {
+            change(&self.core, key, &self.field, |times, _| {
                 times.leaves(hold, true);
             });
         }
-        Call::Release(self.number, hold)
+        let (number, kind) = (self.number, self.kind);
+        Call::Release(Who { number, kind }, hold)
     }
 
     fn holding(&self) -> Holding {
@@ -403,13 +431,17 @@ impl RLock {
     /// `forceUnlock()`.
     pub async fn force_unlock(&self) -> Result<bool> {
         let call = self.named("force_unlock", Wait::No, Dropped::Withdrawn);
-        let forcing = async { Ok(self.line.call(Call::Force).await? == Outcome::Number(1)) };
+        let force = Call::Force(self.kind);
+        let forcing = async { Ok(self.line.call(force).await? == Outcome::Number(1)) };
         self.core.call(call, pin!(Some(forcing))).await
     }
 
     /// Whether anybody holds the lock. Redis: `EXISTS`. Redisson: `isLocked()`.
     pub async fn is_locked(&self) -> Result<bool> {
-        self.operations().exists().await
+        match self.kind.is_shared() {
+            true => self.is_side_locked().await,
+            false => self.operations().exists().await,
+        }
     }
 
     /// Whether this owner holds the lock, as Redis has it. Each guard is another owner: ask its [`handle`](crate::LockGuard::handle). Redisson:
@@ -422,7 +454,7 @@ impl RLock {
     ///
     /// Redis: `HEXISTS`. Redisson: `isHeldByThread(long)`.
     pub async fn is_held_by(&self, id: u64) -> Result<bool> {
-        self.is_held_by_owner(&owner(&self.core, id)).await
+        self.with_owner(id).is_held().await
     }
 
     /// Whether `owner` holds the lock, of any client: what [`owner`](Self::owner) says of a handle,
@@ -430,8 +462,9 @@ impl RLock {
     ///
     /// Redis: `HEXISTS`. Redisson has no counterpart.
     pub async fn is_held_by_owner(&self, owner: &str) -> Result<bool> {
+        let field = format!("{owner}{}", self.kind.tail());
         self.operations()
-            .read_field("is_held_by", "HEXISTS", owner)
+            .read_field("is_held_by", "HEXISTS", &field)
             .await
             .map(|count| count > 0)
     }
@@ -440,7 +473,7 @@ impl RLock {
     pub async fn hold_count(&self) -> Result<u32> {
         let count = self
             .operations()
-            .read_field("hold_count", "HGET", &self.owner)
+            .read_field("hold_count", "HGET", &self.field)
             .await?;
         Ok(u32::try_from(count).unwrap_or(0))
     }

@@ -4,6 +4,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use crate::api::HoldId;
+use crate::clock::Moment;
 
 /// For how long a lock is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,8 @@ struct Time {
     /// `None`: it is on its way to its caller.
     claim: Option<Weak<u64>>,
     term: Term,
+    /// When it ends, where that is its own.
+    ends: Option<Moment>,
     state: State,
 }
 
@@ -60,8 +63,32 @@ impl Times {
             number,
             claim: None,
             term,
+            ends: None,
             state: State::Held,
         });
+    }
+
+    /// The one with this number ends then, whatever becomes of the others.
+    pub(super) fn ends(&mut self, number: u64, until: Moment) {
+        if let Some(time) = self.get(Some(number)) {
+            time.ends = Some(until);
+        }
+    }
+
+    /// When the last one ends, without the one with this number.
+    pub(super) fn end_without(&self, number: Option<u64>) -> Option<Moment> {
+        let stays = |time: &&Time| time.is_held() && Some(time.number) != number;
+        let ends = self.all.iter().filter(stays).filter_map(|time| time.ends);
+        ends.reduce(Moment::later)
+    }
+
+    /// Which one of those that are held this is, from 1 on.
+    pub(super) fn place(&self, number: Option<u64>) -> usize {
+        let before = self
+            .all
+            .iter()
+            .take_while(|time| Some(time.number) != number);
+        1 + before.filter(|time| time.is_held()).count()
     }
 
     fn get(&mut self, number: Option<u64>) -> Option<&mut Time> {

@@ -82,7 +82,7 @@ impl Kept {
 }
 
 impl Held<PermitExpirable> for Kept {
-    fn header(&self) -> Arg {
+    fn header(&self, _: &mut dyn Iterator<Item = Permits>) -> Arg {
         Arg::Text(Arc::clone(&self.secret))
     }
 

@@ -5,6 +5,7 @@ mod latch;
 mod leased;
 mod lock;
 mod permits;
+mod read_write;
 mod semaphore;
 mod string_lock;
 
@@ -13,6 +14,7 @@ pub use latch::Latch;
 pub use leased::Leased;
 pub use lock::{Fair, Fenced, Lock};
 pub use permits::Permits;
+pub use read_write::ReadWrite;
 pub use semaphore::Semaphore;
 pub use string_lock::StringLock;
 
@@ -26,7 +28,7 @@ use futures::future::{LocalBoxFuture, join_all};
 macro_rules! for_every_subject {
     ($hazard:ident) => {
         $crate::subjects::for_every_subject!($hazard;
-            Semaphore, Unwatched, Watched, Permits, Lock, Fenced, Fair, Latch, StringLock,
+            Semaphore, Unwatched, Watched, Permits, Lock, Fenced, Fair, ReadWrite, Latch, StringLock,
             Leased<0>, Leased<1>, Leased<2>, Leased<3>, Leased<4>, Leased<5>, Leased<6>,
         )
     };

@@ -6,8 +6,8 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /**
- * RLock. The sync forms run in the thread that {@code thread} names; the async ones lock for {@code threadId}. With
- * {@code fair} it is an RFairLock.
+ * RLock, RFairLock with {@code fair}, and the two sides of RReadWriteLock with {@code side}. The sync forms run in the thread that
+ * {@code thread} names; the async ones lock for {@code threadId}.
  */
 final class LockOps {
 
@@ -55,8 +55,13 @@ final class LockOps {
         ops.add("isHeldByThread", c -> lock(c).isHeldByThread(threadId(c)));
     }
 
+    /** With a {@code side} that of a read-write lock. */
     private RLock lock(Command command) {
-        return command.has("fair") ? client.getFairLock(command.name()) : client.getLock(command.name());
+        return switch (command.has("side") ? command.text("side") : "") {
+            case "read" -> client.getReadWriteLock(command.name()).readLock();
+            case "write" -> client.getReadWriteLock(command.name()).writeLock();
+            default -> command.has("fair") ? client.getFairLock(command.name()) : client.getLock(command.name());
+        };
     }
 
     private static long threadId(Command command) {

@@ -1,0 +1,545 @@
+//! Read-write locks: the contract of locks for the side that writes, and as far as it applies for the side that reads; and what the
+//! two sides promise each other.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::contract::call::Call;
+use crate::lock_contract::Fixture;
+use crate::lock_contract::support::{Handle, LIMIT, assert_not_held, lock, lock_for, within_limit};
+use crate::support::server::RedisServer;
+use redis::AsyncCommands;
+use redisson_semaphore::{Client, Error, Lock, LockGuard, Result, memory};
+
+/// A private server and two clients of it. The first owner of a lock writes or reads; the others write, as readers keep out nobody else.
+struct Redis {
+    made: AtomicU32,
+    first: Client,
+    second: Client,
+    writes: bool,
+    server: RedisServer,
+}
+
+impl Redis {
+    async fn start(writes: bool) -> Self {
+        let server = RedisServer::start().await;
+        let connect = || async {
+            let client = Client::builder(server.url()).connect().await;
+            client.expect("the server has just been started")
+        };
+        Redis {
+            made: AtomicU32::new(0),
+            first: connect().await,
+            second: connect().await,
+            writes,
+            server,
+        }
+    }
+}
+
+impl Fixture for Redis {
+    fn fresh(&self, hint: &str) -> Arc<dyn Lock> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let lock = self.first.read_write_lock(&format!("{hint}-{number}"));
+        match self.writes {
+            true => Arc::new(lock.write()),
+            false => Arc::new(lock.read()),
+        }
+    }
+
+    fn neighbour(&self, of: &Arc<dyn Lock>) -> Arc<dyn Lock> {
+        Arc::new(self.first.read_write_lock(of.name()).write())
+    }
+
+    fn stranger(&self, to: &Arc<dyn Lock>) -> Arc<dyn Lock> {
+        Arc::new(self.second.read_write_lock(to.name()).write())
+    }
+}
+
+lock_suite!(writers, Redis::start(true).await);
+
+/// The cases of the contract but those in which readers would keep each other out, set the end of all holds, or be forced out by a writer.
+macro_rules! reader_suite {
+    ($suite:ident, $setup:expr) => {
+        lock_suite! { @cases $suite, $setup;
+            holding: [
+                lock_and_unlock,
+                only_the_owner_unlocks,
+                unlock_of_a_free_lock,
+                unlock_twice,
+                clones_are_one_owner,
+                handles_tell_name_and_owner,
+                holds_are_counted,
+                half_unlocked_is_still_locked,
+                force_unlock_of_a_free_lock,
+                jobs_of_many_owners,
+                jobs_of_two_clients,
+            ]
+            leases: [
+                a_lease_ends,
+                a_handle_tells_that_what_it_took_last_is_lost,
+                who_is_not_polled_behind_its_time_gets_nothing,
+                a_lease_that_is_over_cannot_be_unlocked,
+                a_lease_shows_what_is_left,
+                without_a_lease_it_stays,
+                without_a_lease_it_lasts_for_half_a_minute_at_a_time,
+                a_hold_below_keeps_its_own_lease,
+                the_lease_tells_that_it_is_lost,
+                the_lease_of_an_unlocked_lock_is_not_lost,
+                no_lease_without_a_hold,
+                less_than_a_millisecond_is_refused,
+                more_than_can_be_counted_is_refused,
+            ]
+            waiting: [
+                an_unlock_wakes_a_neighbour,
+                an_unlock_wakes_a_stranger,
+                the_end_of_a_lease_wakes_a_waiter,
+                the_end_of_the_lease_of_one_who_waited_wakes_the_next,
+                arrival_order,
+                arrival_order_of_timed_and_untimed,
+                try_lock_does_not_queue,
+                the_holder_passes_those_who_wait,
+                two_calls_of_one_owner_wait_for_others_only,
+                two_calls_of_one_owner_come_before_others,
+                a_wait_that_runs_out,
+                a_wait_that_runs_out_takes_nothing_later,
+                a_wait_of_zero_is_one_attempt,
+                a_wait_without_end,
+                a_lock_that_is_free_at_the_deadline,
+            ]
+            cancel: [
+                calls_that_were_never_polled,
+                a_dropped_waiter_takes_nothing,
+                a_dropped_waiter_does_not_hold_up_the_next,
+                dropped_after_every_number_of_polls,
+                aborted_while_being_granted,
+                an_unlock_that_is_dropped_is_carried_out,
+                churn,
+            ]
+            guards: [
+                a_guard_unlocks_on_drop,
+                a_guard_unlocked_with_an_answer,
+                an_unlock_that_is_never_polled_is_a_drop,
+                a_guard_that_lost_its_lock_tells,
+                a_guard_of_a_hold_that_was_given_back_releases_nothing,
+                no_guard_now,
+                no_guard_in_time,
+                a_guard_with_a_lease,
+                a_guard_outlives_the_handle,
+                a_guard_of_an_aborted_task,
+                a_guard_of_a_panicking_task,
+                a_guard_that_is_dropped_wakes_a_waiter,
+                holds_that_go_in_any_order_keep_their_terms,
+                an_unlock_leaves_the_holds_of_guards_alone,
+                a_hold_is_given_back_once,
+                dropped_entries_are_given_back,
+            ]
+        }
+    };
+}
+
+reader_suite!(readers, Redis::start(false).await);
+lock_suite!(memory_writers, Memory::new(true));
+reader_suite!(memory_readers, Memory::new(false));
+
+/// The same inside one process.
+struct Memory {
+    made: AtomicU32,
+    locks: Mutex<Vec<memory::ReadWriteLock>>,
+    writes: bool,
+}
+
+impl Memory {
+    fn new(writes: bool) -> Self {
+        Memory {
+            made: AtomicU32::new(0),
+            locks: Mutex::default(),
+            writes,
+        }
+    }
+}
+
+impl Fixture for Memory {
+    fn fresh(&self, hint: &str) -> Arc<dyn Lock> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let lock = memory::ReadWriteLock::new(format!("{hint}-{number}"));
+        self.locks.lock().unwrap().push(lock.clone());
+        Arc::new(if self.writes {
+            lock.write()
+        } else {
+            lock.read()
+        })
+    }
+
+    fn neighbour(&self, of: &Arc<dyn Lock>) -> Arc<dyn Lock> {
+        let owner = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+        let locks = self.locks.lock().unwrap();
+        let lock = locks
+            .iter()
+            .find(|lock| Lock::name(&lock.read()) == of.name());
+        let lock = lock.expect("made here").with_owner(owner.into());
+        Arc::new(lock.write())
+    }
+
+    fn stranger(&self, to: &Arc<dyn Lock>) -> Arc<dyn Lock> {
+        self.neighbour(to)
+    }
+}
+
+/// Both sides of one lock, for owners that are told apart.
+trait Sides {
+    /// Those of a new owner, which shares as little as possible with the one before it.
+    fn owner(&self) -> (Handle, Handle);
+}
+
+struct InMemory(memory::ReadWriteLock, AtomicU32);
+
+impl Sides for InMemory {
+    fn owner(&self) -> (Handle, Handle) {
+        let owner = self.1.fetch_add(1, Ordering::Relaxed);
+        let lock = self.0.with_owner(owner.into());
+        (Arc::new(lock.read()), Arc::new(lock.write()))
+    }
+}
+
+struct Doors<'a>(&'a Redis, &'static str);
+
+impl Sides for Doors<'_> {
+    fn owner(&self) -> (Handle, Handle) {
+        let turn = self.0.made.fetch_add(1, Ordering::Relaxed);
+        let client = if turn.is_multiple_of(2) {
+            &self.0.first
+        } else {
+            &self.0.second
+        };
+        let lock = client.read_write_lock(self.1);
+        (Arc::new(lock.read()), Arc::new(lock.write()))
+    }
+}
+
+async fn readers_share_and_a_writer_is_alone(door: &impl Sides) {
+    let readers = [door.owner().0, door.owner().0, door.owner().0];
+    let (_, writer) = door.owner();
+    for reader in &readers {
+        assert!(reader.try_lock().await.unwrap());
+        assert!(reader.is_locked().await.unwrap() && !writer.is_locked().await.unwrap());
+        assert!(!writer.try_lock().await.unwrap());
+    }
+    assert!(!writer.force_unlock().await.unwrap(), "nobody writes");
+    for reader in &readers {
+        assert!(!writer.try_lock().await.unwrap());
+        assert_eq!(reader.hold_count().await.unwrap(), 1);
+        reader.unlock().await.unwrap();
+        assert_not_held(reader.unlock().await, reader);
+    }
+    assert!(writer.try_lock().await.unwrap());
+    assert!(writer.is_locked().await.unwrap() && !readers[0].is_locked().await.unwrap());
+    for reader in &readers {
+        assert!(!reader.try_lock().await.unwrap() && !reader.force_unlock().await.unwrap());
+    }
+    let (_, other) = door.owner();
+    assert!(!other.try_lock().await.unwrap());
+    assert!(other.force_unlock().await.unwrap());
+    assert_not_held(writer.unlock().await, &writer);
+    assert!(readers[0].try_lock().await.unwrap() && readers[1].force_unlock().await.unwrap());
+    assert_not_held(readers[0].unlock().await, &readers[0]);
+}
+
+/// Waiters behind a writer: two readers, a writer, a reader.
+async fn readers_are_served_in_a_run_up_to_the_next_writer(door: &impl Sides) {
+    let (_, holder) = door.owner();
+    holder.lock().await.unwrap();
+    let all = [
+        door.owner().0,
+        door.owner().0,
+        door.owner().1,
+        door.owner().0,
+    ];
+    let mut waiting = Vec::new();
+    for side in &all {
+        let mut call = lock(side).await;
+        call.assert_waits(side).await;
+        waiting.push(call);
+    }
+    holder.unlock().await.unwrap();
+    let mut waiting = waiting.into_iter();
+    for reader in [&all[0], &all[1]] {
+        waiting.next().expect("four").answer().await.unwrap();
+        assert!(reader.is_held().await.unwrap());
+    }
+    let (mut writer, mut last) = (waiting.next().expect("four"), waiting.next().expect("four"));
+    all[0].unlock().await.unwrap();
+    writer.assert_waits(&all[2]).await;
+    // A reader that comes later waits behind the writer, though others read.
+    last.assert_waits(&all[3]).await;
+    assert!(
+        !lock_for(&door.owner().0, Duration::from_millis(50))
+            .await
+            .answer()
+            .await
+            .unwrap()
+    );
+    all[1].unlock().await.unwrap();
+    writer.answer().await.unwrap();
+    last.assert_waits(&all[3]).await;
+    all[2].unlock().await.unwrap();
+    last.answer().await.unwrap();
+    all[3].unlock().await.unwrap();
+    assert!(!all[0].is_locked().await.unwrap());
+}
+
+/// Readers that come and go without a gap do not get in once a writer waits.
+async fn a_writer_is_not_starved_by_readers(door: &impl Sides) {
+    const READERS: usize = 6;
+    let (first, writer) = (door.owner().0, door.owner().1);
+    first.lock().await.unwrap();
+    let turns = Arc::new(AtomicUsize::new(0));
+    let crowd: Vec<_> = (0..READERS)
+        .map(|_| {
+            let (reader, turns) = (door.owner().0, Arc::clone(&turns));
+            tokio::spawn(async move {
+                loop {
+                    let guard = reader.guard().await.unwrap();
+                    turns.fetch_add(1, Ordering::SeqCst);
+                    // Longer than the others are out.
+                    for _ in 0..6 {
+                        assert!(reader.is_locked().await.unwrap());
+                        tokio::task::yield_now().await;
+                    }
+                    guard.unlock().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let waiting = lock(&writer).await;
+    // It stands in the queue when this has been answered.
+    assert!(!writer.try_lock().await.unwrap());
+    let before = turns.load(Ordering::SeqCst);
+    first.unlock().await.unwrap();
+    waiting.answer().await.unwrap();
+    let since = turns.load(Ordering::SeqCst) - before;
+    // Each may have been in, and one turn ahead.
+    assert!(since <= 2 * READERS, "{since} turns of readers");
+    for task in crowd {
+        task.abort();
+        let _ = task.await;
+    }
+    writer.unlock().await.unwrap();
+}
+
+async fn a_writer_goes_on_as_a_reader(door: &impl Sides) {
+    let ((read, write), (other, writer)) = (door.owner(), door.owner());
+    write.lock().await.unwrap();
+    assert!(read.try_lock().await.unwrap());
+    read.lock().await.unwrap();
+    assert!(read.is_locked().await.unwrap() && write.is_locked().await.unwrap());
+    assert!(!other.try_lock().await.unwrap());
+    let (reading, mut writing) = (lock(&other).await, lock(&writer).await);
+    writing.assert_waits(&writer).await;
+    write.unlock().await.unwrap();
+    assert!(read.is_locked().await.unwrap() && !write.is_locked().await.unwrap());
+    assert_not_held(write.unlock().await, &write);
+    reading.answer().await.unwrap();
+    writing.assert_waits(&writer).await;
+    assert_eq!(read.hold_count().await.unwrap(), 2);
+    read.unlock().await.unwrap();
+    other.unlock().await.unwrap();
+    writing.assert_waits(&writer).await;
+    read.unlock().await.unwrap();
+    writing.answer().await.unwrap();
+    // The other way round it waits for itself.
+    writer.unlock().await.unwrap();
+    read.lock().await.unwrap();
+    assert!(!write.try_lock().await.unwrap());
+    read.unlock().await.unwrap();
+    // The reading side goes first, and the lock is written on.
+    write.lock().await.unwrap();
+    read.lock().await.unwrap();
+    read.unlock().await.unwrap();
+    assert!(write.is_held().await.unwrap() && !other.try_lock().await.unwrap());
+    write.unlock().await.unwrap();
+    assert!(!write.is_locked().await.unwrap() && !read.is_locked().await.unwrap());
+}
+
+/// One that reads already comes in again, however many writers wait for it.
+async fn a_reader_passes_writers_that_wait_for_it(door: &impl Sides) {
+    let (read, _) = door.owner();
+    read.lock().await.unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..80 {
+        // Of the same client, more than stand in the queue.
+        let _ = door.owner();
+        waiting.push(lock(&door.owner().1).await);
+    }
+    waiting[79].assert_waits(&read).await;
+    read.lock().await.unwrap();
+    assert_eq!(read.hold_count().await.unwrap(), 2);
+    for call in waiting {
+        assert!(call.abort().await.is_none());
+    }
+    read.unlock().await.unwrap();
+    read.unlock().await.unwrap();
+    let (_, write) = door.owner();
+    assert!(lock_for(&write, LIMIT).await.answer().await.unwrap());
+    write.unlock().await.unwrap();
+}
+
+macro_rules! sides {
+    ($($case:ident,)*) => {
+        mod sides {
+            use super::*;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let redis = Redis::start(true).await;
+                within_limit(super::$case(&Doors(&redis, stringify!($case)))).await;
+            })*
+        }
+
+        mod memory_sides {
+            use super::*;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let lock = InMemory(memory::ReadWriteLock::new("door"), AtomicU32::new(0));
+                within_limit(super::$case(&lock)).await;
+            })*
+        }
+    };
+}
+
+sides! {
+    readers_share_and_a_writer_is_alone,
+    readers_are_served_in_a_run_up_to_the_next_writer,
+    a_writer_is_not_starved_by_readers,
+    a_writer_goes_on_as_a_reader,
+    a_reader_passes_writers_that_wait_for_it,
+}
+
+/// What stands in Redis, but the records.
+async fn keys(redis: &Redis) -> Vec<String> {
+    let mut connection = redis.server.connection().await;
+    let mut keys: Vec<String> = connection.keys("*").await.unwrap();
+    keys.retain(|key| !key.starts_with("redisson_rwlock_once:"));
+    keys.sort();
+    keys
+}
+
+/// The time to live of a key in seconds, rounded up.
+async fn ttl(redis: &Redis, key: &str) -> i64 {
+    let mut connection = redis.server.connection().await;
+    let millis: i64 = connection.pttl(key).await.unwrap();
+    (millis + 999) / 1000
+}
+
+#[tokio::test]
+async fn a_guard_is_downgraded() {
+    let redis = Redis::start(true).await;
+    let lock = redis.first.read_write_lock("door");
+    let other = redis.second.read_write_lock("door");
+    let writer = lock.write().guard().await.unwrap();
+    let owner = writer.handle().owner().to_owned();
+    let mut waiting = Call::start({
+        let write = other.write();
+        async move { write.guard().await }
+    })
+    .await;
+    let handle: Handle = Arc::new(other.write());
+    waiting.assert_waits(&handle).await;
+    let reader = lock.downgrade(writer).await.unwrap();
+    assert_eq!(reader.handle().owner(), owner);
+    waiting.assert_waits(&handle).await;
+    assert!(lock.read().is_locked().await.unwrap() && !lock.write().is_locked().await.unwrap());
+    reader.unlock().await.unwrap();
+    let writer: Result<LockGuard> = waiting.answer().await;
+    // One that is lost gives nothing.
+    assert!(lock.write().force_unlock().await.unwrap());
+    let lost = other.downgrade(writer.unwrap()).await;
+    assert!(matches!(lost, Err(Error::NotHeld { .. })), "{lost:?}");
+    assert!(lock.write().try_lock_for(LIMIT).await.unwrap());
+}
+
+/// Each hold of a reader has a key with its own end, whichever guard goes first; the lock ends with the longest.
+#[tokio::test]
+async fn each_hold_has_its_own_end() {
+    let redis = Redis::start(true).await;
+    let read = redis.first.read_write_lock("door").read().with_owner(7);
+    let id = redis.first.id();
+    let hold = |number: u32| format!("{{door}}:{id}:7:rwlock_timeout:{number}");
+    let lease = |seconds| Duration::from_secs(seconds);
+    for (number, seconds) in [(1, 300), (2, 100), (3, 200)] {
+        read.with_lease(lease(seconds)).lock().await.unwrap();
+        assert_eq!(ttl(&redis, &hold(number)).await, seconds as i64);
+        assert_eq!(ttl(&redis, "door").await, 300);
+    }
+    assert_eq!(read.lease().remaining().unwrap().as_secs(), 299);
+    let other = redis.second.read_write_lock("door").read();
+    other.with_lease(lease(50)).lock().await.unwrap();
+    let first = read.with_lease(lease(400)).guard().await.unwrap();
+    first.unlock().await.unwrap();
+    assert_eq!(ttl(&redis, "door").await, 300);
+    for left in [100, 300] {
+        read.unlock().await.unwrap();
+        assert!(ttl(&redis, "door").await == 300, "{left}");
+    }
+    assert_eq!(keys(&redis).await.len(), 3);
+    read.unlock().await.unwrap();
+    assert_eq!(ttl(&redis, "door").await, 50);
+    other.unlock().await.unwrap();
+    assert_eq!(keys(&redis).await, Vec::<String>::new());
+}
+
+/// A guard of one owner that goes first leaves the other's time alone.
+#[tokio::test]
+async fn the_first_of_two_guards_goes_first() {
+    let redis = Redis::start(true).await;
+    let read = redis.first.read_write_lock("door").read();
+    let first = read
+        .with_lease(Duration::from_secs(100))
+        .guard()
+        .await
+        .unwrap();
+    let owner = first.handle().owner().to_owned();
+    let hold = |number: u32| format!("{{door}}:{owner}:rwlock_timeout:{number}");
+    let mut connection = redis.server.connection().await;
+    // As if the first one had been taken earlier.
+    let _: () = connection.pexpire(hold(1), 50_000).await.unwrap();
+    let second = first.again().await.unwrap();
+    first.unlock().await.unwrap();
+    assert_eq!(keys(&redis).await, ["door".to_owned(), hold(1)]);
+    assert_eq!(ttl(&redis, &hold(1)).await, 100);
+    assert!(!second.is_lost());
+    second.unlock().await.unwrap();
+    assert_eq!(keys(&redis).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_leaves_nothing() {
+    let redis = Redis::start(true).await;
+    let writer: Handle = Arc::new(redis.first.read_write_lock("door").write());
+    let lock = redis.second.read_write_lock("door");
+    let sides: [Handle; 2] = [Arc::new(lock.read()), Arc::new(lock.write())];
+    writer.lock().await.unwrap();
+    for side in &sides {
+        let mut waiting = crate::lock_contract::support::lock(side).await;
+        waiting.assert_waits(side).await;
+        assert!(waiting.abort().await.is_none());
+    }
+    assert!(
+        !lock
+            .read()
+            .try_lock_for(Duration::from_millis(50))
+            .await
+            .unwrap()
+    );
+    writer.unlock().await.unwrap();
+    let mut connection = redis.server.connection().await;
+    crate::support::waiters::until("all has gone", LIMIT, async || {
+        // Notes vanish by themselves after a minute.
+        let all: Vec<String> = connection.keys("*").await.unwrap();
+        !all.iter()
+            .any(|key| key == "door" || key.contains("waiters") || key.contains("timeout"))
+    })
+    .await;
+}

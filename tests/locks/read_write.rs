@@ -1,0 +1,238 @@
+//! Read-write locks: holds that end by themselves, renewal, and contents that nobody of ours has written.
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Error, RLock, RReadWriteLock};
+use tokio::time::timeout;
+
+use crate::support::clients::LIMIT;
+use crate::support::server::RedisServer;
+use crate::support::waiters::until;
+
+const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Nothing is looked for by the slow check.
+async fn client(server: &RedisServer, watchdog: Duration) -> Client {
+    let client = Client::builder(server.url()).lock_watchdog_timeout(watchdog);
+    client.safety_interval(NEVER).connect().await.unwrap()
+}
+
+async fn start() -> (RedisServer, MultiplexedConnection, Client) {
+    let server = RedisServer::start().await;
+    let client = client(&server, Duration::from_secs(30)).await;
+    let redis = server.connection().await;
+    (server, redis, client)
+}
+
+fn sides(lock: &RReadWriteLock) -> [RLock; 2] {
+    [lock.read(), lock.write()]
+}
+
+/// By the server's clock.
+async fn until_passed(redis: &mut MultiplexedConnection, time: Duration) {
+    let _: () = redis
+        .pset_ex("clock", 1, time.as_millis() as u64)
+        .await
+        .unwrap();
+    until("time passes", LIMIT, async || {
+        !redis.exists::<_, bool>("clock").await.unwrap()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_longest_read_lets_a_writer_in() {
+    let (server, _, one) = start().await;
+    let two = client(&server, Duration::from_secs(30)).await;
+    let lease = Duration::from_millis;
+    one.read_write_lock("door")
+        .read()
+        .with_lease(lease(100))
+        .lock()
+        .await
+        .unwrap();
+    two.read_write_lock("door")
+        .read()
+        .with_lease(lease(400))
+        .lock()
+        .await
+        .unwrap();
+    for client in [&one, &two] {
+        let write = client.read_write_lock("door").write();
+        assert!(
+            timeout(LIMIT, write.try_lock_for(LIMIT))
+                .await
+                .unwrap()
+                .unwrap()
+        );
+        write.unlock().await.unwrap();
+    }
+}
+
+/// A reader whose hold has run out is gone as soon as the last one that holds on goes.
+#[tokio::test]
+async fn a_dead_reader_does_not_outlast_the_living() {
+    let (_server, mut redis, client) = start().await;
+    let lock = client.read_write_lock("door");
+    let _: () = redis
+        .hset_multiple("door", &[("mode", "read"), ("dead:1", "2")])
+        .await
+        .unwrap();
+    let _: () = redis.pexpire("door", 3_600_000).await.unwrap();
+    let write = client.read_write_lock("door").write();
+    assert!(!write.try_lock().await.unwrap());
+    let reader = lock.read().guard().await.unwrap();
+    let waits = tokio::spawn(async move { write.guard().await });
+    until("it waits", LIMIT, async || {
+        let queue = "redisson_rwlock_waiters:{door}";
+        redis.zcard::<_, u64>(queue).await.unwrap() == 1
+    })
+    .await;
+    reader.unlock().await.unwrap();
+    let writer = timeout(LIMIT, waits)
+        .await
+        .expect("served")
+        .unwrap()
+        .unwrap();
+    let fields: Vec<String> = redis.hkeys("door").await.unwrap();
+    assert_eq!(fields.len(), 2, "{fields:?}");
+    writer.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn each_hold_is_renewed() {
+    const WATCHDOG: Duration = Duration::from_millis(900);
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = client(&server, WATCHDOG).await;
+    let lock = client.read_write_lock("door");
+    let guard = lock.read().guard().await.unwrap();
+    let again = guard.again().await.unwrap();
+    let hold = |number: u32| {
+        format!(
+            "{{door}}:{}:rwlock_timeout:{number}",
+            guard.handle().owner()
+        )
+    };
+    // One that was deleted comes back.
+    let _: () = redis.del(hold(1)).await.unwrap();
+    until_passed(&mut redis, 3 * WATCHDOG).await;
+    for key in ["door".to_owned(), hold(1), hold(2)] {
+        let left: i64 = redis.pttl(&key).await.unwrap();
+        assert!(left > 0 && left <= 900, "{key}: {left}");
+    }
+    assert!(!guard.is_lost() && !again.is_lost());
+    let write = client.read_write_lock("door").write();
+    assert!(!write.try_lock().await.unwrap());
+    // A hold that is taken away is lost, and its guard knows.
+    let _: () = redis.hdel("door", guard.handle().owner()).await.unwrap();
+    timeout(LIMIT, again.lost()).await.expect("it is told");
+    drop((guard, again));
+    let writer = write.guard().await.unwrap();
+    until_passed(&mut redis, 3 * WATCHDOG).await;
+    assert!(!writer.is_lost() && lock.write().is_locked().await.unwrap());
+    writer.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hash_without_a_mode_is_held_by_somebody() {
+    let (_server, mut redis, client) = start().await;
+    let lock = client.read_write_lock("door");
+    for mode in [None, Some("nothing"), Some("")] {
+        let _: () = redis.hset("door", "somebody:1", 1).await.unwrap();
+        if let Some(mode) = mode {
+            let _: () = redis.hset("door", "mode", mode).await.unwrap();
+        }
+        for side in sides(&lock) {
+            assert!(!side.try_lock().await.unwrap() && !side.is_locked().await.unwrap());
+            assert!(!side.try_lock_for(Duration::from_millis(20)).await.unwrap());
+            assert!(!side.force_unlock().await.unwrap());
+            assert!(matches!(side.unlock().await, Err(Error::NotHeld { .. })));
+        }
+        assert_eq!(
+            redis.hlen::<_, usize>("door").await.unwrap(),
+            1 + usize::from(mode.is_some())
+        );
+        let _: () = redis.del("door").await.unwrap();
+        assert!(lock.write().try_lock().await.unwrap());
+        lock.write().unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_told() {
+    let (_server, mut redis, client) = start().await;
+    let _: () = redis.set("door", "text").await.unwrap();
+    for side in sides(&client.read_write_lock("door")) {
+        let errors = [
+            side.try_lock().await.unwrap_err(),
+            side.lock().await.unwrap_err(),
+            side.unlock().await.unwrap_err(),
+            side.force_unlock().await.unwrap_err(),
+            side.is_locked().await.unwrap_err(),
+            side.hold_count().await.unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error, Error::WrongType { .. }), "{error}");
+        }
+    }
+    assert_eq!(redis.get::<_, String>("door").await.unwrap(), "text");
+}
+
+/// Counts that are none, in the field of an owner and of others: every call ends, and all is well when they have gone.
+#[tokio::test]
+async fn counts_that_nobody_of_ours_has_written() {
+    let (_server, mut redis, client) = start().await;
+    let texts = [
+        "",
+        "x",
+        "0",
+        "-1",
+        "1.5",
+        "nan",
+        "inf",
+        "0x10",
+        "1e300",
+        "4000000000",
+        "9223372036854775807",
+    ];
+    for text in texts {
+        for mode in ["read", "write"] {
+            let lock = client.read_write_lock("door");
+            let own = [
+                lock.read().owner().to_owned(),
+                format!("{}:write", lock.read().owner()),
+            ];
+            for field in [own[0].as_str(), own[1].as_str(), "other:1", "other:1:write"] {
+                let _: () = redis
+                    .hset_multiple("door", &[("mode", mode), (field, text)])
+                    .await
+                    .unwrap();
+                let all = async {
+                    for side in sides(&lock) {
+                        let _ = side.try_lock().await;
+                        let _ = side.try_lock_for(Duration::from_millis(5)).await;
+                        let _ = side.hold_count().await;
+                        let _ = side.is_locked().await;
+                        let _ = side.unlock().await;
+                        let _ = side.unlock().await;
+                    }
+                    for side in sides(&lock) {
+                        let _ = side.force_unlock().await;
+                    }
+                };
+                timeout(LIMIT, all)
+                    .await
+                    .unwrap_or_else(|_| panic!("{mode}, {field}: {text:?}"));
+                let _: () = redis.del("door").await.unwrap();
+                assert!(lock.write().try_lock().await.unwrap());
+                assert!(lock.read().try_lock().await.unwrap());
+                lock.read().unlock().await.unwrap();
+                lock.write().unlock().await.unwrap();
+                assert!(!redis.exists::<_, bool>("door").await.unwrap());
+            }
+        }
+    }
+}
