@@ -31,7 +31,7 @@ end
 
 local function drop_end(field, ends) change_order({ 'ZREM', ENDS, field }, 'ZADD', ENDS, ends, field) end
 
--- The head of the queue, behind those whose time is over. The waiter `speaker` is there, so its time is not over.
+-- Drops the first waiters whose time is over, but `speaker`, which is there. Returns the head of the queue.
 local function head(speaker)
   while true do
     local field = redis.call('LINDEX', WAITS, 0)
