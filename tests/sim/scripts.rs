@@ -18,6 +18,8 @@ pub const ALL: &[(&str, &str)] = &[
     ("RENEW_PERMITS", RENEW_PERMITS),
     ("LOCK", LOCK),
     ("RENEW_LOCKS", RENEW_LOCKS),
+    ("READ_WRITE", READ_WRITE),
+    ("RENEW_READ_WRITE", RENEW_READ_WRITE),
     ("ONCE", ONCE),
     ("FORGET", FORGET),
     ("TIMES", TIMES),
