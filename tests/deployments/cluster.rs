@@ -425,7 +425,8 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     let client = connect(cluster).await;
     let other = connect(cluster).await;
     let semaphore = client.semaphore(name);
-    semaphore.try_set_permits(5).await.unwrap();
+    // A client that had set them would announce them, and that would wait for the slot in front of its other calls.
+    ask::<()>(&cluster.servers[0], &["SET", name, "5"]).await;
     let guard = semaphore.permit(2).await.unwrap();
     let waiting = waiter(&cluster.servers[0], &other, name, 4).await;
     cluster.begin_to_move(slot, 0, 1).await;

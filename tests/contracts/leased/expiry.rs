@@ -123,7 +123,7 @@ pub(crate) async fn a_guard_whose_permit_somebody_releases_is_lost(fixture: &imp
 }
 
 pub(crate) async fn a_guard_that_is_lost_releases_nothing(fixture: &impl Expiring) {
-    let semaphore = fixture.lasting(1, LEASE);
+    let semaphore = fixture.lasting(1, UNHURRIED);
     let permit = semaphore.permit().await.unwrap();
     semaphore.release_all().await.unwrap();
     let other = fixture.second(&semaphore);
