@@ -9,6 +9,7 @@
 -- ARGV[8] for how many milliseconds queue and notes are kept without use
 -- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `enter`, `message`,
 --   `notify`
+--   The part before it defines `clock`: the server's in microseconds where it is known
 -- Publishes: to the queue's name, ":" and a client's id: "grant <kind><ticket> <now in microseconds>", and what `take` adds; "none <kind><ticket>"
 --   where it cannot be granted: it has left the queue; "gone" where its entries have left the queue
 -- Repeat-safe: yes, by record.lua

@@ -30,6 +30,7 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     type Call: Call<Want = Self::Want>;
     type Held: Held<Self>;
 
+    /// A primitive with several layouts has a script for each; `held` knows which one this object is.
     fn script(held: &Self::Held) -> &'static LazyLock<Script>;
 
     /// The text that a client adds to the entries of its guards: its name.
@@ -142,7 +143,7 @@ impl InVain {
 /// The permits of one object that the callers of this client hold, under leases that the table of
 /// [`engine::holds`](crate::engine::holds) renews.
 pub(crate) trait Held<P: Primitive>: Send + 'static {
-    /// The script's argument about them, and about the owners of these where it needs that.
+    /// The script's argument about them, and about the owners of these where it needs that: computed when all of a batch is known.
     fn header(&self, wants: &mut dyn Iterator<Item = P::Want>) -> Arg;
 
     /// `call` is on its way.

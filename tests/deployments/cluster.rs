@@ -965,6 +965,24 @@ async fn beside_java(
     peer.call("unlock", java).await.unwrap();
     served(waiting).await;
     lock.unlock().await.unwrap();
+    // And one with two sides, whose holds are keys of their own.
+    let both = client.read_write_lock(&format!("{{{name}}}-prices"));
+    let java = |side| json!({ "name": both.name(), "thread": "t", "side": side });
+    let channel = format!("redisson_rwlock:{}", both.name());
+    let reader = both.read().guard().await.unwrap();
+    peer.call("lock", java("read")).await.unwrap();
+    let writer = both.write();
+    let waiting = tokio::spawn(async move { writer.guard().await });
+    heard(channel.clone(), 1).await;
+    reader.unlock().await.unwrap();
+    peer.call("unlock", java("read")).await.unwrap();
+    let writer = timeout(LIMIT, waiting).await.expect("it is woken");
+    let writer = writer.unwrap().unwrap();
+    let call = peer.begin("lock", java("write"));
+    heard(channel, 1).await;
+    writer.unlock().await.unwrap();
+    call.await.unwrap();
+    peer.call("unlock", java("write")).await.unwrap();
 }
 
 /// A client at rest asks for the map at the pace that is set.

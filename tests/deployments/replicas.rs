@@ -339,9 +339,12 @@ async fn what_no_replica_has_is_not_passed_on() {
     );
     let recipes: [&dyn LeasedSemaphore; 2] = [&slots, &fair];
     pair.part().await;
-    let all = futures::future::join(
+    let all = futures::future::join3(
         in_vain("a fair lock", async || {
             client.fair_lock("turn").lock().await
+        }),
+        in_vain("a reader", async || {
+            client.read_write_lock("prices").read().lock().await
         }),
         futures::future::join5(
             in_vain("a counter", async || semaphore.permit(1).await),
@@ -357,7 +360,12 @@ async fn what_no_replica_has_is_not_passed_on() {
     until_stored(&pair.master, "seats", 1).await;
     until_stored(&pair.master, "work", 1).await;
     until("they are free", LIMIT, async || {
-        ask::<i64>(&pair.master, &["EXISTS", "slots", "fair", "door", "turn"]).await == 0
+        ask::<i64>(
+            &pair.master,
+            &["EXISTS", "slots", "fair", "door", "turn", "prices"],
+        )
+        .await
+            == 0
     })
     .await;
 }

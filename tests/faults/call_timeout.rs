@@ -34,6 +34,7 @@ struct Objects {
     given: RSemaphore,
     lock: RLock,
     turn: RFairLock,
+    prices: RReadWriteLock,
     held: RLock,
     latch: RCountDownLatch,
     recipe: SetSemaphore,
@@ -48,6 +49,7 @@ impl Objects {
             given: client.semaphore("given"),
             lock: client.lock("door"),
             turn: client.fair_lock("turn"),
+            prices: client.read_write_lock("prices"),
             held: client.lock("held"),
             latch: client.count_down_latch("done"),
             recipe: client.set_semaphore("places", 5),
@@ -66,10 +68,12 @@ impl Objects {
 
     /// Calls that take something, each for a time.
     async fn take_for_a_time(&self) -> Vec<Error> {
-        let (semaphore, lock, turn, recipe, string_lock) = tokio::join!(
+        let reader = self.prices.read();
+        let (semaphore, lock, turn, reader, recipe, string_lock) = tokio::join!(
             self.semaphore.permit_for(1, WAIT),
             self.lock.guard_for(WAIT),
             self.turn.guard_for(WAIT),
+            reader.guard_for(WAIT),
             self.recipe.permit_for(WAIT),
             self.string_lock.guard_for(WAIT),
         );
@@ -77,6 +81,7 @@ impl Objects {
             semaphore.map(drop).unwrap_err(),
             lock.map(drop).unwrap_err(),
             turn.map(drop).unwrap_err(),
+            reader.map(drop).unwrap_err(),
             recipe.map(drop).unwrap_err(),
             string_lock.map(drop).unwrap_err(),
         ]
@@ -117,6 +122,7 @@ impl Objects {
             self.held.is_locked().await == Ok(false)
                 && self.lock.is_locked().await == Ok(false)
                 && self.turn.is_locked().await == Ok(false)
+                && self.prices.read().is_locked().await == Ok(false)
                 && self.string_lock.is_locked().await == Ok(false)
                 && self.recipe.holders().await == Ok(Vec::new())
                 && self.latch.count().await == Ok(1)

@@ -82,7 +82,7 @@ fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
     type Waits = fn(&Client) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     let outside = runtime();
     let server = outside.block_on(crate::support::server::RedisServer::start());
-    let waits: [(&str, Waits); 7] = [
+    let waits: [(&str, Waits); 8] = [
         ("semaphore", |client| {
             let semaphore = client.semaphore("semaphore");
             Box::pin(async move { semaphore.acquire(1).await })
@@ -107,6 +107,13 @@ fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
             Box::pin(async move {
                 held.lock().await?;
                 lock.lock().await
+            })
+        }),
+        ("prices", |client| {
+            let lock = client.read_write_lock("prices");
+            Box::pin(async move {
+                lock.read().lock().await?;
+                lock.write().lock().await
             })
         }),
         ("turn", |client| {

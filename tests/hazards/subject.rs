@@ -259,7 +259,7 @@ impl<S: Subject> Entry<S> {
     }
 }
 
-/// Whether it may wait for as long as it takes: the names of calls say so.
+/// Whether it may wait for as long as it takes: the first word of its name says so, which is that of the method.
 pub fn waits_without_limit(call: &str) -> bool {
     let verb = call.split([',', ' ']).next().expect("there is a word");
     let waits = [

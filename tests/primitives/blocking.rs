@@ -102,6 +102,12 @@ fn everything(client: &Client) {
     guard.unlock().unwrap();
     assert!(!turn.is_locked().unwrap());
 
+    let prices = client.read_write_lock("prices");
+    let guard = prices.read().guard().unwrap();
+    assert!(!prices.write().try_lock().unwrap());
+    guard.unlock().unwrap();
+    prices.write().guard().unwrap().unlock().unwrap();
+
     let done = client.count_down_latch("done");
     assert!(done.try_set_count(1).unwrap());
     assert!(!done.wait_for(moment).unwrap());
