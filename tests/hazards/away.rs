@@ -29,10 +29,10 @@ impl Bound {
             .lock_watchdog_timeout(HOUR);
         // Sixty clients share the thread of a test. Their preparations are calls within these bounds, too.
         match self {
-            Bound::RetryWindow => builder.retry_window(Duration::from_secs(5)),
+            Bound::RetryWindow => builder.retry_window(Duration::from_secs(10)),
             Bound::CallTimeout => builder
                 .retry_window(HOUR)
-                .call_timeout(Duration::from_secs(6)),
+                .call_timeout(Duration::from_secs(12)),
         }
     }
 

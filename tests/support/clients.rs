@@ -116,7 +116,8 @@ pub async fn limited(rules: &str) -> (RedisServer, Client) {
         .user(&format!("app on >pw {rules}"))
         .start()
         .await;
-    let client = connect(server.url_as("app", "pw")).await;
+    let builder = builder(server.url_as("app", "pw")).lock_watchdog_timeout(NEVER);
+    let client = builder.connect().await.expect("the server runs");
     (server, client)
 }
 

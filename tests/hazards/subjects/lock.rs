@@ -105,7 +105,14 @@ macro_rules! lock {
             async fn take(&self, limit: Option<Duration>) -> Result<bool> {
                 match limit {
                     None => self.one.lock().await.map(|()| true),
-                    Some(limit) => self.one.try_lock_for(limit).await,
+                    Some(limit) => {
+                        let taken = self.one.try_lock_for(limit).await?;
+                        if !taken {
+                            // Behind the call that leaves the queue.
+                            self.one.hold_count().await?;
+                        }
+                        Ok(taken)
+                    }
                 }
             }
 
