@@ -221,7 +221,7 @@ fn granted_by_the_guide(kinds: &[[&str; 2]]) -> BTreeSet<String> {
 async fn what_is_asked_for_is_what_the_guide_says() {
     let kinds = [
         ["For semaphores,", "For semaphores whose"],
-        ["For locks,", "For read-write locks,"],
+        ["For locks,", "For fair locks:"],
         ["For read-write locks,", "For latches:"],
     ];
     let server = RedisServer::options().user("app on >p +ping").start().await;

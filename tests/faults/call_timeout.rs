@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::recipes::{SetSemaphore, StringLock};
 use redisson_semaphore::{
     Client, ClientBuilder, Effect, Error, LeasedSemaphore as _, Lock as _, RCountDownLatch,
-    RFairLock, RLock, RSemaphore,
+    RFairLock, RLock, RReadWriteLock, RSemaphore,
 };
 use tokio::time::timeout;
 

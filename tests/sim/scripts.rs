@@ -18,6 +18,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("RENEW_PERMITS", RENEW_PERMITS),
     ("LOCK", LOCK),
     ("RENEW_LOCKS", RENEW_LOCKS),
+    ("FAIR_LOCK", FAIR_LOCK),
     ("READ_WRITE", READ_WRITE),
     ("RENEW_READ_WRITE", RENEW_READ_WRITE),
     ("ONCE", ONCE),

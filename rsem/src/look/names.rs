@@ -193,9 +193,11 @@ mod tests {
     use super::*;
 
     /// Those that Redisson has, too.
-    const REDISSONS: [&str; 5] = [
+    const REDISSONS: [&str; 7] = [
         "redisson_sc",
         "redisson_lock__channel",
+        "redisson_lock_queue",
+        "redisson_lock_timeout",
         "redisson_lock_token",
         "redisson_rwlock",
         "redisson_countdownlatch__channel__",

@@ -172,6 +172,9 @@ impl RLock {
             if let Some(refusal) = event {
                 return Err(refused(self.name(), &refusal));
             }
+            if turn.has_ended() {
+                return Err(self.core.gone(self.name()));
+            }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(Outcome::InVain);
             }
@@ -213,6 +216,12 @@ impl<'a> Turn<'a> {
     fn listener(&self) -> Weak<dyn Listener> {
         let waiter: Arc<dyn Listener> = Arc::<Waiter>::clone(&self.waiter);
         Arc::downgrade(&waiter)
+    }
+
+    /// The client has ended, and has left the place.
+    fn has_ended(&self) -> bool {
+        let (line, claim) = (&self.lock.line, self.claim);
+        !line.with_held(|held| held.places().has(claim, &self.waiter))
     }
 
     /// Waits for a reason to try again; or the server forbids the subscription.
@@ -274,6 +283,11 @@ impl Places {
 
     fn join(&mut self, claim: Claim, waiter: Arc<Waiter>) {
         self.0.entry(claim.owner).or_default().push((claim, waiter));
+    }
+
+    fn has(&self, claim: Claim, waiter: &Arc<Waiter>) -> bool {
+        let mut place = self.0.get(&claim.owner).into_iter().flatten();
+        place.any(|(_, other)| Arc::ptr_eq(other, waiter))
     }
 
     /// Whether the owner's place in the queue is to be left: nobody else waits there.

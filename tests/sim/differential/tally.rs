@@ -16,6 +16,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ),
     ("RENEW_GRANTS", &["[some]", "[0]"]),
     // The comparison does not call these yet.
+    ("FAIR_LOCK", &[]),
     ("READ_WRITE", &[]),
     ("RENEW_READ_WRITE", &[]),
     (
