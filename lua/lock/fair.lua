@@ -4,22 +4,22 @@
 -- KEYS[5] ends: zset, field -> when the waiter's time at the head is over, in ms since 1970: by the clock of the server, or of a JVM
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[11..] steps
---   take: the owner's number, lease in ms, the waiter's share of the queue's time in ms (0: it does not queue); four words
+--   take: the owner's number, lease in ms, a waiter's share of the queue's time in ms (negative: it does not queue); four words
 --   release: the owner's number, lease of the holds that are left
 --   leave: the number of an owner that waits no more, its share of the queue's time
 --   force: takes the lock from its owner
 -- Returns: "done <free> -1 -1 -1 0 0 <results> |". Of a take "1:0:<how often the owner holds it>", or in how many ms something ends, -1 for
 --   never; of a release how many holds are left, -1 if there was none; of the others 1 or 0. Or "refused <error>". In an array where
 --   nothing has changed that replicas could confirm
--- Publishes: "0" to the channel, ":" and the field of the queue's head: when the lock has become free; and when it is free and there is another
---   head
+-- Publishes: "0" to the channel, ":" and the field of the queue's head: when the lock has become free; when it is free and there is another
+--   head; and when it was taken under a lease of its own, whose end the head is to look after
 -- Repeat-safe: yes, by record.lua
 -- Invariant: no waiter gets the lock before an earlier one whose time is not over. The queue and its ends have the same fields
 
 local WAITS, ENDS = KEYS[4], KEYS[5]
 
--- Whether the queue has lost its head; and the server's clock in ms, where it has been asked.
-local moved, millis = false, nil
+-- Whether the queue has lost its head; whether the lock was taken under a lease of its own; and the server's clock in ms, where it has been asked.
+local moved, leased, millis = false, false, nil
 
 local function time()
   if not millis then
@@ -61,16 +61,18 @@ local function leave_queue(field, share)
   return 1
 end
 
--- Puts a waiter at the end of the queue, where it is not there yet. `front` is the queue's head.
+-- Puts a waiter at the end of the queue, where it is not there yet. It has its share behind the waiter before it, and from each attempt on.
+-- `front` is the queue's head.
 local function join_queue(field, share, front)
-  local ends = redis.call('ZSCORE', ENDS, field)
-  if ends and front then return end
-  local last = front and redis.call('LINDEX', WAITS, -1)
-  local before = last and redis.call('ZSCORE', ENDS, last)
-  before = before and tonumber(before) or time() + math.max(0, redis.call('PTTL', LOCK))
-  change_order({ 'ZADD', ENDS, score(math.max(before, time()) + share), field },
-    unpack(ends and { 'ZADD', ENDS, ends, field } or { 'ZREM', ENDS, field }))
-  change_order({ 'RPUSH', WAITS, field }, 'RPOP', WAITS)
+  local place = front and redis.call('LPOS', WAITS, field)
+  local ends, before = redis.call('ZSCORE', ENDS, field), nil
+  if place ~= 0 then before = front and redis.call('LINDEX', WAITS, place and place - 1 or -1) end
+  before = before and redis.call('ZSCORE', ENDS, before)
+  local from = math.max(tonumber(before or nil) or 0, time() + (front and 0 or math.max(0, redis.call('PTTL', LOCK))))
+  local new = math.max(place and tonumber(ends or nil) or 0, from + share)
+  if ends and new == tonumber(ends) then return end
+  change_order({ 'ZADD', ENDS, score(new), field }, unpack(ends and { 'ZADD', ENDS, ends, field } or { 'ZREM', ENDS, field }))
+  if not place then change_order({ 'RPUSH', WAITS, field }, 'RPOP', WAITS) end
 end
 
 -- The owner takes the lock where it holds it, or where the lock is free and no other waiter is first; else it queues.
@@ -79,7 +81,8 @@ local function take_or_queue(number, lease, share)
   local front = head(field)
   local first = not front or front == field
   if holds(number) or total == 1 and first then
-    if front then leave_queue(field, share) end
+    if front then leave_queue(field, math.abs(share)) end
+    leased = lease + 0 ~= WATCHDOG
     take(entry_for('g', 0, number, '0:' .. lease), nil, nil, true)
     return taken(1)
   end
@@ -105,7 +108,7 @@ local function work()
   if refusal then return refusal end
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
-  local front = total == 1 and (before == 0 or moved) and head()
+  local front = (total == 1 and (before == 0 or moved) or total == 0 and leased) and head()
   if front then messages[1] = { ARGV[1], CHANNEL .. ':' .. front, '0' } end
   return 'done ' .. total .. ' -1 -1 -1 0 0 ' .. table.concat(results, ' ') .. ' |'
 end

@@ -156,7 +156,7 @@ local function take(entry, _, life, by_answer)
     change({ 'HSET', LOCK, 'mode', mode, field, count }, 'DEL', LOCK)
     redis.call('PEXPIRE', LOCK, lease)
   else
-    local ttl = kind == 'r' and redis.call('PTTL', LOCK) or redis.call('HLEN', LOCK) > 2 and longest_hold(lease) or 0
+    local ttl = kind == 'r' and redis.call('PTTL', LOCK) or redis.call('HLEN', LOCK) > 2 and longest_hold(math.huge) or 0
     expire(math.max(lease, ttl))
     change({ 'HSET', LOCK, field, count }, unpack(old and held > 0 and { 'HSET', LOCK, field, old } or { 'HDEL', LOCK, field }))
   end
@@ -184,9 +184,10 @@ end
 local function leave(entry)
   local queued, _, owner = waiting, read_entry(entry)
   if waiting > 0 then drop(entry) end
-  local held = waiting == queued and holds(owner)
-  if not held or held >= (tonumber(redis.call('HGET', LOCK, entry_of(owner))) or 0) then return 0 end
-  if held == 0 and is_writer(owner) then end_writing(owner) else cut(owner, held) end
+  local held, stored = waiting == queued and holds(owner), tonumber(redis.call('HGET', LOCK, entry_of(owner))) or 0
+  if not held or held >= stored then return 0 end
+  -- Other grants of the owner may be on their way.
+  if held == 0 and is_writer(owner) then end_writing(owner) else cut(owner, stored - 1) end
   return 1
 end
 
@@ -214,7 +215,7 @@ local function release(owner, what)
       end_writing(owner)
       return 0
     end
-    expire(math.max(lease, redis.call('HLEN', LOCK) > 2 and longest_hold(lease) or 0))
+    expire(math.max(lease, redis.call('HLEN', LOCK) > 2 and longest_hold(math.huge) or 0))
   elseif place <= left then
     for number = place, math.min(left, MOST_HOLDS) do
       set_hold(hold_of(entry_of(owner), number), redis.call('PTTL', hold_of(entry_of(owner), number + 1)))

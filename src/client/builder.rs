@@ -299,10 +299,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets for how long a waiter of an [`RFairLock`](crate::RFairLock) may stand first in the queue without taking the lock, where its call has
-    /// no time limit of its own; 300 s by default.
+    /// Sets for how long a waiter of an [`RFairLock`](crate::RFairLock) that stands first and tries no more keeps its place; 300 s by default.
     ///
-    /// A waiter of a killed process holds those behind it up for as long. Redisson: `fairLockWaitTimeout`.
+    /// A killed process holds those behind it up for as long for each of its waiting calls. It must be longer than the
+    /// [`safety_interval`](Self::safety_interval), at which waiters try. Redisson: `fairLockWaitTimeout`.
     pub fn fair_lock_wait_timeout(mut self, timeout: Duration) -> Self {
         self.config.fair_lock_wait_timeout = timeout;
         self

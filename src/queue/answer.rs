@@ -138,9 +138,10 @@ impl<'a, W: Want> Answer<'a, W> {
 /// An entry that was served, and its token where it has one.
 fn own<W: Want>(word: &str) -> Option<(Ticket, Entry<W>, Taken)> {
     let (text, token) = word.split_once('=').unwrap_or((word, "0"));
-    let (ticket, entry) = Entry::read(text)?;
+    let (ticket, entry): (_, Entry<W>) = Entry::read(text)?;
     let token = token.parse().ok()?;
-    Some((ticket, entry, Taken { token, count: 1 }))
+    let count = entry.want.count_of_grant();
+    Some((ticket, entry, Taken { token, count }))
 }
 
 /// Of a step: how many were carried out, and behind that the token and the count of the last one, where the primitive has these.

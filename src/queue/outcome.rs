@@ -27,6 +27,11 @@ pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
         self.is_leased()
     }
 
+    /// How often its owner holds what is granted to an entry; 0 where that is not known.
+    fn count_of_grant(self) -> u32 {
+        1
+    }
+
     /// One step stands for several waiters that want the same.
     fn adds_up(self) -> bool {
         true

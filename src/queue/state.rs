@@ -415,7 +415,8 @@ impl<P: Primitive> State<P> {
         {
             self.entries.remove(ticket);
             self.in_time(true);
-            let taken = Taken { token, count: 1 };
+            let count = entry.want.count_of_grant();
+            let taken = Taken { token, count };
             self.hold(ticket, &entry, taken, waiter, until, told);
             let ends = clock + entry.life * 1000;
             self.unconfirmed.insert(ticket, (entry, ends));

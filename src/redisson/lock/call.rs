@@ -84,8 +84,8 @@ pub(super) struct Claim {
     pub(super) watched: bool,
     /// The time to live that is set, in milliseconds.
     pub(super) lease: u64,
-    /// Of a fair lock: its share of the queue's time, in milliseconds; 0 where it does not queue.
-    pub(super) share: Option<u64>,
+    /// Of a fair lock: a waiter's share of the queue's time, in milliseconds; negative where it does not queue.
+    pub(super) share: Option<i64>,
 }
 
 impl Claim {
@@ -142,6 +142,11 @@ impl Want for Claim {
             lease: lease.parse().ok()?,
             share: None,
         })
+    }
+
+    /// A reader may hold it already, by another entry.
+    fn count_of_grant(self) -> u32 {
+        u32::from(self.kind != Kind::Read)
     }
 
     /// A reader does not get in as a writer.
@@ -231,6 +236,14 @@ impl queue::Call for Call {
         false
     }
 
+    /// A call that leaves the queue moves the ends of all waiters behind it.
+    fn size(&self) -> usize {
+        match self {
+            Call::Leave(..) => 64,
+            _ => 1,
+        }
+    }
+
     fn takes(&self) -> Option<Claim> {
         match self {
             Call::Take(claim) => Some(*claim),
@@ -257,7 +270,9 @@ impl queue::Call for Call {
                 Arg::Word("take"),
                 number(claim.owner),
                 Arg::number(claim.lease),
-                claim.share.map_or(Arg::Word(claim.kind()), Arg::number),
+                claim.share.map_or(Arg::Word(claim.kind()), |share| {
+                    Arg::Text(share.to_string().into())
+                }),
             ]),
             Call::Release(who, _) => args.extend([
                 Arg::Word("release"),

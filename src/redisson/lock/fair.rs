@@ -14,7 +14,7 @@ use crate::engine::Core;
 use crate::engine::command::Commands;
 use crate::engine::once::refused;
 use crate::engine::wakeups::{Listener, Wake};
-use crate::error::{Effect, Error, Result};
+use crate::error::{Error, Result};
 use crate::queue::{self, Outcome};
 use crate::sync::{Followed, Follower, unlocked};
 use crate::transport::Refusal;
@@ -43,9 +43,9 @@ const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
 /// 3. `try_lock` does not take a free lock while others wait.
 /// 4. A waiter leaves the queue when its time is over, when its future is dropped, and when its client is shut down. If the lock is free then,
 ///    the next waiter is notified.
-/// 5. Each waiter has a share of the queue's time: its `wait`, or the
-///    [`fair_lock_wait_timeout`](crate::ClientBuilder::fair_lock_wait_timeout). A waiter that stands first and does not take the lock for
-///    that long leaves the queue by the next attempt of another caller. So a killed process holds the others up for a while.
+/// 5. Each waiter has a share of the queue's time, the
+///    [`fair_lock_wait_timeout`](crate::ClientBuilder::fair_lock_wait_timeout). A waiter that stands first and has not tried for that long leaves the
+///    queue by the next attempt of another caller. So a killed process holds the others up for a share for each of its waiting calls.
 ///
 /// A waiter also tries when the holder's time to live ends, when its subscription was made anew, and every few seconds
 /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). Each waiter has a subscription of its own.
@@ -71,10 +71,12 @@ const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
 /// - A waiter that leaves while the lock is free notifies the next one; in Redisson that one waits until its time is over.
 /// - `unlock` of a lock that is not held is [`NotHeld`](crate::Error::NotHeld); to Redisson's fair lock it is a success.
 /// - The time of waiters goes by the server's clock, in Redisson by that of each JVM. Where these differ, waiters leave sooner or later.
+/// - A waiter's share does not depend on the time limit of its call, and begins anew with each attempt. A waiter of a JVM whose share is over
+///   leaves though it waits still.
+/// - A holder with a lease of its own makes the next waiter try, so that it learns of the lease.
 ///
 /// # Limits
 ///
-/// - As in Redisson, a waiter may lose its place to later ones while one holder keeps the lock for longer than the waiter's share.
 /// - Calls of one owner that wait at the same time share a place. When one of them gives up last, the place is gone for all.
 /// - There is no `delete`, which in Redisson removes the queue as well; `force_unlock` lets the next waiter in.
 #[derive(Clone, Debug)]
@@ -117,9 +119,10 @@ impl Deref for RFairLock {
 }
 
 impl RLock {
-    /// The share of the queue's time that a call has which waits for so long.
-    pub(super) fn share(&self, wait: Option<Duration>) -> u64 {
-        millis(wait.unwrap_or(self.core.config.fair_lock_wait_timeout)).min(LONGEST_SHARE)
+    /// The share of the queue's time that each waiter has; negative for a call that does not wait.
+    pub(super) fn share(&self, waits: bool) -> i64 {
+        let share = millis(self.core.config.fair_lock_wait_timeout).min(LONGEST_SHARE) as i64;
+        if waits { share } else { -share }
     }
 
     /// Takes a fair lock in its turn.
@@ -150,15 +153,14 @@ impl RLock {
                     u64::try_from(look).ok().map(Duration::from_millis)
                 }
                 // The place is kept, and the next attempt may be answered.
-                Some(Err(Error::Unavailable { .. })) if answered => None,
+                Some(Err(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) if answered => {
+                    None
+                }
                 Some(Ok(outcome)) => {
-                    turn.queues = false;
+                    turn.came();
                     return Ok(outcome);
                 }
-                Some(Err(error)) => {
-                    turn.queues = answered || error.effect() != Effect::NotApplied;
-                    return Err(error);
-                }
+                Some(Err(error)) => return Err(error),
             };
             let now = Instant::now();
             if deadline.is_some_and(|deadline| deadline <= now) {
@@ -193,8 +195,6 @@ struct Turn<'a> {
     events: Follower<Option<Refusal>>,
     /// Subscribed.
     channel: Option<String>,
-    /// Its owner may stand in the queue.
-    queues: bool,
 }
 
 impl<'a> Turn<'a> {
@@ -209,13 +209,18 @@ impl<'a> Turn<'a> {
             events: waiter.0.follow(),
             waiter,
             channel: None,
-            queues: true,
         }
     }
 
     fn listener(&self) -> Weak<dyn Listener> {
         let waiter: Arc<dyn Listener> = Arc::<Waiter>::clone(&self.waiter);
         Arc::downgrade(&waiter)
+    }
+
+    /// Its owner has the lock, and stands in the queue no more.
+    fn came(&self) {
+        let (line, owner) = (&self.lock.line, self.claim.owner);
+        line.with_held(|held| held.places().came(owner));
     }
 
     /// The client has ended, and has left the place.
@@ -246,15 +251,14 @@ impl Drop for Turn<'_> {
             self.lock.core.wakeups.leave(channel, &self.listener());
         }
         let (line, claim) = (&self.lock.line, self.claim);
-        let last = line.with_held(|held| held.places().leave(claim, &self.waiter));
-        if last && self.queues {
+        if line.with_held(|held| held.places().leave(claim, &self.waiter)) {
             line.owe(leaving(claim));
         }
     }
 }
 
 fn leaving(claim: Claim) -> Call {
-    Call::Leave(claim.owner, claim.share.unwrap_or(0))
+    Call::Leave(claim.owner, claim.share.unwrap_or(0).unsigned_abs())
 }
 
 /// The last event of a waiter: the refusal of its subscription, or `None` for any other.
@@ -274,20 +278,36 @@ impl Listener for Waiter {
 
 /// The callers of this client that wait for a fair lock, by the number of their owner.
 #[derive(Default)]
-pub(super) struct Places(BTreeMap<u64, Vec<(Claim, Arc<Waiter>)>>);
+pub(super) struct Places(BTreeMap<u64, Place>);
+
+/// The callers of one owner, and whether it may stand in the queue.
+#[derive(Default)]
+struct Place {
+    callers: Vec<(Claim, Arc<Waiter>)>,
+    queues: bool,
+}
 
 impl Places {
     pub(super) fn len(&self) -> usize {
-        self.0.values().map(Vec::len).sum()
+        self.0.values().map(|place| place.callers.len()).sum()
     }
 
     fn join(&mut self, claim: Claim, waiter: Arc<Waiter>) {
-        self.0.entry(claim.owner).or_default().push((claim, waiter));
+        let place = self.0.entry(claim.owner).or_default();
+        place.queues = true;
+        place.callers.push((claim, waiter));
+    }
+
+    fn came(&mut self, owner: u64) {
+        if let Some(place) = self.0.get_mut(&owner) {
+            place.queues = false;
+        }
     }
 
     fn has(&self, claim: Claim, waiter: &Arc<Waiter>) -> bool {
-        let mut place = self.0.get(&claim.owner).into_iter().flatten();
-        place.any(|(_, other)| Arc::ptr_eq(other, waiter))
+        let place = self.0.get(&claim.owner);
+        let mut callers = place.into_iter().flat_map(|place| &place.callers);
+        callers.any(|(_, other)| Arc::ptr_eq(other, waiter))
     }
 
     /// Whether the owner's place in the queue is to be left: nobody else waits there.
@@ -295,24 +315,29 @@ impl Places {
         let Some(place) = self.0.get_mut(&claim.owner) else {
             return false;
         };
-        place.retain(|(_, other)| !Arc::ptr_eq(other, waiter));
-        place.is_empty() && self.0.remove(&claim.owner).is_some()
+        place
+            .callers
+            .retain(|(_, other)| !Arc::ptr_eq(other, waiter));
+        let queues = place.queues;
+        place.callers.is_empty() && self.0.remove(&claim.owner).is_some() && queues
     }
 
     /// The owner has got the lock: its other callers need not wait.
     pub(super) fn wake(&self, owner: u64) {
-        for (_, waiter) in self.0.get(&owner).into_iter().flatten() {
+        let place = self.0.get(&owner);
+        for (_, waiter) in place.into_iter().flat_map(|place| &place.callers) {
             let waiter = Arc::clone(waiter);
             unlocked(move || waiter.0.set(None));
         }
     }
 
-    /// The client ends: its callers wait no more. The calls that leave their places.
+    /// The client ends: its callers wait no more. The calls that leave their places, the last owner first: it has none of them behind it.
     pub(super) fn close(&mut self) -> Vec<Call> {
         let all: Vec<u64> = self.0.keys().copied().collect();
         all.into_iter().for_each(|owner| self.wake(owner));
-        let places = std::mem::take(&mut self.0).into_values();
-        let first = places.filter_map(|place| place.first().map(|(claim, _)| *claim));
+        let places = std::mem::take(&mut self.0).into_values().rev();
+        let queued = places.filter(|place| place.queues);
+        let first = queued.filter_map(|place| place.callers.first().map(|(claim, _)| *claim));
         first.map(leaving).collect()
     }
 }

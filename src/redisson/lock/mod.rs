@@ -319,7 +319,8 @@ impl RLock {
             kind: self.kind,
             watched: lease.is_none(),
             lease: millis(lease.unwrap_or(self.core.config.lock_watchdog_timeout)),
-            share: (self.kind == Kind::Fair).then(|| self.share(wait)),
+            share: (self.kind == Kind::Fair)
+                .then(|| self.share(!wait.is_some_and(|wait| wait.is_zero()))),
         };
         let taking = async {
             let waits = !wait.is_some_and(|wait| wait.is_zero());

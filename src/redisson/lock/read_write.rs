@@ -65,6 +65,9 @@ use crate::queue;
 ///
 /// # Limits
 ///
+/// - The lease of a writer ends with the lock's time to live: where its owner reads, too, other callers get in when that hold is over.
+/// - `unlock` of a reader whose lease is over is `Ok` while another reader of the lock keeps its entry.
+/// - Readers of one owner that always overlap keep writers out, as one that reads already does not wait.
 /// - The watchdog of a JVM sets the end of the whole lock. Where the JVM is killed, a reader whose lease is longer than that watchdog's
 ///   time-out loses its hold when that is over, and does not learn of it.
 /// - A hash of the same name without a mode, as an [`RLock`] has, counts as held for writing by somebody else; Redisson writes into it.
