@@ -337,3 +337,50 @@ async fn a_key_of_another_type_is_told() {
     let free = client.fair_lock("free").unlock().await.unwrap_err();
     assert!(matches!(free, Error::NotHeld { .. }), "{free}");
 }
+
+/// A waiter has its share from each attempt on, and what others of the queue do costs it nothing.
+#[tokio::test]
+async fn calls_of_one_owner_do_not_shorten_the_time_of_others() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url()).await;
+    let holder = client.fair_lock("door");
+    holder.lock().await.unwrap();
+    let shared = client.fair_lock("door").with_owner(7);
+    let short = shared.clone();
+    let wait = Duration::from_millis(200);
+    let short = tokio::spawn(async move { short.try_lock_for(wait).await });
+    until("it queues", LIMIT, async || {
+        queue(&mut redis).await.len() == 1
+    })
+    .await;
+    let long = shared.clone();
+    let long = tokio::spawn(async move { long.lock().await });
+    let behind = client.fair_lock("door");
+    let last = waiting(&server, &behind, 1).await;
+    assert_eq!(short.await.unwrap(), Ok(false));
+    holder.unlock().await.unwrap();
+    served("the owner's other call", long).await;
+    let ends: i64 = redis.zscore(ENDS, behind.owner()).await.unwrap();
+    let (now, _): (i64, i64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
+    assert!(ends > now * 1000 + 200_000, "its share is gone: {ends}");
+    shared.unlock().await.unwrap();
+    served("the last one", last).await;
+}
+
+/// The waiter behind a holder with a lease of its own learns when that ends.
+#[tokio::test]
+async fn the_end_of_a_lease_behind_a_turn_is_found() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let holder = client.fair_lock("door");
+    holder.lock().await.unwrap();
+    let leased = client
+        .fair_lock("door")
+        .with_lease(Duration::from_millis(300));
+    let first = waiting(&server, &leased, 0).await;
+    let second = waiting(&server, &client.fair_lock("door"), 1).await;
+    holder.unlock().await.unwrap();
+    served("the one with a lease", first).await;
+    served("the one behind it", second).await;
+}

@@ -236,3 +236,56 @@ async fn counts_that_nobody_of_ours_has_written() {
         }
     }
 }
+
+/// Callers of one owner that wait and are served together hold it once each.
+#[tokio::test]
+async fn two_waiting_reads_of_one_owner_are_two_holds() {
+    let (server, mut redis, one) = start().await;
+    let two = client(&server, Duration::from_secs(30)).await;
+    for writes_here in [true, false] {
+        let writer = if writes_here { &one } else { &two };
+        let writer = writer.read_write_lock("door").write().guard().await;
+        let read = one.read_write_lock("door").read();
+        let waiting =
+            [read.clone(), read.clone()].map(|read| tokio::spawn(async move { read.lock().await }));
+        until("both queue", LIMIT, async || {
+            redis
+                .zcard::<_, u32>("redisson_rwlock_waiters:{door}")
+                .await
+                == Ok(2)
+        })
+        .await;
+        writer.unwrap().unlock().await.unwrap();
+        for call in waiting {
+            timeout(LIMIT, call).await.unwrap().unwrap().unwrap();
+        }
+        assert_eq!(read.hold_count().await, Ok(2));
+        read.unlock().await.unwrap();
+        let write = two.read_write_lock("door").write();
+        assert_eq!(write.try_lock().await, Ok(false), "beside a reader");
+        read.unlock().await.unwrap();
+        assert!(!redis.exists::<_, bool>("door").await.unwrap());
+    }
+}
+
+/// The lock lasts as long as the longest of its owner's reads, also when it writes once more.
+#[tokio::test]
+async fn a_second_write_does_not_shorten_a_read() {
+    let (_server, mut redis, one) = start().await;
+    let lock = one.read_write_lock("door");
+    let [read, write] = sides(&lock);
+    write.lock().await.unwrap();
+    let leases = [30, 7200].map(Duration::from_secs);
+    for lease in leases {
+        read.with_lease(lease).lock().await.unwrap();
+    }
+    let least = 2 * 3_600_000 - 60_000;
+    write
+        .with_lease(Duration::from_secs(5))
+        .lock()
+        .await
+        .unwrap();
+    assert!(redis.pttl::<_, i64>("door").await.unwrap() > least);
+    write.unlock().await.unwrap();
+    assert!(redis.pttl::<_, i64>("door").await.unwrap() > least);
+}
