@@ -5,7 +5,8 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::call::{Call, Claim, Kind};
 use super::held::Holds;
@@ -138,6 +139,7 @@ impl RLock {
         let began = Instant::now();
         let deadline = wait.and_then(|wait| began.checked_add(wait));
         let mut turn = Turn::new(self, claim);
+        let _ends = deadline.map(|deadline| turn.ends_at(deadline));
         let mut answered = false;
         loop {
             let call = self.line.call(Call::Take(claim));
@@ -174,11 +176,11 @@ impl RLock {
             if let Some(refusal) = event {
                 return Err(refused(self.name(), &refusal));
             }
-            if turn.has_ended() {
-                return Err(self.core.gone(self.name()));
-            }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(Outcome::InVain);
+            }
+            if turn.has_ended() {
+                return Err(self.core.gone(self.name()));
             }
         }
     }
@@ -215,6 +217,18 @@ impl<'a> Turn<'a> {
     fn listener(&self) -> Weak<dyn Listener> {
         let waiter: Arc<dyn Listener> = Arc::<Waiter>::clone(&self.waiter);
         Arc::downgrade(&waiter)
+    }
+
+    /// Its place is left at `deadline`, also where nobody polls the call any more.
+    fn ends_at(&self, deadline: Instant) -> AbortOnDrop {
+        let (line, claim) = (Arc::clone(&self.lock.line), self.claim);
+        let waiter = Arc::clone(&self.waiter);
+        AbortOnDrop(self.lock.core.runtime.spawn(async move {
+            sleep_until(deadline).await;
+            if line.with_held(|held| held.places().leave(claim, &waiter)) {
+                line.owe(leaving(claim));
+            }
+        }))
     }
 
     /// Its owner has the lock, and stands in the queue no more.
@@ -254,6 +268,15 @@ impl Drop for Turn<'_> {
         if line.with_held(|held| held.places().leave(claim, &self.waiter)) {
             line.owe(leaving(claim));
         }
+    }
+}
+
+/// A task that ends with its call.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
