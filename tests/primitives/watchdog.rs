@@ -449,13 +449,14 @@ async fn what_goes_astray_takes_effect_once() {
 async fn reclaim_with_a_lost_reply_takes_effect_once() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
-    // A client that had set them would announce them, and find the dead by that.
     let () = redis.set(NAME, 3).await.unwrap();
     let proxy = Proxy::start(&server).await;
-    let far = connect(proxy.url(), Duration::from_secs(1)).await;
-    let far = far.semaphore(NAME);
-    far.reclaim().await.unwrap();
+    // A client that had seen permits come would announce them, and find the dead by that.
+    let far = async || connect(proxy.url(), Duration::from_secs(1)).await;
+    // The server knows the script then.
+    far().await.semaphore(NAME).reclaim().await.unwrap();
     for fate in LOST_REPLIES {
+        let far = far().await.semaphore(NAME);
         let (before, _) = books(&server).await;
         bury(&mut redis, 1, 2).await;
         proxy.at_script(1, fate);
@@ -465,6 +466,7 @@ async fn reclaim_with_a_lost_reply_takes_effect_once() {
         assert_eq!(books(&server).await, (before + 2, 0));
     }
     // The scripts that renew a guard are lost.
+    let far = far().await.semaphore(NAME);
     let (before, _) = books(&server).await;
     let guard = far.permit(1).await.unwrap();
     let fates = [LOST_REPLIES[0], LOST_REPLIES[1], Fate::LoseRequest];
