@@ -21,6 +21,12 @@ pub(crate) enum Make {
     FairInTransactions,
     /// The lock of this crate.
     Lock,
+    /// Its fair lock.
+    FairLock,
+    /// The side for readers of its read-write lock.
+    ReadLock,
+    /// The side for writers.
+    WriteLock,
     /// One script per call over the `redis` crate.
     LockPlain,
     /// The semaphore with ids of this crate.
@@ -45,6 +51,9 @@ impl Make {
             Make::FairOriginal => "fair-original",
             Make::FairInTransactions => "fair-in-transactions",
             Make::Lock => "lock",
+            Make::FairLock => "fair-lock",
+            Make::ReadLock => "read-lock",
+            Make::WriteLock => "write-lock",
             Make::LockPlain => "lock-plain",
             Make::Leased => "leased",
             Make::LeasedPlain => "leased-plain",
@@ -69,8 +78,17 @@ pub(crate) enum Contestant {
     FairInTransactions,
     Lock,
     LockPlain,
+    FairLock,
+    ReadLock,
+    WriteLock,
     /// One thread a caller.
     RedissonLock,
+    /// One thread a caller.
+    RedissonFairLock,
+    /// One thread a caller.
+    RedissonReadLock,
+    /// One thread a caller.
+    RedissonWriteLock,
     Leased,
     LeasedPlain,
     /// One thread a caller.
@@ -89,12 +107,18 @@ impl Contestant {
             Contestant::RedissonSync
             | Contestant::RedissonAsync
             | Contestant::RedissonLock
+            | Contestant::RedissonFairLock
+            | Contestant::RedissonReadLock
+            | Contestant::RedissonWriteLock
             | Contestant::RedissonLeasedSync
             | Contestant::RedissonLeasedAsync => Make::Redisson,
             Contestant::Fair => Make::Fair,
             Contestant::FairOriginal => Make::FairOriginal,
             Contestant::FairInTransactions => Make::FairInTransactions,
             Contestant::Lock => Make::Lock,
+            Contestant::FairLock => Make::FairLock,
+            Contestant::ReadLock => Make::ReadLock,
+            Contestant::WriteLock => Make::WriteLock,
             Contestant::LockPlain => Make::LockPlain,
             Contestant::Leased => Make::Leased,
             Contestant::LeasedPlain => Make::LeasedPlain,
@@ -106,9 +130,19 @@ impl Contestant {
     pub(crate) fn object(self) -> &'static str {
         match self {
             Contestant::RedissonLock => "lock",
+            Contestant::RedissonFairLock => "fair",
+            Contestant::RedissonReadLock => "read",
+            Contestant::RedissonWriteLock => "write",
             Contestant::RedissonLeasedSync | Contestant::RedissonLeasedAsync => "leased",
             _ => "semaphore",
         }
+    }
+
+    /// Whether it locks and unlocks, for permits that are not there to be set.
+    pub(crate) fn is_lock(self) -> bool {
+        let makes = [Make::Lock, Make::FairLock, Make::ReadLock, Make::WriteLock];
+        let objects = ["lock", "fair", "read", "write"];
+        makes.contains(&self.make()) || objects.contains(&self.object())
     }
 
     /// The `mode` of the Java peer's commands; the others have no choice.
@@ -116,6 +150,9 @@ impl Contestant {
         match self {
             Contestant::RedissonSync
             | Contestant::RedissonLock
+            | Contestant::RedissonFairLock
+            | Contestant::RedissonReadLock
+            | Contestant::RedissonWriteLock
             | Contestant::RedissonLeasedSync => "sync",
             _ => "async",
         }
@@ -125,13 +162,22 @@ impl Contestant {
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Contestant::Ours | Contestant::Fair | Contestant::Lock | Contestant::Leased => "ours",
+            Contestant::Ours
+            | Contestant::Fair
+            | Contestant::Lock
+            | Contestant::FairLock
+            | Contestant::ReadLock
+            | Contestant::WriteLock
+            | Contestant::Leased => "ours",
             Contestant::FairOriginal => "original",
             Contestant::FairInTransactions => "in transactions",
             Contestant::OursViaRedis => "ours via Redis",
             Contestant::Plain | Contestant::LockPlain | Contestant::LeasedPlain => "plain",
             Contestant::RedissonSync
             | Contestant::RedissonLock
+            | Contestant::RedissonFairLock
+            | Contestant::RedissonReadLock
+            | Contestant::RedissonWriteLock
             | Contestant::RedissonLeasedSync => "Redisson sync",
             Contestant::RedissonAsync | Contestant::RedissonLeasedAsync => "Redisson async",
             Contestant::Guards => "guards",

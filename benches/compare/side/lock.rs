@@ -11,11 +11,12 @@ use redisson_semaphore::{Client, RLock};
 use super::{Semaphore, Side, plain};
 use crate::Result;
 
-pub(crate) struct Ours(Client);
+/// A client, and the lock of a name.
+pub(crate) struct Ours(Client, fn(&Client, &str) -> RLock);
 
 impl Ours {
-    pub(crate) async fn connect(url: &str) -> Result<Ours> {
-        Ok(Ours(Client::connect(url).await?))
+    pub(crate) async fn connect(url: &str, lock: fn(&Client, &str) -> RLock) -> Result<Ours> {
+        Ok(Ours(Client::connect(url).await?, lock))
     }
 }
 
@@ -23,7 +24,7 @@ impl Side for Ours {
     type Semaphore = RLock;
 
     fn semaphore(&self, name: &str) -> RLock {
-        self.0.lock(name)
+        (self.1)(&self.0, name)
     }
 }
 

@@ -15,6 +15,8 @@ mod serve;
 
 use std::time::Duration;
 
+use redisson_semaphore::Client;
+
 use crate::Result;
 use crate::contestant::Make;
 
@@ -61,7 +63,16 @@ pub(crate) async fn serve(word: &str, url: &str, clients: usize) -> Result<()> {
     } else if word == Make::FairInTransactions.word() {
         with(clients, || fair::Original::connect(url, true)).await
     } else if word == Make::Lock.word() {
-        with(clients, || lock::Ours::connect(url)).await
+        with(clients, || lock::Ours::connect(url, Client::lock)).await
+    } else if word == Make::FairLock.word() {
+        let lock = |client: &Client, name: &str| client.fair_lock(name).as_lock().clone();
+        with(clients, || lock::Ours::connect(url, lock)).await
+    } else if word == Make::ReadLock.word() {
+        let lock = |client: &Client, name: &str| client.read_write_lock(name).read();
+        with(clients, || lock::Ours::connect(url, lock)).await
+    } else if word == Make::WriteLock.word() {
+        let lock = |client: &Client, name: &str| client.read_write_lock(name).write();
+        with(clients, || lock::Ours::connect(url, lock)).await
     } else if word == Make::LockPlain.word() {
         with(clients, || lock::Plain::connect(url)).await
     } else if word == Make::Leased.word() {

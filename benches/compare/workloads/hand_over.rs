@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 use crate::Result;
 use crate::contestant::Contestant::{
-    self, Guards, Lock, Ours, Plain, RedissonAsync, RedissonLock, RedissonSync,
+    self, FairLock, Guards, Lock, Ours, Plain, RedissonAsync, RedissonFairLock, RedissonLock,
+    RedissonSync, RedissonWriteLock, WriteLock,
 };
 use crate::report::{Report, metric};
 use crate::stage::Stage;
@@ -38,6 +39,18 @@ pub(crate) const LOCK: HandOver = HandOver {
     title: "a lock from one process to another, from unlock to locked",
     contestants: &[Lock, RedissonLock],
 };
+pub(crate) const FAIR_LOCK: HandOver = HandOver {
+    name: "fair-lock-hand-over",
+    title: "a fair lock from one process to another",
+    contestants: &[FairLock, RedissonFairLock],
+};
+pub(crate) const WRITE_LOCK: HandOver = HandOver {
+    name: "write-lock-hand-over",
+    title: "a read-write lock from one writer to another in another process",
+    contestants: &[WriteLock, RedissonWriteLock],
+};
+
+pub(crate) const ALL: [HandOver; 4] = [WAKE_UP, LOCK, FAIR_LOCK, WRITE_LOCK];
 
 /// The contestants take turns this often.
 const TURNS: usize = 4;
@@ -49,7 +62,7 @@ impl HandOver {
         report.begin(self.name, self.title);
         for contestant in self.contestants {
             stage.programs(contestant.make(), 2).await?;
-            if contestant.make() != Lock.make() && *contestant != RedissonLock {
+            if !contestant.is_lock() {
                 stage.set(&self.object(*contestant), 1).await?;
             }
         }
@@ -90,11 +103,16 @@ impl HandOver {
         times: usize,
     ) -> Result<Waits> {
         let (acquire, release) = match contestant {
-            RedissonLock => ("lock", "unlock"),
+            RedissonLock | RedissonFairLock | RedissonWriteLock => ("lock", "unlock"),
             _ => ("acquire", "release"),
         };
         let name = self.object(contestant);
-        let fields = json!({ "name": name, "mode": contestant.mode(), "thread": "caller" });
+        let mut fields = json!({ "name": name, "mode": contestant.mode(), "thread": "caller" });
+        match contestant {
+            RedissonFairLock => fields["fair"] = json!(true),
+            RedissonWriteLock => fields["side"] = json!("write"),
+            _ => {}
+        }
         let programs = stage.programs(contestant.make(), 2).await?;
         let moment = |answer: &Value, field: &str| answer[field].as_u64().ok_or("no time");
         let mut waits = Waits::default();

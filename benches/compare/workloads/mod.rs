@@ -45,7 +45,7 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
             workload.run(stage, report).await?;
         }
     }
-    for workload in [hand_over::WAKE_UP, hand_over::LOCK] {
+    for workload in hand_over::ALL {
         if wanted(workload.name) {
             workload.run(stage, report).await?;
         }
@@ -81,8 +81,10 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     if wanted(lock_shared::NAME) {
         lock_shared::run(stage, report).await?;
     }
-    if wanted(lock::NAME) {
-        lock::run(stage, report).await?;
+    for workload in lock::ALL {
+        if wanted(workload.name) {
+            workload.run(stage, report).await?;
+        }
     }
     if wanted(held::NAME) {
         held::run(stage, report).await?;

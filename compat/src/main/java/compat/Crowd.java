@@ -23,7 +23,7 @@ import org.redisson.api.RedissonClient;
 final class Crowd {
 
     private final List<RSemaphore> semaphores;
-    /** Taken instead of the semaphores, where the crowd is one of threads at a lock. */
+    /** Taken instead of the semaphores, where there is one. */
     private final RLock lock;
     /** The same, for one whose permits have ids. */
     private final RPermitExpirableSemaphore leased;
@@ -43,7 +43,7 @@ final class Crowd {
 
     private Crowd(RedissonClient client, Command command) {
         semaphores = semaphores(client, command);
-        lock = isOf(command, "lock") ? client.getLock(command.name()) : null;
+        lock = lock(client, command);
         leased = isOf(command, "leased") ? client.getPermitExpirableSemaphore(command.name()) : null;
         leaseMillis = command.number("leaseMs", -1);
         gauge = new Gauge(client, command);
@@ -64,6 +64,17 @@ final class Crowd {
 
     private static boolean isOf(Command command, String object) {
         return command.has("object") && command.text("object").equals(object);
+    }
+
+    /** One of the locks, where the crowd is one of threads at a lock. */
+    private static RLock lock(RedissonClient client, Command command) {
+        return switch (command.has("object") ? command.text("object") : "") {
+            case "lock" -> client.getLock(command.name());
+            case "fair" -> client.getFairLock(command.name());
+            case "read" -> client.getReadWriteLock(command.name()).readLock();
+            case "write" -> client.getReadWriteLock(command.name()).writeLock();
+            default -> null;
+        };
     }
 
     private static List<RSemaphore> semaphores(RedissonClient client, Command command) {
