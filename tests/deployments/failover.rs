@@ -12,6 +12,7 @@ use crate::support::refusals::{all_operations, assert_told, gives_back};
 use crate::support::sequence::warm_up;
 use crate::support::server::{NOWHERE, RedisServer, replica_of};
 use crate::support::waiters::{channel, until, until_linked, until_subscribers, waiter};
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore};
 use tokio::time::timeout;
@@ -54,10 +55,19 @@ impl Pair {
         self.address.lead_to(&self.primary);
     }
 
-    /// Waits until the replica has what the primary has.
-    async fn until_across(&self, name: &str) {
-        until("the change gets across", LIMIT, async || {
-            stored(&self.replica, name).await == stored(&self.primary, name).await
+    /// Waits until the replica has what the primary has: a mark that is written behind it.
+    async fn until_across(&self) {
+        let mark: u64 = self
+            .primary
+            .connection()
+            .await
+            .incr("mark", 1)
+            .await
+            .unwrap();
+        let mut replica = self.replica.connection().await;
+        until("the mark gets across", LIMIT, async || {
+            let seen: Option<u64> = replica.get("mark").await.unwrap();
+            seen == Some(mark)
         })
         .await;
     }
@@ -96,7 +106,7 @@ async fn who_only_waits_leaves_a_master_that_has_become_a_replica() {
     let (semaphore, latch) = (client.semaphore("left"), client.count_down_latch("shut"));
     semaphore.try_set_permits(0).await.unwrap();
     latch.try_set_count(1).await.unwrap();
-    pair.until_across("shut").await;
+    pair.until_across().await;
     let task = waiter(&mut pair.primary.connection().await, &semaphore, 1).await;
     let open = tokio::spawn(async move { latch.wait().await });
     replica_of(&mut pair.replica.connection().await, None).await;
@@ -118,7 +128,7 @@ async fn who_only_holds_leaves_a_master_that_has_become_a_replica() {
     let seats = client.semaphore("held").watched();
     seats.try_set_permits(2).await.unwrap();
     let permit = seats.permit(1).await.unwrap();
-    pair.until_across("held").await;
+    pair.until_across().await;
     replica_of(&mut pair.replica.connection().await, None).await;
     is_left_alone(&pair.primary).await;
     // Looks after the dead, too.
@@ -141,7 +151,7 @@ async fn messages_are_heard_where_commands_go_to() {
     let client = of_the_master(&pair).await;
     let semaphore = client.semaphore("heard");
     semaphore.try_set_permits(0).await.unwrap();
-    pair.until_across("heard").await;
+    pair.until_across().await;
     let task = waiter(&mut pair.primary.connection().await, &semaphore, 1).await;
     replica_of(&mut pair.replica.connection().await, None).await;
     is_left_alone(&pair.primary).await;
@@ -163,7 +173,7 @@ async fn a_guard_dropped_in_the_middle_of_a_failover_gives_back() {
     semaphore.try_set_permits(3).await.unwrap();
     for _ in 0..3 {
         let guard = semaphore.permit(2).await.unwrap();
-        pair.until_across("guarded").await;
+        pair.until_across().await;
         pair.change_places().await;
         let scripts = pair.address.scripts();
         drop(guard);
@@ -181,7 +191,7 @@ async fn calls_in_the_middle_of_a_failover_wait_for_its_end() {
     let client = pair.connect().await;
     let (semaphore, other) = (client.semaphore("called"), client.semaphore("other"));
     semaphore.try_set_permits(5).await.unwrap();
-    pair.until_across("called").await;
+    pair.until_across().await;
     pair.change_places().await;
     let scripts = pair.address.scripts();
     let calls = async {
@@ -231,7 +241,7 @@ async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
                 }
             });
             pair.address.until_struck(struck + 1).await;
-            pair.until_across("across").await;
+            pair.until_across().await;
             pair.change_places().await;
             pair.follow();
             let answer = timeout(LIMIT, task).await.expect("it ends").unwrap();
@@ -253,7 +263,7 @@ async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
     let renamed =
         tokio::spawn(async move { semaphore.object().rename(other.name()).await.map(drop) });
     pair.address.until_struck(struck + 1).await;
-    pair.until_across("moved").await;
+    pair.until_across().await;
     pair.change_places().await;
     pair.follow();
     assert_eq!(timeout(LIMIT, renamed).await.unwrap().unwrap(), Ok(()));
@@ -307,7 +317,7 @@ async fn permits_of_guards_go_across_and_come_back_once() {
         .query_async(&mut old)
         .await
         .unwrap();
-    pair.until_across("watched").await;
+    pair.until_across().await;
     pair.change_places().await;
     pair.follow();
     kept.release().await.unwrap();
@@ -320,7 +330,7 @@ async fn permits_of_guards_go_across_and_come_back_once() {
 
     // The next one takes over without the last writes.
     let kept = seats.permit(1).await.unwrap();
-    pair.until_across("watched").await;
+    pair.until_across().await;
     replica_of(&mut pair.replica.connection().await, None).await;
     let late = seats.permit(2).await.unwrap();
     assert_eq!(stored(&pair.primary, "watched").await, ["5"]);
