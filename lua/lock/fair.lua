@@ -11,14 +11,15 @@
 -- Returns: "done <free> -1 -1 -1 0 0 <results> |". Of a take "1:0:<how often the owner holds it>", or in how many ms something ends, -1 for
 --   never; of a release how many holds are left, -1 if there was none; of the others 1 or 0. Or "refused <error>". In an array where
 --   nothing has changed that replicas could confirm
--- Publishes: "0" to the channel, ":" and the field of the queue's head: when the lock has become free; when it is free and there is another
---   head; and when it was taken under a lease of its own, whose end the head is to look after
+-- Publishes: "0" to the channel, ":" and the field of the queue's head: when the lock has become free; when the head has left without it; and
+--   when it is held under a lease of its own from now on, whose end the head is to look after
 -- Repeat-safe: yes, by record.lua
 -- Invariant: no waiter gets the lock before an earlier one whose time is not over. The queue and its ends have the same fields
 
 local WAITS, ENDS = KEYS[4], KEYS[5]
 
--- Whether the queue has lost its head; whether the lock was taken under a lease of its own; and the server's clock in ms, where it has been asked.
+-- Whether the queue's head has left without the lock; whether it is held under a lease of its own from now on; and the server's clock in ms,
+-- where it has been asked.
 local moved, leased, millis = false, false, nil
 
 local function time()
@@ -43,33 +44,38 @@ local function head(speaker)
   end
 end
 
--- Takes a waiter out of the queue; the time of those behind it ends sooner by its `share`.
+-- Takes a waiter out of the queue; the time of those behind it ends sooner by its `share`, but not before one from now on.
 local function leave_queue(field, share)
-  local all, place = redis.call('LRANGE', WAITS, 0, -1), nil
-  for i = #all, 1, -1 do
-    if all[i] == field then place = i end
-  end
-  local ends = redis.call('ZSCORE', ENDS, field)
+  local place, ends = redis.call('LPOS', WAITS, field), redis.call('ZSCORE', ENDS, field)
   if ends then drop_end(field, ends) end
   if not place then return ends and 1 or 0 end
-  local next = all[place + 1]
+  local behind, all, scores = redis.call('LRANGE', WAITS, place + 1, -1), redis.call('ZRANGE', ENDS, 0, -1, 'WITHSCORES'), {}
+  local next, new, old = behind[1], {}, {}
   change_order({ 'LREM', WAITS, 1, field }, unpack(next and { 'LINSERT', WAITS, 'BEFORE', next, field } or { 'RPUSH', WAITS, field }))
-  for i = place + 1, #all do
-    change_order({ 'ZADD', ENDS, 'XX', 'INCR', -share, all[i] }, 'ZADD', ENDS, 'XX', 'INCR', share, all[i])
+  for i = 1, #all, 2 do scores[all[i]] = tonumber(all[i + 1]) end
+  for _, other in ipairs(behind) do
+    local late = scores[other] or 0
+    local sooner = math.max(late - share, time() + share)
+    if sooner < late then
+      new[#new + 1], new[#new + 2] = score(sooner), other
+      old[#old + 1], old[#old + 2] = score(late), other
+    end
   end
-  moved = moved or place == 1
+  for i = 1, #new, 2000 do
+    local last = math.min(i + 1999, #new)
+    change_order({ 'ZADD', ENDS, unpack(new, i, last) }, 'ZADD', ENDS, unpack(old, i, last))
+  end
+  moved = moved or place == 0
   return 1
 end
 
 -- Puts a waiter at the end of the queue, where it is not there yet. It has its share behind the waiter before it, and from each attempt on.
--- `front` is the queue's head.
-local function join_queue(field, share, front)
-  local place = front and redis.call('LPOS', WAITS, field)
-  local ends, before = redis.call('ZSCORE', ENDS, field), nil
-  if place ~= 0 then before = front and redis.call('LINDEX', WAITS, place and place - 1 or -1) end
+local function join_queue(field, share)
+  local place, ends = redis.call('LPOS', WAITS, field), redis.call('ZSCORE', ENDS, field)
+  local before = place ~= 0 and redis.call('LINDEX', WAITS, place and place - 1 or -1)
   before = before and redis.call('ZSCORE', ENDS, before)
-  local from = math.max(tonumber(before or nil) or 0, time() + (front and 0 or math.max(0, redis.call('PTTL', LOCK))))
-  local new = math.max(place and tonumber(ends or nil) or 0, from + share)
+  local from = math.max(tonumber(before or 0), time())
+  local new = math.max(place and tonumber(ends or 0) or 0, from + share)
   if ends and new == tonumber(ends) then return end
   change_order({ 'ZADD', ENDS, score(new), field }, unpack(ends and { 'ZADD', ENDS, ends, field } or { 'ZREM', ENDS, field }))
   if not place then change_order({ 'RPUSH', WAITS, field }, 'RPOP', WAITS) end
@@ -81,12 +87,13 @@ local function take_or_queue(number, lease, share)
   local front = head(field)
   local first = not front or front == field
   if holds(number) or total == 1 and first then
+    local gone = moved
     if front then leave_queue(field, math.abs(share)) end
-    leased = lease + 0 ~= WATCHDOG
+    moved, leased = gone, lease + 0 ~= WATCHDOG
     take(entry_for('g', 0, number, '0:' .. lease), nil, nil, true)
     return taken(1)
   end
-  if share > 0 then join_queue(field, share, front) end
+  if share > 0 then join_queue(field, share) end
   local left = total == 0 and redis.call('PTTL', LOCK) or -1
   local ends = not first and redis.call('ZSCORE', ENDS, front) - time() or -1
   return score(left >= 0 and ends >= 0 and math.min(left, ends) or math.max(left, ends))
@@ -96,7 +103,11 @@ end
 local function step(i)
   local kind, first, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if kind == 'take' then return take_or_queue(first, second, ARGV[i + 3] + 0), i + 4 end
-  if kind == 'release' then return release(first, second), i + 3 end
+  if kind == 'release' then
+    local left = release(first, second)
+    leased = leased or left > 0 and second + 0 ~= WATCHDOG
+    return left, i + 3
+  end
   if kind == 'leave' then return leave_queue(entry_of(first), second + 0), i + 3 end
   local result = 1 - total
   if total == 0 then unlock() end
@@ -108,7 +119,7 @@ local function work()
   if refusal then return refusal end
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
-  local front = (total == 1 and (before == 0 or moved) or total == 0 and leased) and head()
+  local front = (moved or total == 1 and before == 0 or total == 0 and leased) and head()
   if front then messages[1] = { ARGV[1], CHANNEL .. ':' .. front, '0' } end
   return 'done ' .. total .. ' -1 -1 -1 0 0 ' .. table.concat(results, ' ') .. ' |'
 end

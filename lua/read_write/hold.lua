@@ -16,8 +16,8 @@
 
 local LOCK, CHANNEL, WATCHDOG, WRITE = KEYS[2], KEYS[3], ARGV[6] + 0, ':write'
 local HOLDS = (string.find(LOCK, '{', 1, true) and LOCK or '{' .. LOCK .. '}') .. ':'
--- So many holds of one owner are looked at.
-local MOST_HOLDS = 1024
+-- So many holds of one owner are looked at; one command deletes so many fields.
+local MOST_HOLDS, MOST_FIELDS = 1024, 1024
 
 -- 1 where the lock is free, and so before this script; its mode, and that before. One may be left to JVMs.
 local total, before, reserved, mode, was = 0, 0, 0, false, false
@@ -58,7 +58,11 @@ local function unlock()
   local all, ttl = redis.call('HGETALL', LOCK), redis.call('PTTL', LOCK)
   -- The deletion may have to be undone; so its end must be allowed to be set.
   if ttl >= 0 then change({ 'PEXPIRE', LOCK, ttl }, 'PEXPIRE', LOCK, ttl) end
-  change({ 'DEL', LOCK }, 'HSET', LOCK, unpack(all))
+  for first = 1, #all, 2 * MOST_FIELDS do
+    local last, fields = math.min(first + 2 * MOST_FIELDS - 1, #all), {}
+    for i = first, last, 2 do fields[#fields + 1] = all[i] end
+    change({ 'HDEL', LOCK, unpack(fields) }, 'HSET', LOCK, unpack(all, first, last))
+  end
   total, mode, counts = 1, false, {}
 end
 
@@ -85,7 +89,10 @@ local function settle()
 end
 
 -- Whether the owner has what lets it in past all others.
-local function goes_ahead(number, kind) return holds(owner_of(number, kind)) or kind == 'r' and holds(number .. WRITE) end
+local function goes_ahead(number, kind)
+  if kind == 'w' then return holds(number .. WRITE) end
+  return (holds(number) or 0) > 0 or holds(number .. WRITE)
+end
 local function free() return total - reserved >= 1 or mode == 'read' end
 local function fits(number, kind)
   if kind == 'w' then settle() end
@@ -102,6 +109,15 @@ local function set_hold(key, lease)
 end
 local function keep_hold(key, lease)
   if redis.call('PTTL', key) < lease then set_hold(key, lease) end
+end
+
+-- Whether a hold of this reader lasts. Its field may outlast them beside other readers.
+local function reads(owner)
+  local field = entry_of(owner)
+  for number = 1, math.min(tonumber(redis.call('HGET', LOCK, field)) or 0, MOST_HOLDS) do
+    if redis.call('PTTL', hold_of(field, number)) > 0 then return true end
+  end
+  return false
 end
 
 -- Of the holds of `owner`, of this client, so many are left.
@@ -156,7 +172,7 @@ local function take(entry, _, life, by_answer)
     change({ 'HSET', LOCK, 'mode', mode, field, count }, 'DEL', LOCK)
     redis.call('PEXPIRE', LOCK, lease)
   else
-    local ttl = kind == 'r' and redis.call('PTTL', LOCK) or redis.call('HLEN', LOCK) > 2 and longest_hold(math.huge) or 0
+    local ttl = kind == 'r' and redis.call('PTTL', LOCK) or longest_hold(math.huge)
     expire(math.max(lease, ttl))
     change({ 'HSET', LOCK, field, count }, unpack(old and held > 0 and { 'HSET', LOCK, field, old } or { 'HDEL', LOCK, field }))
   end
@@ -171,7 +187,8 @@ local function taken(times) return times .. ':0:' .. count end
 -- Whether the owner of `entry` has the lock, as it was granted it, or otherwise; if not it waits, since its `arrival`.
 local function confirm(entry, arrival)
   local _, owner = read_entry(entry)
-  if not holds(owner) then
+  local held = holds(owner)
+  if not held or held == 0 and not is_writer(owner) and not reads(owner) then
     enter(entry, arrival)
     return 0
   end

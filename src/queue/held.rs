@@ -215,9 +215,9 @@ where
     }
 
     /// A smaller amount may be free.
-    fn passing(&self) -> Option<RangeInclusive<Amount>> {
+    fn passing(&self) -> Vec<RangeInclusive<Amount>> {
         let want = |amount, leased| Amount { amount, leased };
-        Some(want(0, false)..=want(u32::MAX, true))
+        vec![want(0, false)..=want(u32::MAX, true)]
     }
 
     /// Guards may belong to clients that are killed while no other client makes calls.

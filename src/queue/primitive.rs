@@ -199,8 +199,8 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     }
 
     /// Which waiters need not wait behind the entries of their client.
-    fn passing(&self) -> Option<RangeInclusive<P::Want>> {
-        None
+    fn passing(&self) -> Vec<RangeInclusive<P::Want>> {
+        Vec::new()
     }
 
     /// Whether this client holds all that there is: its waiters ask with the call that frees it.

@@ -55,8 +55,10 @@ impl<P: Primitive> State<P> {
 
     /// The first waiters that may be served past the entries, and that no entry stands for.
     fn unheard_of(&self) -> impl Iterator<Item = (P::Want, Id)> {
-        let waits = !self.waiters.is_empty();
-        let passing = waits.then(|| self.held.passing()).flatten();
+        let passing = match self.waiters.is_empty() {
+            true => Vec::new(),
+            false => self.held.passing(),
+        };
         let wants = passing.into_iter();
         let wants = wants.flat_map(|passing| self.waiters.wants(passing));
         wants.filter(|(want, _)| !self.entries.has(*want))

@@ -120,6 +120,14 @@ impl Holds {
         Some(Arc::clone(id))
     }
 
+    /// All ids under which `key` is held here.
+    pub(crate) fn holders(&self, key: &str) -> Vec<Arc<str>> {
+        let state = self.lock();
+        let all = state.by_object.get(key).into_iter().flatten();
+        let held = all.filter(|(_, entry)| !entry.is_lost());
+        held.map(|(id, _)| Arc::clone(id)).collect()
+    }
+
     /// It is held, and renewed from now on. Its end stays where it is known already; else it ends at `until` for the time being. Returns
     /// its lease, which may be lost by now.
     pub(crate) fn keep(

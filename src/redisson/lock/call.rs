@@ -236,6 +236,11 @@ impl queue::Call for Call {
         false
     }
 
+    /// The place of a waiter that may not leave lasts for its share: by then its owner may wait again.
+    fn outlasts_refusals(&self) -> bool {
+        !matches!(self, Call::Leave(..))
+    }
+
     /// A call that leaves the queue moves the ends of all waiters behind it.
     fn size(&self) -> usize {
         match self {

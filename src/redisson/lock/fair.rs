@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::call::{Call, Claim, Kind};
 use super::held::Holds;
@@ -45,10 +45,11 @@ const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
 /// 4. A waiter leaves the queue when its time is over, when its future is dropped, and when its client is shut down. If the lock is free then,
 ///    the next waiter is notified.
 /// 5. Each waiter has a share of the queue's time, the
-///    [`fair_lock_wait_timeout`](crate::ClientBuilder::fair_lock_wait_timeout). A waiter that stands first and has not tried for that long leaves the
-///    queue by the next attempt of another caller. So a killed process holds the others up for a share for each of its waiting calls.
+///    [`fair_lock_wait_timeout`](crate::ClientBuilder::fair_lock_wait_timeout), and tries at least three times in it. A waiter that stands first and has
+///    not tried for that long leaves the queue by the next attempt of another caller. So a killed process holds the others up for a share for
+///    each of its waiting calls.
 ///
-/// A waiter also tries when the holder's time to live ends, when its subscription was made anew, and every few seconds
+/// A waiter also tries when the time to live ends that its last attempt found, when its subscription was made anew, and every few seconds
 /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). Each waiter has a subscription of its own.
 ///
 /// # In Redis
@@ -62,8 +63,8 @@ const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
 /// | key `redisson_lock_fair_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
-/// `redisson_lock_fair_once::`. Queue and ends have no time to live; they are gone when nobody waits. Script: `lua/lock/fair.lua`, behind
-/// `hold.lua`.
+/// `redisson_lock_fair_once::`. Queue and ends have no time to live: they are gone when nobody waits, and the places of killed processes have
+/// been passed by an attempt. Script: `lua/lock/fair.lua`, behind `hold.lua`.
 ///
 /// # DIFFERENCE from Redisson
 ///
@@ -79,6 +80,9 @@ const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
 /// # Limits
 ///
 /// - Calls of one owner that wait at the same time share a place. When one of them gives up last, the place is gone for all.
+/// - With [`wait_for_replicas`](crate::ClientBuilder::wait_for_replicas), a waiter whose grant no replica confirms has lost its place.
+/// - Where Redis refuses the script by which a waiter leaves, its place stays for its share.
+/// - A caller that leaves costs a look at the ends of all behind it: with 2,000 waiters, milliseconds of the server's time.
 /// - There is no `delete`, which in Redisson removes the queue as well; `force_unlock` lets the next waiter in.
 #[derive(Clone, Debug)]
 pub struct RFairLock(RLock);
@@ -136,12 +140,15 @@ impl RLock {
     }
 
     async fn asking(&self, claim: Claim, wait: Option<Duration>) -> Result<Outcome<Claim>> {
+        self.line.keys().check()?;
         let began = Instant::now();
         let deadline = wait.and_then(|wait| began.checked_add(wait));
         let mut turn = Turn::new(self, claim);
-        let _ends = deadline.map(|deadline| turn.ends_at(deadline));
+        let _ends = deadline.map(|deadline| turn.ends_behind(deadline));
+        // Its place lasts for a share from each attempt on.
+        let beat = Duration::from_millis(claim.share.unwrap_or(0).unsigned_abs()) / 3;
         let mut answered = false;
-        loop {
+        while turn.asks() {
             let call = self.line.call(Call::Take(claim));
             // The first attempt is answered, however short the wait is.
             let answer = match deadline.filter(|_| answered) {
@@ -168,8 +175,9 @@ impl RLock {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(Outcome::InVain);
             }
-            let look = look.and_then(|look| now.checked_add(look + LATE));
-            let event = match look.into_iter().chain(deadline).min() {
+            let look = look.map_or(beat, |look| beat.min(look + LATE));
+            let look = now.checked_add(look).into_iter().chain(deadline).min();
+            let event = match look {
                 Some(until) => timeout_at(until, turn.event()).await.ok().flatten(),
                 None => turn.event().await,
             };
@@ -179,15 +187,18 @@ impl RLock {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(Outcome::InVain);
             }
-            if turn.has_ended() {
-                return Err(self.core.gone(self.name()));
-            }
+        }
+        match deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            true => Ok(Outcome::InVain),
+            false => Err(self.core.gone(self.name())),
         }
     }
 }
 
 /// A waiter tries so much later than a lease or a waiter's time ends in Redis.
 const LATE: Duration = Duration::from_millis(2);
+/// A call that is polled leaves its place by itself before this.
+const UNPOLLED: Duration = Duration::from_millis(50);
 
 /// A call that waits: it has its owner's place in the queue until it is dropped.
 struct Turn<'a> {
@@ -219,12 +230,13 @@ impl<'a> Turn<'a> {
         Arc::downgrade(&waiter)
     }
 
-    /// Its place is left at `deadline`, also where nobody polls the call any more.
-    fn ends_at(&self, deadline: Instant) -> AbortOnDrop {
+    /// Its place is left behind `deadline`, also where nobody polls the call any more.
+    fn ends_behind(&self, deadline: Instant) -> AbortOnDrop {
         let (line, claim) = (Arc::clone(&self.lock.line), self.claim);
         let waiter = Arc::clone(&self.waiter);
         AbortOnDrop(self.lock.core.runtime.spawn(async move {
             sleep_until(deadline).await;
+            sleep(UNPOLLED).await;
             if line.with_held(|held| held.places().leave(claim, &waiter)) {
                 line.owe(leaving(claim));
             }
@@ -237,10 +249,10 @@ impl<'a> Turn<'a> {
         line.with_held(|held| held.places().came(owner));
     }
 
-    /// The client has ended, and has left the place.
-    fn has_ended(&self) -> bool {
+    /// An attempt is about to put its owner into the queue. `false` where its place has been left, by the client's end or that of its time.
+    fn asks(&self) -> bool {
         let (line, claim) = (&self.lock.line, self.claim);
-        !line.with_held(|held| held.places().has(claim, &self.waiter))
+        line.with_held(|held| held.places().asks(claim, &self.waiter))
     }
 
     /// Waits for a reason to try again; or the server forbids the subscription.
@@ -301,7 +313,10 @@ impl Listener for Waiter {
 
 /// The callers of this client that wait for a fair lock, by the number of their owner.
 #[derive(Default)]
-pub(super) struct Places(BTreeMap<u64, Place>);
+pub(super) struct Places {
+    all: BTreeMap<u64, Place>,
+    closed: bool,
+}
 
 /// The callers of one owner, and whether it may stand in the queue.
 #[derive(Default)]
@@ -312,42 +327,44 @@ struct Place {
 
 impl Places {
     pub(super) fn len(&self) -> usize {
-        self.0.values().map(|place| place.callers.len()).sum()
+        self.all.values().map(|place| place.callers.len()).sum()
     }
 
     fn join(&mut self, claim: Claim, waiter: Arc<Waiter>) {
-        let place = self.0.entry(claim.owner).or_default();
-        place.queues = true;
+        let place = self.all.entry(claim.owner).or_default();
         place.callers.push((claim, waiter));
     }
 
     fn came(&mut self, owner: u64) {
-        if let Some(place) = self.0.get_mut(&owner) {
+        if let Some(place) = self.all.get_mut(&owner) {
             place.queues = false;
         }
     }
 
-    fn has(&self, claim: Claim, waiter: &Arc<Waiter>) -> bool {
-        let place = self.0.get(&claim.owner);
-        let mut callers = place.into_iter().flat_map(|place| &place.callers);
+    fn asks(&mut self, claim: Claim, waiter: &Arc<Waiter>) -> bool {
+        let Some(place) = self.all.get_mut(&claim.owner) else {
+            return false;
+        };
+        place.queues = true;
+        let mut callers = place.callers.iter();
         callers.any(|(_, other)| Arc::ptr_eq(other, waiter))
     }
 
-    /// Whether the owner's place in the queue is to be left: nobody else waits there.
+    /// Whether the owner's place in the queue is to be left: nobody else waits there. Where it was left before, an attempt may have come behind.
     fn leave(&mut self, claim: Claim, waiter: &Arc<Waiter>) -> bool {
-        let Some(place) = self.0.get_mut(&claim.owner) else {
-            return false;
+        let Some(place) = self.all.get_mut(&claim.owner) else {
+            return !self.closed;
         };
         place
             .callers
             .retain(|(_, other)| !Arc::ptr_eq(other, waiter));
         let queues = place.queues;
-        place.callers.is_empty() && self.0.remove(&claim.owner).is_some() && queues
+        place.callers.is_empty() && self.all.remove(&claim.owner).is_some() && queues
     }
 
     /// The owner has got the lock: its other callers need not wait.
     pub(super) fn wake(&self, owner: u64) {
-        let place = self.0.get(&owner);
+        let place = self.all.get(&owner);
         for (_, waiter) in place.into_iter().flat_map(|place| &place.callers) {
             let waiter = Arc::clone(waiter);
             unlocked(move || waiter.0.set(None));
@@ -356,9 +373,10 @@ impl Places {
 
     /// The client ends: its callers wait no more. The calls that leave their places, the last owner first: it has none of them behind it.
     pub(super) fn close(&mut self) -> Vec<Call> {
-        let all: Vec<u64> = self.0.keys().copied().collect();
+        self.closed = true;
+        let all: Vec<u64> = self.all.keys().copied().collect();
         all.into_iter().for_each(|owner| self.wake(owner));
-        let places = std::mem::take(&mut self.0).into_values().rev();
+        let places = std::mem::take(&mut self.all).into_values().rev();
         let queued = places.filter(|place| place.queues);
         let first = queued.filter_map(|place| place.callers.first().map(|(claim, _)| *claim));
         first.map(leaving).collect()

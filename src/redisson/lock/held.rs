@@ -197,8 +197,8 @@ impl Held<Locks> for Holds {
                     note.hold = hold.or_else(|| times.latest());
                     // Another one may be there by now.
                     note.gone = hold.is_some_and(|hold| !times.has(hold));
-                    (note.place, note.count) = (times.place(note.hold), times.count());
                     times.leaves(note.hold, true);
+                    (note.place, note.count) = (times.place(note.hold), times.count());
                     let left = times.term_without(note.hold)?;
                     let lease = match left {
                         Term::Watched => watchdog,
@@ -323,9 +323,18 @@ impl Held<Locks> for Holds {
             add(&mut times);
             let (field, holds) = (self.field(claim.who()), &self.core.holds);
             // Readers hold it together, and with the writer that is one of them.
-            let writer = format!("{field}{}", Kind::Write.tail());
-            let stays =
-                |other: &str| reads && (other == writer || !other.ends_with(Kind::Write.tail()));
+            let (write, number) = (
+                Kind::Write.tail(),
+                Who {
+                    kind: Kind::Read,
+                    ..claim.who()
+                },
+            );
+            let (reader, shared) = (self.field(number), self.shared);
+            let stays = |other: &str| {
+                let owner = other.strip_suffix(write).unwrap_or(other);
+                shared && (owner == &*reader || reads && !other.ends_with(write))
+            };
             let (renewing, watched) = (self.renewing(), times.is_watched());
             holds.keep_beside(&self.lock, &field, until, renewing, watched, times, stays);
         }
@@ -386,17 +395,30 @@ impl Held<Locks> for Holds {
         }
     }
 
-    /// The owner that holds the lock does not wait for it.
-    fn passing(&self) -> Option<RangeInclusive<Claim>> {
-        let owner = self.holder()?.number;
-        let claim = |kind, watched, lease| Claim {
+    /// Owners that hold the lock do not wait for it; those that read, for the other side.
+    fn passing(&self) -> Vec<RangeInclusive<Claim>> {
+        let claim = |owner, kind, watched, lease| Claim {
             owner,
             kind,
             watched,
             lease,
             share: None,
         };
-        Some(claim(Kind::Plain, false, 0)..=claim(Kind::Write, true, u64::MAX))
+        if let Some(Who { number, .. }) = self.holder() {
+            let first = claim(number, Kind::Plain, false, 0);
+            return vec![first..=claim(number, Kind::Write, true, u64::MAX)];
+        }
+        let owners = match self.shared {
+            true => self.core.holds.holders(&self.lock),
+            false => Vec::new(),
+        };
+        let numbers = owners.iter().filter_map(|owner| owner.rsplit(':').next());
+        let numbers = numbers.filter_map(|number| number.parse().ok());
+        let reads = |number| {
+            let first = claim(number, Kind::Read, false, 0);
+            first..=claim(number, Kind::Read, true, u64::MAX)
+        };
+        numbers.map(reads).collect()
     }
 
     fn has_all(&self) -> bool {

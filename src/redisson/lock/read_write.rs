@@ -65,8 +65,10 @@ use crate::queue;
 ///
 /// # Limits
 ///
-/// - The lease of a writer ends with the lock's time to live: where its owner reads, too, other callers get in when that hold is over.
-/// - `unlock` of a reader whose lease is over is `Ok` while another reader of the lock keeps its entry.
+/// - The lease of a writer ends with the lock's time to live: where its owner reads, too, other callers get in when that hold is over, also
+///   where it is given back before the writing side.
+/// - While another reader keeps the entry of a reader whose lease is over, `unlock` of that one is `Ok`, and it counts as held.
+/// - The watchdog renews all holds of an owner together, also those with a lease.
 /// - Readers of one owner that always overlap keep writers out, as one that reads already does not wait.
 /// - The watchdog of a JVM sets the end of the whole lock. Where the JVM is killed, a reader whose lease is longer than that watchdog's
 ///   time-out loses its hold when that is over, and does not learn of it.

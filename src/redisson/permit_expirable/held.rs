@@ -180,13 +180,13 @@ impl Held<PermitExpirable> for Kept {
     }
 
     /// A smaller amount may be free.
-    fn passing(&self) -> Option<RangeInclusive<Permits>> {
+    fn passing(&self) -> Vec<RangeInclusive<Permits>> {
         let all = |amount, guard, lease| Permits {
             amount,
             guard,
             lease,
         };
-        Some(all(0, false, 0)..=all(u32::MAX, true, u64::MAX))
+        vec![all(0, false, 0)..=all(u32::MAX, true, u64::MAX)]
     }
 
     /// Others wait for an end that this client has brought nearer.
