@@ -10,7 +10,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Object, Rules};
 use super::net::Doings;
-use super::plan::{AdminCall, Call, Death, LinkFault, Plan, Settings, Subject, What};
+use super::plan::{
+    AdminCall, Call, Death, FAIR_SHARE, LinkFault, LockKind, Plan, Settings, Subject, What,
+};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -37,6 +39,8 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 const TIMED_CALL: Duration = Duration::from_secs(5);
 /// So often somebody is passed at the most where clients hand over to their own for as long as is usual.
 const MOST_PASSED: u32 = 100;
+/// Of those that stand before a caller in the queue of a fair lock.
+const MOST_DEAD: u32 = 30;
 
 /// Carries the plan out; `whole`: and keeps the trace.
 pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
@@ -115,6 +119,10 @@ fn rules(plan: &Plan) -> Rules {
             .map(|watched| *watched && !settings.mixed && settings.jvms == 0 && !tampered)
             .collect(),
         patience,
+        patience_at_locks: match settings.lock_kind {
+            LockKind::Fair => patience + FAIR_SHARE * MOST_DEAD,
+            _ => patience,
+        },
         safety_interval: settings.safety_interval,
         patience_at_the_latch: match is(names_the_latch) {
             true => settings.safety_interval + patience,
@@ -124,7 +132,10 @@ fn rules(plan: &Plan) -> Rules {
             && !tampered
             && settings.jvms == 0
             && round_trip < Duration::from_millis(4),
-        fair_locks: !far && round_trip < Duration::from_millis(60),
+        // A reader joins others that read.
+        fair_locks: !far
+            && round_trip < Duration::from_millis(60)
+            && settings.lock_kind != LockKind::ReadWrite,
         orderly: settings.orderly,
         most_passed: MOST_PASSED * hand_overs(settings),
         meddled: is(|what| matches!(what, What::Meddle(_))),
@@ -329,14 +340,20 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             .accuse("leftovers", format!("{tasks} tasks go on"));
     }
     let keys = world.borrow_mut().keys();
+    let somebody_died = world.borrow().stage.somebody_died();
     for (key, left) in keys {
+        // The places of the dead in the queue of a fair lock are passed by the next caller.
+        let of_the_dead = somebody_died
+            && ["queue", "timeout"]
+                .iter()
+                .any(|which| key.starts_with(&format!("redisson_lock_{which}:")));
         // What the dead held of recipes is taken out by the next caller; tokens and numbers are kept for ever.
         let kept = [":counter", ":owner", ":timeout"]
             .iter()
             .any(|end| key.ends_with(end));
         let name = key.trim_start_matches('x').trim_matches(['{', '}']);
         let counter = is_object(name) || kept || key.contains("_token:");
-        if left == -1 && !counter && !is_of_a_dead_peer(&key) {
+        if left == -1 && !counter && !is_of_a_dead_peer(&key) && !of_the_dead {
             judge
                 .lock()
                 .unwrap()

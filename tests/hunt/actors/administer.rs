@@ -7,7 +7,7 @@ use super::Actor;
 use super::recipes::{self, Handle};
 use crate::admin::Ended;
 use crate::judge::Object;
-use crate::plan::{Admin, AdminCall, Subject};
+use crate::plan::{Admin, AdminCall, Call, Subject};
 
 impl Actor {
     pub(super) async fn administer(&self, admin: Admin) {
@@ -156,7 +156,11 @@ impl Actor {
         self.judge()
             .note(format_args!("c{} clears {}", self.host, object.key()));
         let cleared = match object {
-            Object::Lock(_) => client.lock(&object.key()).force_unlock().await.map(drop),
+            Object::Lock(number) => {
+                let call = Call::looking_in(object);
+                let lock = self.lock(&client, number, &call);
+                lock.force_unlock().await.map(drop)
+            }
             Object::Semaphore(_) => client.semaphore(&object.key()).reclaim().await.map(drop),
             Object::Recipe(number) => {
                 match recipes::handle(&client, number, &self.settings.recipes[number]) {

@@ -12,7 +12,7 @@ use super::held::{Held, HeldLock, Taken};
 use super::recipes;
 use super::stalling::Stalling;
 use crate::judge::{Object, Wanted};
-use crate::plan::{Ask, Call, End, Give};
+use crate::plan::{Ask, Call, End, Give, LockKind};
 
 /// What nothing is wrong with has ended so soon behind its time.
 const A_MOMENT: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ impl Actor {
                 Object::Lock(object) => {
                     let client = self.client().await;
                     if lock.is_none() || !call.one_owner {
-                        lock = Some(self.lock(&client, object, call.one_owner));
+                        lock = Some(self.lock(&client, object, &call));
                     }
                     let lock = lock.as_ref().expect("made just now");
                     self.hold_lock(lock, object, &call).await;
@@ -181,13 +181,21 @@ impl Actor {
     }
 
     /// A handle; those for one owner stand for the same one in all callers of the client.
-    fn lock(&self, client: &Client, number: usize, one_owner: bool) -> Arc<dyn Lock> {
+    pub(super) fn lock(&self, client: &Client, number: usize, call: &Call) -> Arc<dyn Lock> {
         let key = Object::Lock(number).key();
-        match (self.settings.fenced, one_owner) {
-            (true, true) => Arc::new(client.fenced_lock(&key).with_owner(1)),
-            (true, false) => Arc::new(client.fenced_lock(&key)),
-            (false, true) => Arc::new(client.lock(&key).with_owner(1)),
-            (false, false) => Arc::new(client.lock(&key)),
+        let lock = match self.settings.lock_kind {
+            LockKind::Fenced if call.one_owner => {
+                return Arc::new(client.fenced_lock(&key).with_owner(1));
+            }
+            LockKind::Fenced => return Arc::new(client.fenced_lock(&key)),
+            LockKind::Plain => client.lock(&key),
+            LockKind::Fair => client.fair_lock(&key).as_lock().clone(),
+            LockKind::ReadWrite if call.reads => client.read_write_lock(&key).read(),
+            LockKind::ReadWrite => client.read_write_lock(&key).write(),
+        };
+        match call.one_owner {
+            true => Arc::new(lock.with_owner(1)),
+            false => Arc::new(lock),
         }
     }
 
@@ -222,20 +230,21 @@ impl Actor {
         let Some((number, taken)) = self.wait(call, asking).await else {
             return;
         };
-        if call.stall.is_none() {
+        // Another call of the owner may have a shorter lease.
+        if call.stall.is_none() && !call.one_owner {
             let lasts = call.lease.unwrap_or(self.settings.watchdog);
             let lost = taken.lease().is_lost();
             self.judge().is_handed(call.object, self.host, lasts, lost);
         }
-        let outer = HeldLock::new(self, number, object, taken);
+        let outer = HeldLock::new(self, number, object, taken, call.reads);
         let lock = &Arc::clone(outer.owner());
         let mut inner = Vec::new();
         if let Some((lease, _)) = call.nested {
             let wait = Duration::from_secs(1);
-            inner.extend(self.take_again(lock, object, number, wait, lease).await);
+            inner.extend(self.take_again(lock, &outer, wait, lease).await);
             if call.split.is_some() {
                 // And once more.
-                inner.extend(self.take_again(lock, object, number, wait, None).await);
+                inner.extend(self.take_again(lock, &outer, wait, None).await);
             }
         }
         let lease = outer.lease();
@@ -253,7 +262,7 @@ impl Actor {
             // It has not let go yet of what it has lost.
             if call.one_owner && inner.is_empty() {
                 let now = Duration::ZERO;
-                inner.extend(self.take_again(lock, object, number, now, call.lease).await);
+                inner.extend(self.take_again(lock, &outer, now, call.lease).await);
                 if let Some(inner) = inner.first() {
                     let _ = timeout(call.hold, inner.lost()).await;
                 }
@@ -284,19 +293,18 @@ impl Actor {
     async fn take_again<'a>(
         &'a self,
         lock: &Arc<dyn Lock>,
-        object: usize,
-        call: u64,
+        outer: &HeldLock<'a>,
         wait: Duration,
         lease: Option<Duration>,
     ) -> Option<HeldLock<'a>> {
         match leased(lock, lease).hold(Some(wait)).await {
             Ok(hold) => {
                 let taken = Taken::Hold(Arc::clone(lock), hold?);
-                Some(HeldLock::new(self, call, object, taken))
+                Some(outer.again(self, taken))
             }
             Err(error) => {
                 if error.effect() != Effect::NotApplied {
-                    self.judge().doubts(Object::Lock(object), self.host);
+                    self.judge().doubts(Object::Lock(outer.object()), self.host);
                 }
                 self.judge().failed(self.host, "lock again", &error);
                 None

@@ -9,6 +9,7 @@ use redisson_semaphore::{Effect, Error, Hold, Lease, Lock, LockGuard, Permit, RS
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Actor;
+use crate::judge::Holder;
 
 /// Whoever waits for it is told of a loss within this.
 const A_MOMENT: Duration = Duration::from_millis(50);
@@ -236,23 +237,46 @@ impl Taken {
 pub(super) struct HeldLock<'a> {
     actor: &'a Actor,
     object: usize,
+    /// The call that it was granted to.
+    call: u64,
+    reads: bool,
     number: u64,
     taken: Option<Taken>,
 }
 
 impl<'a> HeldLock<'a> {
-    pub(super) fn new(actor: &'a Actor, call: u64, object: usize, taken: Taken) -> Self {
+    pub(super) fn new(
+        actor: &'a Actor,
+        call: u64,
+        object: usize,
+        taken: Taken,
+        reads: bool,
+    ) -> Self {
         let (lease, token) = (taken.lease().clone(), taken.token());
-        let owner = taken.owner().owner();
-        let number = actor
-            .judge()
-            .locks(call, object, actor.host, owner, lease, token);
+        let holder = Holder {
+            object,
+            host: actor.host,
+            owner: taken.owner().owner().to_owned(),
+            reads,
+        };
+        let number = actor.judge().locks(call, holder, lease, token);
         HeldLock {
             actor,
             object,
+            call,
+            reads,
             number,
             taken: Some(taken),
         }
+    }
+
+    /// Its owner has it once more.
+    pub(super) fn again(&self, actor: &'a Actor, taken: Taken) -> Self {
+        HeldLock::new(actor, self.call, self.object, taken, self.reads)
+    }
+
+    pub(super) fn object(&self) -> usize {
+        self.object
     }
 
     fn taken(&self) -> &Taken {

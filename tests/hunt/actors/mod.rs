@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::judge::{Host, Judge, Object};
-use crate::plan::{Admin, Call, Life, Settings};
+use crate::plan::{Admin, Call, FAIR_SHARE, Life, Settings};
 use crate::process::Process;
 use crate::world::nodes::{ALONE, Nodes};
 use held::Held;
@@ -198,6 +198,7 @@ impl Actor {
                 .scan_interval(std::time::Duration::from_secs(1))
                 .local_hand_over(settings.local_hand_over)
                 .lock_watchdog_timeout(settings.watchdog)
+                .fair_lock_wait_timeout(FAIR_SHARE)
                 .wait_for_replicas(settings.waits_for_replicas(self.place).into());
             let builder = match settings.call_timeout {
                 Some(timeout) => builder.call_timeout(timeout),

@@ -127,7 +127,7 @@ impl Judge {
         let client = self.clients.entry(host).or_default();
         (client.excused, client.ended) = (true, true);
         client.ended_at = Some(Instant::now());
-        self.locks.retain(|_, held| held.host != host);
+        self.locks.retain(|_, held| held.holder.host != host);
         self.forgets_permits(host);
         self.forgets_records(host);
     }

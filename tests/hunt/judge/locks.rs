@@ -7,10 +7,18 @@ use tokio::time::Instant;
 use super::waiting::Waiting;
 use super::{Host, Judge, Object};
 
+/// An owner that has a lock.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    pub object: usize,
+    pub host: Host,
+    pub owner: String,
+    /// Beside others that read.
+    pub reads: bool,
+}
+
 pub(super) struct HeldLock {
-    pub(super) host: Host,
-    pub(super) object: usize,
-    pub(super) owner: String,
+    pub(super) holder: Holder,
     pub(super) lease: Lease,
     /// Somebody has taken it away; until then its holder need not know.
     pub(super) robbed: Option<Instant>,
@@ -21,15 +29,13 @@ const ROBBING: Duration = Duration::from_secs(4);
 
 impl Judge {
     /// A lock is in hand. `number`: the call that it was granted to.
-    pub fn locks(
-        &mut self,
-        number: u64,
-        object: usize,
-        host: Host,
-        owner: &str,
-        lease: Lease,
-        token: Option<u64>,
-    ) -> u64 {
+    pub fn locks(&mut self, number: u64, holder: Holder, lease: Lease, token: Option<u64>) -> u64 {
+        let Holder {
+            object,
+            host,
+            ref owner,
+            reads,
+        } = holder;
         self.granted += 1;
         self.last_number += 1;
         if self.rules.fair_locks {
@@ -37,12 +43,14 @@ impl Judge {
         }
         let now = Instant::now();
         let believes = |held: &&HeldLock| {
-            held.object == object
-                && held.owner != owner
+            held.holder.object == object
+                && held.holder.owner != *owner
+                && !(reads && held.holder.reads)
                 && !held.lease.is_lost()
                 && held.robbed.is_none_or(|until| now > until)
         };
-        let other = self.locks.values().find(believes).map(|held| held.host);
+        let other = self.locks.values().find(believes);
+        let other = other.map(|held| held.holder.host);
         // Who was not polled for longer than its lease is told so together with its hold.
         if let Some(other) = other.filter(|_| !lease.is_lost()) {
             self.accuse("owner", format!("c{host} holds l{object} beside c{other}"));
@@ -50,7 +58,7 @@ impl Judge {
         if let Some(token) = token {
             let (highest, last) = self.tokens.get(&object).cloned().unwrap_or_default();
             // Callers of one owner that are served together go on in any order.
-            let fresh = last != owner
+            let fresh = last != *owner
                 && !lease.is_lost()
                 && !self.rules.inexact()
                 && !self.is_robbed(object);
@@ -61,16 +69,14 @@ impl Judge {
                 );
             }
             let latest = if token > highest {
-                (token, owner.to_owned())
+                (token, owner.clone())
             } else {
                 (highest, last)
             };
             self.tokens.insert(object, latest);
         }
         let held = HeldLock {
-            host,
-            object,
-            owner: owner.to_owned(),
+            holder,
             lease,
             // What was on its way to its holder is taken away, too.
             robbed: self
@@ -88,7 +94,8 @@ impl Judge {
         let now = Instant::now();
         let until = now + self.rules.longest_lease + ROBBING;
         self.robbed.insert(object, until);
-        for held in self.locks.values_mut().filter(|held| held.object == object) {
+        let of_object = |held: &&mut HeldLock| held.holder.object == object;
+        for held in self.locks.values_mut().filter(of_object) {
             // It may be renewed once more.
             let left = held.lease.remaining().unwrap_or(self.rules.longest_lease);
             let until = now + left.max(self.rules.watchdog) + ROBBING;
@@ -96,40 +103,41 @@ impl Judge {
         }
     }
 
-    /// The owner that has the lock in the server now, and its client.
-    pub fn lock_is(&mut self, object: usize, owner: Option<(&str, Option<Host>)>) {
+    /// The owners that have the lock in the server now, and their clients.
+    pub fn lock_is(&mut self, object: usize, owners: &[(String, Option<Host>)]) {
         let now = Instant::now();
         let believes = |held: &&HeldLock| {
-            held.object == object
-                && owner.is_none_or(|(owner, _)| owner != held.owner)
+            held.holder.object == object
+                && owners.iter().all(|(owner, _)| *owner != held.holder.owner)
                 && held.robbed.is_none_or(|until| now > until)
                 && !held.lease.is_lost()
         };
         if let Some(held) = self.locks.values().find(believes) {
             let detail = format!(
-                "c{} is not told that it has lost l{object}, which {owner:?} holds",
-                held.host
+                "c{} is not told that it has lost l{object}, which {owners:?} hold",
+                held.holder.host
             );
             self.accuse("told", detail);
         }
-        if let Some((owner, _)) = owner
-            && self.given_back.contains(&(object, owner.to_owned()))
-        {
-            let detail =
-                format!("{owner} has l{object}, and has been told that it has given it back");
-            self.accuse("effects", detail);
+        for (owner, host) in owners {
+            if self.given_back.contains(&(object, owner.clone())) {
+                let detail =
+                    format!("{owner} has l{object}, and has been told that it has given it back");
+                self.accuse("effects", detail);
+            }
+            if let Some(host) = host
+                && self.is_settled(*host)
+                && !self.may_stand(object, owner)
+            {
+                let detail = format!("c{host} has been shut down, and {owner} has l{object}");
+                self.accuse("balance", detail);
+            }
         }
-        if let Some((owner, Some(host))) = owner
-            && self.is_settled(host)
-            && !self.may_stand(object, owner)
-        {
-            let detail = format!("c{host} has been shut down, and {owner} has l{object}");
-            self.accuse("balance", detail);
-        }
-        let stuck = owner.filter(|(_, host)| host.is_some_and(|host| self.has_left(object, host)));
+        let mut all = owners.iter();
+        let stuck = all.find(|(_, host)| host.is_some_and(|host| self.has_left(object, host)));
         let since = match (stuck, self.stuck.remove(&object)) {
             (None, _) => return,
-            (Some((owner, _)), Some((former, since))) if former == owner => since,
+            (Some((owner, _)), Some((former, since))) if former == *owner => since,
             _ => now,
         };
         let (owner, _) = stuck.expect("just seen");
@@ -142,12 +150,12 @@ impl Judge {
                 ),
             );
         }
-        self.stuck.insert(object, (owner.to_owned(), since));
+        self.stuck.insert(object, (owner.clone(), since));
     }
 
     /// Whether an owner may have the lock in the server whose client has been shut down.
     fn may_stand(&self, object: usize, owner: &str) -> bool {
-        let of_owner = |held: &HeldLock| held.object == object && held.owner == owner;
+        let of_owner = |held: &HeldLock| held.holder.object == object && held.holder.owner == owner;
         let client = self
             .client_of(owner)
             .and_then(|host| self.clients.get(&host));
@@ -170,7 +178,7 @@ impl Judge {
         let well = client.and_then(|client| client.well_since);
         let in_doubt = client.and_then(|client| client.locks_in_doubt.get(&object));
         let now = Instant::now();
-        let of_host = |held: &HeldLock| held.object == object && held.host == host;
+        let of_host = |held: &HeldLock| held.holder.object == object && held.holder.host == host;
         let wants = |waiting: &Waiting| waiting.is_of(Object::Lock(object), host);
         // What the server has forgotten may have been that it was given back.
         !self.rules.meddled
@@ -199,7 +207,7 @@ impl Judge {
     pub fn has_unlocked(&mut self, object: usize, host: Host, owner: &str) {
         self.outlasting.remove(&(object, owner.to_owned()));
         // Another hold of it may be lost, and be there until its lease ends.
-        let of_owner = |held: &HeldLock| held.object == object && held.owner == owner;
+        let of_owner = |held: &HeldLock| held.holder.object == object && held.holder.owner == owner;
         let client = self.clients.get(&host);
         let in_doubt = client.and_then(|client| client.locks_in_doubt.get(&object));
         let in_doubt = in_doubt.is_some_and(|until| Instant::now() <= *until);
@@ -213,10 +221,10 @@ impl Judge {
 
     /// An owner is told that it has lost a lock that is renewed.
     pub fn loses_lock(&mut self, number: u64) {
-        let Some(HeldLock { host, object, .. }) = self.locks.get(&number) else {
+        let Some(HeldLock { holder, .. }) = self.locks.get(&number) else {
             return;
         };
-        let (host, object) = (*host, *object);
+        let (host, object) = (holder.host, holder.object);
         let lasts = self.rules.watchdog;
         let well = self.clients.get(&host).and_then(|client| client.well_since);
         let well = well.is_some_and(|well| well + lasts + Duration::from_secs(1) < Instant::now());
@@ -240,10 +248,10 @@ impl Judge {
         let Some(held) = self.locks.remove(&number) else {
             return false;
         };
-        let HeldLock { host, object, .. } = held;
+        let Holder { host, object, .. } = held.holder;
         self.note(format_args!("c{host} lets l{object} go"));
         if self.has_ended(host) {
-            self.outlasts(object, &held.owner);
+            self.outlasts(object, &held.holder.owner);
         }
         held.robbed.is_some()
     }

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use self::clients::Client;
 use self::crowd::Crowd;
 use self::locks::HeldLock;
+pub use self::locks::Holder;
 use self::order::Order;
 pub use self::permits::Granted;
 use self::permits::Ledger;
@@ -106,6 +107,8 @@ pub struct Rules {
     pub exact: Vec<bool>,
     /// Whoever waits while there is enough waits so long at the most.
     pub patience: Duration,
+    /// The same for a lock. At a fair one the dead stand before them in the queue, each for its share of time.
+    pub patience_at_locks: Duration,
     /// When whoever waits looks by itself, at the latest.
     pub safety_interval: Duration,
     /// For a latch, which may get another name, of which nobody is told.

@@ -272,8 +272,9 @@ impl Judge {
                 let patience = match wanted.object {
                     Object::Latch => self.rules.patience_at_the_latch,
                     Object::Lock(lock) if self.is_freed_by_the_lost(lock) => {
-                        self.rules.patience + self.rules.safety_interval
+                        self.rules.patience_at_locks + self.rules.safety_interval
                     }
+                    Object::Lock(_) => self.rules.patience_at_locks,
                     // The first two in the queue look for what nobody tells of.
                     Object::Recipe(_) if self.lost_since(*since) > 1 => {
                         self.rules.patience + 2 * self.rules.safety_interval

@@ -28,6 +28,8 @@ pub struct Call {
     pub nested: Option<(Option<Duration>, bool)>,
     /// It is the same owner each time.
     pub one_owner: bool,
+    /// It takes the side for readers of a read-write lock.
+    pub reads: bool,
     /// One of several permits is split off the guard, and comes back to it in the end, or goes its own way. Of permits with ids
     /// several are tried for at once. A lock that is taken a second time is taken a third time.
     pub split: Option<End>,
@@ -51,6 +53,7 @@ impl Call {
             lease: None,
             nested: None,
             one_owner: false,
+            reads: false,
             split: None,
             rounds: 1,
             pause: Duration::ZERO,

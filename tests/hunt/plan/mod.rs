@@ -15,6 +15,7 @@ mod nested;
 mod orderly;
 mod overtaken;
 mod quiet;
+mod reading;
 mod recipes;
 mod replication;
 mod scenes;
@@ -38,7 +39,7 @@ pub use self::meddling::{Meddling, Turns};
 use self::mood::Mood;
 pub use self::recipes::{Death, Layout, Peer, Recipe};
 pub use self::replication::Replication;
-pub use self::settings::{MOST_UNDER_WAY, Settings};
+pub use self::settings::{LockKind, MOST_UNDER_WAY, Settings};
 pub use self::shifts::Shift;
 use super::judge::Object;
 use super::jvm;
@@ -48,6 +49,9 @@ const CROWDS: u32 = 250;
 
 /// A client whose queue has been deleted looks after so long.
 const USUAL_CHECK: Duration = Duration::from_secs(5);
+
+/// Of the time in the queue of a fair lock.
+pub const FAIR_SHARE: Duration = Duration::from_secs(5);
 
 /// A history, before it happens.
 #[derive(Debug, Clone)]
@@ -234,6 +238,7 @@ impl Plan {
         forbidden::is_something(seed, &mut settings, &mut events);
         starving::beside_small_ones(seed, &mut settings, &mut events);
         orderly::come_by_and_by(seed, &mut settings, &mut events);
+        reading::some_read(seed, &settings, &mut events);
         events.sort_by_key(|event| event.at);
         if events.iter().any(|event| event.what.tampers()) {
             // Who finds out that a queue is gone looks by itself.

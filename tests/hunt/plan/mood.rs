@@ -138,6 +138,7 @@ impl Mood {
                 (lease, rng.bool())
             }),
             one_owner: chance(rng, 50),
+            reads: false,
             split: chance(rng, 50).then(|| pick(rng, &[End::Apart, End::Merged])),
             rounds: rng.u32(1..=self.rounds),
             pause: up_to(rng, &[1, 5, 100]),

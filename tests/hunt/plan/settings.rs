@@ -30,8 +30,7 @@ pub struct Settings {
     /// Some callers of these take no guard.
     pub mixed: bool,
     pub locks: usize,
-    /// Locks have tokens.
-    pub fenced: bool,
+    pub lock_kind: LockKind,
     pub recipes: Vec<Recipe>,
     /// All want the same, and nothing goes wrong.
     pub crowd: bool,
@@ -60,6 +59,18 @@ pub struct Settings {
     pub threads: Option<u32>,
     /// When everything heals.
     pub healing: Duration,
+}
+
+/// The locks of a history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    Plain,
+    /// With tokens.
+    Fenced,
+    /// In Redisson's queue.
+    Fair,
+    /// Some callers read.
+    ReadWrite,
 }
 
 impl Settings {
@@ -168,7 +179,7 @@ impl Settings {
             watched: vec![false],
             mixed: false,
             locks: 1,
-            fenced: false,
+            lock_kind: LockKind::Plain,
             recipes: Vec::new(),
             crowd: false,
             orderly: None,
@@ -197,6 +208,11 @@ impl Settings {
         for recipe in &mut self.recipes {
             recipe.endless = recipe.layout == Layout::Expirable && chance(rng, 20);
         }
+        match rng.u32(..100) {
+            0..25 => self.lock_kind = LockKind::Fair,
+            25..50 => self.lock_kind = LockKind::ReadWrite,
+            _ => {}
+        }
     }
 
     /// In half of all histories clients have threads. Drawn apart, so that all else stays as it was.
@@ -219,7 +235,10 @@ impl Settings {
             watched: (0..semaphores).map(|_| chance(rng, 30)).collect(),
             mixed: false,
             locks: pick(rng, &[0, 0, 1, 1, 2]),
-            fenced: chance(rng, 30),
+            lock_kind: match chance(rng, 30) {
+                true => LockKind::Fenced,
+                false => LockKind::Plain,
+            },
             recipes: (0..pick(rng, &[0, 0, 1, 1, 2]))
                 .map(|_| Recipe::random(rng))
                 .collect(),

@@ -108,7 +108,7 @@ impl World {
         // What is put off is put off by each client, whatever else happens.
         let renews = matches!(
             script,
-            Some("RENEW_LOCKS" | "RENEW_PERMITS" | "RENEW_GRANTS")
+            Some("RENEW_LOCKS" | "RENEW_READ_WRITE" | "RENEW_PERMITS" | "RENEW_GRANTS")
         );
         let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
         let unknown = matches!(&reply, Some(Reply::Error(text))
@@ -417,19 +417,21 @@ impl World {
         self.look_at_counters(None);
         for number in 0..self.settings.locks {
             let key = Object::Lock(number).key();
-            let fields = self.ask(&["HKEYS", &key]);
-            let owner = match fields {
-                Some(Reply::Array(fields)) => match fields.first() {
-                    Some(Reply::Bulk(field)) => Some(String::from_utf8_lossy(field).into_owned()),
-                    _ => None,
-                },
-                _ => None,
+            let fields = match self.ask(&["HKEYS", &key]) {
+                Some(Reply::Array(fields)) => fields,
+                _ => Vec::new(),
             };
             let mut judge = self.judge();
-            let owner = owner
-                .as_deref()
-                .map(|owner| (owner, judge.client_of(owner)));
-            judge.lock_is(number, owner);
+            let owner = |field| match field {
+                Reply::Bulk(field) if field != b"mode" => {
+                    let owner = String::from_utf8_lossy(&field);
+                    let owner = owner.strip_suffix(":write").unwrap_or(&owner);
+                    Some((owner.to_owned(), judge.client_of(owner)))
+                }
+                _ => None,
+            };
+            let owners: Vec<_> = fields.into_iter().filter_map(owner).collect();
+            judge.lock_is(number, &owners);
         }
     }
 

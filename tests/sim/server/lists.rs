@@ -117,3 +117,56 @@ pub fn lindex(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let range = places(place, place, list.len());
     Ok(Reply::maybe(list.range(range).next().cloned()))
 }
+
+/// `LINSERT` puts an item beside the first one that equals the pivot.
+pub fn linsert(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    let behind = match &words[2].to_ascii_lowercase()[..] {
+        b"before" => 0,
+        b"after" => 1,
+        _ => return Err("ERR syntax error".into()),
+    };
+    if context.read::<List>(words[1])?.is_none() {
+        return Ok(Reply::Int(0));
+    }
+    context.change(words[1], |list: &mut List| {
+        let Some(place) = list.iter().position(|item| item == words[3]) else {
+            return Reply::Int(-1);
+        };
+        list.insert(place + behind, words[4].to_vec());
+        Reply::count(list.len())
+    })
+}
+
+/// Without options.
+pub fn lpos(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    let list = context.read::<List>(words[1])?;
+    let place = list.and_then(|list| list.iter().position(|item| item == words[2]));
+    Ok(place.map_or(Reply::Nil, Reply::count))
+}
+
+pub fn lrem(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    let count = check_integer(words[2])?;
+    if context.read::<List>(words[1])?.is_none() {
+        return Ok(Reply::Int(0));
+    }
+    let most = match count {
+        0 => usize::MAX,
+        _ => usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX),
+    };
+    let removed = context.change(words[1], |list: &mut List| {
+        let all = list.iter().enumerate();
+        let mut places: Vec<usize> = all
+            .filter(|(_, item)| *item == words[3])
+            .map(|(place, _)| place)
+            .collect();
+        if count < 0 {
+            places.drain(..places.len().saturating_sub(most));
+        }
+        places.truncate(most);
+        for place in places.iter().rev() {
+            list.remove(*place);
+        }
+        places.len()
+    })?;
+    Ok(Reply::count(removed))
+}
