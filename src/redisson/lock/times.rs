@@ -107,9 +107,7 @@ impl Times {
     /// The one with this number has been given back; whether any are left.
     pub(super) fn remove(&mut self, number: Option<u64>) -> bool {
         self.all.retain(|time| Some(time.number) != number);
-        let left = !self.all.is_empty();
-        self.forget_spent();
-        left
+        !self.all.is_empty()
     }
 
     fn forget_spent(&mut self) {
