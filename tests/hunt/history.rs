@@ -342,8 +342,8 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     let keys = world.borrow_mut().keys();
     let somebody_died = world.borrow().stage.somebody_died();
     for (key, left) in keys {
-        // The places of the dead in the queue of a fair lock are passed by the next caller.
-        let of_the_dead = somebody_died
+        // The places of the dead in the queue of a fair lock, and those whose end is forgotten, are passed by the next caller.
+        let of_the_dead = (somebody_died || forgets)
             && ["queue", "timeout"]
                 .iter()
                 .any(|which| key.starts_with(&format!("redisson_lock_{which}:")));
