@@ -8,8 +8,9 @@ use program::{Program, rsem};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use rustix::process::Signal;
+use support::clients::LIMIT;
 use support::server::RedisServer;
-use support::waiters::{channel, until_subscribers};
+use support::waiters::{channel, until, until_subscribers};
 
 async fn available(connection: &mut MultiplexedConnection, name: &str) -> Option<i64> {
     connection.get(name).await.expect("a number")
@@ -152,10 +153,14 @@ async fn what_goes_wrong_has_a_status_of_its_own() {
 #[tokio::test]
 async fn a_server_that_falls_silent_does_not_prolong_the_wait() {
     let cases = [
-        ("-s", channel("seats")),
-        ("-l", "redisson_lock__channel:{seats}".to_owned()),
+        ("-s", channel("seats"), "redisson_sc_queue:{seats}"),
+        (
+            "-l",
+            "redisson_lock__channel:{seats}".to_owned(),
+            "redisson_lock_waiters:{seats}",
+        ),
     ];
-    for (target, channel) in cases {
+    for (target, channel, queue) in cases {
         let mut server = RedisServer::start().await;
         let url = server.url();
         let mut connection = server.connection().await;
@@ -168,6 +173,11 @@ async fn a_server_that_falls_silent_does_not_prolong_the_wait() {
         let arguments = [&arguments[..], &options, &["true"]].concat();
         let waiting = Program::start(&url, &arguments);
         until_subscribers(&mut connection, &channel, 1).await;
+        // What it asked is answered then.
+        until("it queues", LIMIT, async || {
+            connection.exists(queue).await.unwrap()
+        })
+        .await;
         server.freeze();
         let ended = waiting.ended().await;
         assert_eq!(ended.status, 75, "{target}: {}", ended.err);
