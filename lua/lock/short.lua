@@ -52,7 +52,7 @@ if ARGV[4] == '0' then
         -- Listeners of a pattern are no waiters.
         heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
         -- From now on they have an account, which is the business of the other parts.
-        if heard > 0 and type(pcall('HSET', KEYS[6], 'left', 1)) == 'number' then pcall('PEXPIRE', KEYS[6], ARGV[8]) end
+        if heard > 0 and type(pcall('HSET', KEYS[6], 'left', 1)) == 'number' then pcall('PEXPIRE', KEYS[6], 1000) end
       end
     end
     if done then return lease and 'done 0 -1 1:0:1' or 'done 1 ' .. heard .. ' 0' end

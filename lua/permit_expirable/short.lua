@@ -34,7 +34,7 @@ do
     -- Listeners of a pattern are no waiters. From now on JVMs have an account, which is the business of the other parts.
     if type(heard) == 'number' and heard > 0 then
       heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
-      if heard > 0 and type(pcall('HSET', KEYS[6], 'left', before + 1)) == 'number' then pcall('PEXPIRE', KEYS[6], ARGV[8]) end
+      if heard > 0 and type(pcall('HSET', KEYS[6], 'left', before + 1)) == 'number' then pcall('PEXPIRE', KEYS[6], 1000) end
     end
     if fits and type(heard) == 'number' then
       local answer = string.format('done %.0f -1 -1 %d 0 %.0f 1 | ', before - amount, heard, clock)

@@ -24,7 +24,10 @@ local function finish(results, own, tells, again, say, ends)
     jvms = heard > 0 and count_jvms() or 0
     if jvms > 0 and not account then note('left', total) end
   end
-  if has_notes and waiting == 0 and jvms == 0 and not watcher and not noted then redis.call('DEL', NOTES) end
+  if waiting == 0 and not watcher then
+    -- The account of JVMs is kept for a second without waiters.
+    if noted then redis.call('PEXPIRE', NOTES, 1000) elseif has_notes and jvms == 0 then redis.call('DEL', NOTES) end
+  end
   if account and account.ends then ends = math.min(ends or account.ends, account.ends) end
   if block_end then ends = math.min(ends or block_end, block_end) end
   local look = look_in(ends)

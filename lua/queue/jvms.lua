@@ -16,8 +16,10 @@ local STAY, LONGEST_STAY, MOST_CREDIT = 10000, 80000, 64
 -- JVMs that listen; -1 where that was not asked.
 local jvms = -1
 local watcher, account, has_notes
+-- This client has watched until now: its subscription may last a moment longer.
+local unwatches
 
-local function count_jvms() return math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0)) end
+local function count_jvms() return math.max(0, count_listeners(CHANNEL) - ((watcher or unwatches) and 1 or 0)) end
 
 local function open_account()
   if waiting == 0 and redis.call('EXISTS', NOTES) == 0 then return end
@@ -94,5 +96,5 @@ local function unwatch()
   watcher = watcher or read('HGET', NOTES, 'watch')
   if watcher ~= CLIENT then return end
   redis.call('HDEL', NOTES, 'watch')
-  watcher = nil
+  watcher, unwatches = nil, true
 end

@@ -56,7 +56,7 @@ do
       if type(heard) == 'number' and heard > 0 then
         heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
         -- From now on they have an account, which is the business of the other parts.
-        if heard > 0 and type(pcall('HSET', KEYS[6], 'left', total)) == 'number' then pcall('PEXPIRE', KEYS[6], ARGV[8]) end
+        if heard > 0 and type(pcall('HSET', KEYS[6], 'left', total)) == 'number' then pcall('PEXPIRE', KEYS[6], 1000) end
       end
       local answer = string.format('done %.0f %.0f -1 %d 0 %.0f%s | ', total, ends and ends - now or -1, tonumber(heard) or 0,
         now, results)
