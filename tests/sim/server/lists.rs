@@ -139,6 +139,9 @@ pub fn linsert(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 
 /// Without options.
 pub fn lpos(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    if words.len() > 3 {
+        return Err("ERR syntax error".into());
+    }
     let list = context.read::<List>(words[1])?;
     let place = list.and_then(|list| list.iter().position(|item| item == words[2]));
     Ok(place.map_or(Reply::Nil, Reply::count))
