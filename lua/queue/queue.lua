@@ -78,6 +78,7 @@ local function serve(passed)
       break
     end
     local page = redis.call('ZRANGE', QUEUE, passed, passed + size - 1, 'WITHSCORES')
+    if not page[1] then return own end
     size = math.min(64, 2 * size)
     for i = 1, #page, 2 do
       local entry, client = page[i], client_of(page[i])
