@@ -109,9 +109,7 @@ local function step(i)
     return left, i + 3
   end
   if kind == 'leave' then return leave_queue(entry_of(first), second + 0), i + 3 end
-  local result = 1 - total
-  if total == 0 then unlock() end
-  return result, i + 3
+  return force(), i + 3
 end
 
 local function work()

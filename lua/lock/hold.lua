@@ -6,7 +6,7 @@
 -- KEYS[5] token: string, the last fencing token
 -- ARGV[6] watchdog time-out in milliseconds: the lease of a hold that is renewed
 -- ARGV[7] what this client knows: "<number of the owner that holds the lock>:<how often>:<least lease in milliseconds that is left to it>"
--- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `confirm`, `leave`, `extend`, `release`, and what steps.lua
+-- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `leave`, `extend`, `release`, and what steps.lua
 --   needs besides
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
@@ -43,7 +43,7 @@ end
 local function free() return total - reserved >= 1 end
 local function fits(number) return free() or holds(number) end
 local function lets(number) return total == 1 or holds(number) end
-local goes_ahead = holds
+local goes_ahead, has = holds, holds
 
 -- The lock ends in so many milliseconds.
 local function expire(lease)
@@ -112,19 +112,6 @@ end
 
 -- Of a step that has taken the lock so often.
 local function taken(times) return times .. ':' .. score(token) .. ':' .. count end
-
--- Whether the owner of `entry` has the lock, as it was granted it, or otherwise; if not it waits, since its `arrival`.
-local function confirm(entry, arrival)
-  local kind, number = read_entry(entry)
-  check_token(kind)
-  if not holds(number) then
-    enter(entry, arrival)
-    return 0
-  end
-  if waiting > 0 then drop(entry) end
-  take(entry, nil, nil, true)
-  return taken(1)
-end
 
 -- `entry` is not wanted any more. Its grant is released.
 local function leave(entry)

@@ -15,6 +15,19 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the lock is what the results say
 
+-- Whether the owner of `entry` has the lock; if not it waits, since its `arrival`.
+local function confirm(entry, arrival)
+  local kind, owner = read_entry(entry)
+  check_token(kind)
+  if not has(owner) then
+    enter(entry, arrival)
+    return 0
+  end
+  if waiting > 0 then drop(entry) end
+  take(entry, nil, nil, true)
+  return taken(1)
+end
+
 -- Carries the step at `i` out: its result, and where the next one is.
 local function step(i)
   local kind, first, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]

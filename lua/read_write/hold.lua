@@ -8,7 +8,7 @@
 -- KEYS[3] channel: where JVMs wait
 -- ARGV[6] watchdog time-out in milliseconds: the lease of a hold that is renewed
 -- ARGV[7] what this client knows of the owners in the steps: "<owner>=<how often it holds>=<least lease in milliseconds>,..."
--- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `confirm`, `leave`, `extend`, `release`, and what
+-- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `leave`, `extend`, `release`, and what
 --   lock/steps.lua needs besides
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
@@ -184,17 +184,10 @@ end
 -- Of a step that has taken the lock so often.
 local function taken(times) return times .. ':0:' .. count end
 
--- Whether the owner of `entry` has the lock, as it was granted it, or otherwise; if not it waits, since its `arrival`.
-local function confirm(entry, arrival)
-  local _, owner = read_entry(entry)
+-- Whether the owner has the lock, as it was granted it, or otherwise.
+local function has(owner)
   local held = holds(owner)
-  if not held or held == 0 and not is_writer(owner) and not reads(owner) then
-    enter(entry, arrival)
-    return 0
-  end
-  if waiting > 0 then drop(entry) end
-  take(entry, nil, nil, true)
-  return taken(1)
+  return held and (held > 0 or is_writer(owner) or reads(owner))
 end
 
 -- `entry` is not wanted any more. Its grant is released.

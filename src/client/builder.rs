@@ -301,8 +301,8 @@ impl ClientBuilder {
 
     /// Sets for how long a waiter of an [`RFairLock`](crate::RFairLock) that stands first and tries no more keeps its place; 300 s by default.
     ///
-    /// A killed process holds those behind it up for as long for each of its waiting calls. It must be longer than the
-    /// [`safety_interval`](Self::safety_interval), at which waiters try. Redisson: `fairLockWaitTimeout`.
+    /// A killed process holds those behind it up for as long for each of its waiting calls. Waiters try at least three times in it. Redisson:
+    /// `fairLockWaitTimeout`.
     pub fn fair_lock_wait_timeout(mut self, timeout: Duration) -> Self {
         self.config.fair_lock_wait_timeout = timeout;
         self

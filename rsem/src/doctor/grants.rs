@@ -158,10 +158,7 @@ impl Kind {
     /// The rule that grants all of it, for one name.
     fn keys_and_channels(&self, name: &str) -> Vec<String> {
         // As it stands in the names of what is beside the object.
-        let inside = match name.contains('{') {
-            true => name.to_owned(),
-            false => format!("{{{name}}}"),
-        };
+        let inside = names::inside(name);
         match self {
             Kind::Semaphore => vec![
                 format!("~{name}"),

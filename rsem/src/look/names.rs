@@ -24,11 +24,7 @@ pub(crate) fn fair_queue(name: &str) -> String {
 
 /// The permits of Redisson's `RPermitExpirableSemaphore`.
 pub(crate) fn permit_leases(name: &str) -> String {
-    if name.contains('{') {
-        format!("{name}:timeout")
-    } else {
-        format!("{{{name}}}:timeout")
-    }
+    format!("{}:timeout", inside(name))
 }
 
 /// Keys of this crate alone, one beside each object that has it.
@@ -123,12 +119,7 @@ pub(crate) fn of_read_write(name: &str, client: &str) -> [String; 3] {
 
 /// A reader's hold of a read-write lock.
 pub(crate) fn read_hold(name: &str, owner: &str) -> String {
-    let inside = if name.contains('{') {
-        name.to_owned()
-    } else {
-        format!("{{{name}}}")
-    };
-    format!("{inside}:{owner}:rwlock_timeout:1")
+    format!("{}:{owner}:rwlock_timeout:1", inside(name))
 }
 
 /// A client's last call on a semaphore.
@@ -178,10 +169,15 @@ fn beside(prefix: &str, name: &str) -> String {
 }
 
 fn prefixed(prefix: &str, name: &str) -> String {
+    format!("{prefix}:{}", inside(name))
+}
+
+/// The name in braces, where it has none.
+pub(crate) fn inside(name: &str) -> String {
     if name.contains('{') {
-        format!("{prefix}:{name}")
+        name.to_owned()
     } else {
-        format!("{prefix}:{{{name}}}")
+        format!("{{{name}}}")
     }
 }
 

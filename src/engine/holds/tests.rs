@@ -151,27 +151,14 @@ async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
     let anew = keep(&holds, after(30));
     assert!(!anew.is_lost() && holds.holder("x", |_| true).is_some());
     // Somebody else has it alone.
-    let stays = |id: &str| id == "c";
     let other = holds.keep(&"x".into(), &"c".into(), after(30), RENEWING);
-    holds.keep_beside(
-        &"x".into(),
-        &"b".into(),
-        after(30),
-        RENEWING,
-        true,
-        (),
-        stays,
-    );
+    let keep_b = |stays: fn(&str) -> bool| {
+        let (key, id) = ("x".into(), "b".into());
+        holds.keep_beside(&key, &id, after(30), RENEWING, true, (), stays);
+    };
+    keep_b(|id| id == "c");
     assert!(!other.is_lost());
-    holds.keep_beside(
-        &"x".into(),
-        &"b".into(),
-        after(30),
-        RENEWING,
-        true,
-        (),
-        |_| false,
-    );
+    keep_b(|_| false);
     assert!(other.is_lost());
     assert!(anew.is_lost() && holds.lease("x", "a").is_none());
     assert_eq!(holds.holder("x", |_| true).as_deref(), Some("b"));

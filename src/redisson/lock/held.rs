@@ -323,14 +323,12 @@ impl Held<Locks> for Holds {
             add(&mut times);
             let (field, holds) = (self.field(claim.who()), &self.core.holds);
             // Readers hold it together, and with the writer that is one of them.
-            let (write, number) = (
-                Kind::Write.tail(),
-                Who {
-                    kind: Kind::Read,
-                    ..claim.who()
-                },
-            );
-            let (reader, shared) = (self.field(number), self.shared);
+            let as_reader = Who {
+                kind: Kind::Read,
+                ..claim.who()
+            };
+            let (write, reader) = (Kind::Write.tail(), self.field(as_reader));
+            let shared = self.shared;
             let stays = |other: &str| {
                 let owner = other.strip_suffix(write).unwrap_or(other);
                 shared && (owner == &*reader || reads && !other.ends_with(write))
