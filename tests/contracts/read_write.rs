@@ -417,7 +417,7 @@ sides! {
     a_reader_passes_writers_that_wait_for_it,
 }
 
-/// What stands in Redis, but the records.
+/// The keys in Redis, but the records.
 async fn keys(redis: &Redis) -> Vec<String> {
     let mut connection = redis.server.connection().await;
     let mut keys: Vec<String> = connection.keys("*").await.unwrap();

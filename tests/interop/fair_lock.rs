@@ -24,7 +24,7 @@ fn of(thread: &str) -> Value {
     json!({"name": "door", "fair": true, "thread": thread})
 }
 
-/// Who holds the lock, and how often.
+/// The owner of the lock, and how often it holds it.
 async fn held(redis: &mut MultiplexedConnection) -> Vec<String> {
     snapshot(redis, "door").await.value
 }
@@ -151,7 +151,7 @@ async fn rust_and_java_wait_in_one_order() {
     }
 }
 
-/// Whoever forces the lock open lets the first waiter in.
+/// A forced unlock lets the first waiter in.
 #[tokio::test]
 async fn a_forced_unlock_wakes_the_first_waiter() {
     for version in tested() {

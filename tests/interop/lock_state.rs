@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::locks::{LONG, NEWEST, PATIENCE, World, channel, versions};
+use crate::locks::{LONG, NEWEST, PATIENCE, World, as_java_says, channel, versions};
 use crate::support::channel::Channel;
 use crate::support::snapshot::snapshot;
 use crate::support::waiters::until;
@@ -150,11 +150,7 @@ impl Op {
             Op::Unlock => lock.unlock().await.map(|()| Value::Null),
             Op::ForceUnlock => lock.force_unlock().await.map(Value::from),
         };
-        match answer {
-            Ok(value) => value,
-            Err(Error::NotHeld { .. }) => json!("IllegalMonitorStateException"),
-            Err(error) => panic!("{error}"),
-        }
+        as_java_says(answer)
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use crate::locks::{Attempts, LONG, NEWEST, PATIENCE, World, locking, returned, served};
+use crate::locks::{
+    Attempts, LONG, NEWEST, PATIENCE, World, as_java_says, locking, returned, served,
+};
 use crate::support::channel::{Channel, Message};
 use crate::support::peer;
 use crate::support::snapshot::snapshot_all;
 use crate::support::waiters::{until, until_subscribers};
 use futures::future::join_all;
 use redis::AsyncCommands;
-use redisson_semaphore::{Error, RLock, RReadWriteLock};
+use redisson_semaphore::{RLock, RReadWriteLock};
 use serde_json::{Value, json};
 
 const TOLERANCE: Duration = Duration::from_secs(8);
@@ -209,11 +211,7 @@ impl Op {
             Op::IsLocked(of) => side(lock, of).is_locked().await.map(Value::from),
             Op::Count(of) => side(lock, of).hold_count().await.map(Value::from),
         };
-        match answer {
-            Ok(value) => value,
-            Err(Error::NotHeld { .. }) => json!("IllegalMonitorStateException"),
-            Err(error) => panic!("{error}"),
-        }
+        as_java_says(answer)
     }
 }
 

@@ -1,15 +1,13 @@
 //! Calls on locks that are dropped after every number of polls: nothing stays locked, nobody is left asleep.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
+use crate::served::served;
+use crate::support::polls::polled;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use redisson_semaphore::{Client, Error, RLock, Result};
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -22,38 +20,12 @@ async fn connect(url: String) -> Client {
         .expect("the server runs")
 }
 
-/// Polls `call` when it is woken, `polls` times at the most, and drops it; its answer if it was that fast.
-async fn polled<F: Future>(call: F, polls: u32) -> Option<F::Output> {
-    let mut call = pin!(call);
-    let mut left = polls;
-    poll_fn(|context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match call.as_mut().poll(context) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
 /// `lock` in a task that has been polled once.
 async fn locking(lock: &RLock) -> JoinHandle<Result<()>> {
     let lock = lock.clone();
     let task = tokio::spawn(async move { lock.lock().await });
     yield_now().await;
     task
-}
-
-async fn served(what: &str, task: JoinHandle<Result<()>>) {
-    let answer = timeout(LIMIT, task).await;
-    answer
-        .unwrap_or_else(|_| panic!("{what}"))
-        .unwrap()
-        .unwrap();
 }
 
 /// The lock comes free by itself, in Redis, too.

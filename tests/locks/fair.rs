@@ -1,11 +1,10 @@
 //! The fair lock's own: its queue, and what becomes of a waiter that goes, is not heard of, or hears nothing.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
+use crate::served::served;
 use crate::support::monitor::Monitor;
+use crate::support::polls::polled;
 use crate::support::proxy::{LOST_REPLIES, Proxy};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_subscribers};
@@ -67,32 +66,6 @@ async fn waiting(server: &RedisServer, lock: &RFairLock, others: usize) -> JoinH
     })
     .await;
     task
-}
-
-async fn served(what: &str, task: JoinHandle<Result<()>>) {
-    let answer = timeout(LIMIT, task).await;
-    answer
-        .unwrap_or_else(|_| panic!("{what}"))
-        .unwrap()
-        .unwrap();
-}
-
-/// Polls `call` when it is woken, `polls` times at the most, and drops it; its answer if it was that fast.
-async fn polled<F: Future>(call: F, polls: u32) -> Option<F::Output> {
-    let mut call = pin!(call);
-    let mut left = polls;
-    poll_fn(|context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match call.as_mut().poll(context) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// Dropped before and behind each answer, and while the lock comes to it: neither a hold nor an entry stays, and the next one is served.

@@ -7,6 +7,7 @@ mod holds;
 mod lost_reply;
 mod read_write;
 mod renewal;
+mod served;
 mod sharing;
 #[path = "../support/mod.rs"]
 mod support;

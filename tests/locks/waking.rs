@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use crate::served::served;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until_subscribers;
 use redis::AsyncCommands;
@@ -27,14 +28,6 @@ async fn connect(url: String, safety_interval: Duration) -> Client {
 fn locking(lock: &RLock) -> JoinHandle<Result<()>> {
     let lock = lock.clone();
     tokio::spawn(async move { lock.lock().await })
-}
-
-async fn served(what: &str, task: JoinHandle<Result<()>>) {
-    let answer = timeout(LIMIT, task).await;
-    answer
-        .unwrap_or_else(|_| panic!("{what}"))
-        .unwrap()
-        .unwrap();
 }
 
 /// The one in front is served, keeps the lock for its lease and never unlocks: the next one has never asked.

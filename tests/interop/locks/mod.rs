@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, RLock, Result};
+use redisson_semaphore::{Client, Error, RLock, Result};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -147,5 +147,14 @@ pub async fn served(what: &str, caller: PendingCall) -> Value {
         Ok(Ok(answer)) => answer.value,
         Ok(Err(error)) => panic!("{what}: {error}"),
         Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+    }
+}
+
+/// The answer of a call here, as the Java peer gives it.
+pub fn as_java_says(answer: Result<Value>) -> Value {
+    match answer {
+        Ok(value) => value,
+        Err(Error::NotHeld { .. }) => json!("IllegalMonitorStateException"),
+        Err(error) => panic!("{error}"),
     }
 }
