@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::entries::Entry;
+use super::entries::{Entry, Unconfirmed};
 use super::outcome::{Outcome, Reply, Ticket, Told, Want};
 use super::primitive::{Call, NoteOf, Primitive};
-use super::state::Unconfirmed;
 use super::waiters::{Id, Waiter};
 use crate::clock::Moment;
 use crate::engine::log;

@@ -17,6 +17,9 @@ pub(super) struct Entry<W> {
     pub(super) life: u64,
 }
 
+/// A grant, and its end by the server's clock.
+pub(super) type Unconfirmed<W> = (Entry<W>, u64);
+
 impl<W: Want> Entry<W> {
     /// As it stands in Redis, behind the client's id; `suffix` is added to what is held under a lease.
     pub(super) fn text(&self, ticket: Ticket, suffix: &str) -> String {

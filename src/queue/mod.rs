@@ -24,12 +24,19 @@
 //!             ^ wake     ^ answer, notification
 //! ```
 
+mod announcements;
 mod answer;
 mod answers;
 mod batch;
+mod closing;
 mod driver;
 mod entries;
+mod failures;
+mod grants;
+mod hand_over;
 mod held;
+mod known;
+mod messages;
 mod object;
 mod outcome;
 mod pending;

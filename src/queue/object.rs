@@ -1,13 +1,10 @@
 //! One object of one client: callers come and go, messages arrive, the client is shut down.
 
 use std::sync::{Arc, LazyLock, Weak};
-use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::outcome::{Outcome, Ticket, Told};
-use super::pending::Pending;
+use super::outcome::{Ticket, Told};
 use super::primitive::{Call, Held, Primitive};
 use super::state::State;
 use super::waiters::Id;
@@ -150,63 +147,6 @@ impl<P: Primitive> Object<P> {
         self.inner.lock()
     }
 
-    /// Carries `call` out. It is queued at the first poll.
-    pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<Outcome<P::Want>> {
-        self.keys.check()?;
-        let (reply, outcome) = oneshot::channel();
-        {
-            let mut inner = self.lock();
-            if inner.state.closed {
-                return Err(self.gone());
-            }
-            let now = Instant::now();
-            if let Some(told) = self.hand_over(&mut inner, &call, now) {
-                self.finish(inner, told);
-                return Ok(Outcome::Number(1));
-            }
-            inner.state.call(call.clone(), Some(reply), now);
-            self.begin(inner);
-        }
-        let pending = Pending {
-            object: self,
-            outcome,
-            waiter: None,
-            call: Some(call),
-            inline: self.drive(),
-        };
-        pending.await
-    }
-
-    /// Waits for `want`, for `wait` at the most; `None`: without limit.
-    pub(crate) async fn wait(
-        self: &Arc<Self>,
-        want: P::Want,
-        wait: Option<Duration>,
-    ) -> Result<Outcome<P::Want>> {
-        self.keys.check()?;
-        let (reply, outcome) = oneshot::channel();
-        let waiter = {
-            let mut inner = self.lock();
-            if inner.state.closed {
-                return Err(self.gone());
-            }
-            let now = Instant::now();
-            // A wait that the clock cannot express has no end.
-            let deadline = wait.and_then(|wait| now.checked_add(wait));
-            let waiter = inner.state.join(want, reply, deadline, now);
-            self.begin(inner);
-            waiter
-        };
-        let pending = Pending {
-            object: self,
-            outcome,
-            waiter: Some(waiter),
-            call: None,
-            inline: self.drive(),
-        };
-        pending.await
-    }
-
     /// Carries `call` out without a caller.
     pub(crate) fn owe(self: &Arc<Self>, call: P::Call) {
         let mut inner = self.lock();
@@ -225,7 +165,7 @@ impl<P: Primitive> Object<P> {
     }
 
     /// Serves waiters of this client by what `call` frees, without Redis.
-    fn hand_over(
+    pub(super) fn hand_over(
         &self,
         inner: &mut Inner<P>,
         call: &P::Call,
@@ -262,12 +202,12 @@ impl<P: Primitive> Object<P> {
         self.core.gone(self.name())
     }
 
-    fn drive(self: &Arc<Self>) -> Option<Inline<Self>> {
+    pub(super) fn drive(self: &Arc<Self>) -> Option<Inline<Self>> {
         answer::drive(self, &self.core.runtime)
     }
 
     /// Ends a change by a caller, that sees to the work itself.
-    fn begin(&self, mut inner: MutexGuard<'_, Inner<P>>) {
+    pub(super) fn begin(&self, mut inner: MutexGuard<'_, Inner<P>>) {
         self.core.note_busy(&mut inner.busy);
         self.unlock(inner);
     }
@@ -347,7 +287,7 @@ impl<P: Primitive> Object<P> {
                 listening.end(&self.core.wakeups, channel, &listener);
             } else if listening.begin(&self.core.wakeups, channel, &listener, heard) {
                 // Another object of the same name has heard it until now.
-                inner.state.missed();
+                inner.state.may_have_missed();
                 inner.state.look();
             }
         }
@@ -363,7 +303,7 @@ impl<P: Primitive> Object<P> {
                 Wake::Message(message) => {
                     told = inner.state.notified(&String::from_utf8_lossy(message), now);
                 }
-                Wake::Confirmed | Wake::ConfirmedAgain => inner.state.missed(),
+                Wake::Confirmed | Wake::ConfirmedAgain => inner.state.may_have_missed(),
                 Wake::Look => inner.state.slow_check(now),
                 Wake::Lost => inner.state.deaf(),
                 Wake::Ended => {}

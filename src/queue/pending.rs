@@ -3,8 +3,10 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::object::Object;
 use super::outcome::Outcome;
@@ -13,6 +15,65 @@ use super::waiters::Id;
 use crate::engine::answer::poll_answer;
 use crate::engine::drive::Inline;
 use crate::error::{Effect, Result};
+
+impl<P: Primitive> Object<P> {
+    /// Carries `call` out. It is queued at the first poll.
+    pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<Outcome<P::Want>> {
+        self.keys.check()?;
+        let (reply, outcome) = oneshot::channel();
+        {
+            let mut inner = self.lock();
+            if inner.state.closed {
+                return Err(self.gone());
+            }
+            let now = Instant::now();
+            if let Some(told) = self.hand_over(&mut inner, &call, now) {
+                self.finish(inner, told);
+                return Ok(Outcome::Number(1));
+            }
+            inner.state.call(call.clone(), Some(reply), now);
+            self.begin(inner);
+        }
+        let pending = Pending {
+            object: self,
+            outcome,
+            waiter: None,
+            call: Some(call),
+            inline: self.drive(),
+        };
+        pending.await
+    }
+
+    /// Waits for `want`, for `wait` at the most; `None`: without limit.
+    pub(crate) async fn wait(
+        self: &Arc<Self>,
+        want: P::Want,
+        wait: Option<Duration>,
+    ) -> Result<Outcome<P::Want>> {
+        self.keys.check()?;
+        let (reply, outcome) = oneshot::channel();
+        let waiter = {
+            let mut inner = self.lock();
+            if inner.state.closed {
+                return Err(self.gone());
+            }
+            let now = Instant::now();
+            // A wait that the clock cannot express has no end.
+            let deadline = wait.and_then(|wait| now.checked_add(wait));
+            let waiter = inner.state.join(want, reply, deadline, now);
+            self.begin(inner);
+            waiter
+        };
+        let pending = Pending {
+            object: self,
+            outcome,
+            waiter: Some(waiter),
+            call: None,
+            inline: self.drive(),
+        };
+        pending.await
+    }
+}
 
 /// A call or a wait that was begun. Dropped before its outcome was read, it leaves the waiters, and its grant is released.
 pub(super) struct Pending<'a, P: Primitive> {

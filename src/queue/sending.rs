@@ -35,9 +35,9 @@ impl<P: Primitive> State<P> {
     pub(super) fn has_work(&self) -> bool {
         !self.calls.is_empty()
             || !self.granted.is_empty()
-            || self.recheck
+            || self.confirm_all
             || self.look
-            || self.announce
+            || self.announcements.due
             || self.unwatch
             || self.asks()
     }
@@ -101,7 +101,7 @@ impl<P: Primitive> State<P> {
         // A look finds out, too, what this client has missed.
         let is_old = |at: Instant| now.saturating_duration_since(at) >= CHECK_AGAIN;
         if self.look && self.checked.is_none_or(is_old) {
-            self.missed();
+            self.may_have_missed();
         }
         // Deferred calls are repeated until a replica has them. Permits that were asked for are taken back then. So they travel apart.
         let apart = self.core.config.replicas.is_some();
@@ -137,9 +137,9 @@ impl<P: Primitive> State<P> {
             behind: self.last_arrival,
             look: std::mem::take(&mut self.look),
             pass: self.pass.take(),
-            announce: std::mem::take(&mut self.announce),
-            check: self.recheck,
-            confirms_all: self.recheck || !self.hears,
+            announce: std::mem::take(&mut self.announcements.due),
+            check: self.confirm_all,
+            confirms_all: self.confirm_all || !self.hears,
             unwatch: std::mem::take(&mut self.unwatch),
             heard: std::mem::take(&mut self.heard),
             handed: std::mem::take(&mut self.handed),
@@ -167,7 +167,7 @@ impl<P: Primitive> State<P> {
             }
         }
         self.surplus_at = None;
-        self.recheck = false;
+        self.confirm_all = false;
         if batch.confirms_all {
             self.checked = Some(now);
             granted = self.entries.tickets().collect();

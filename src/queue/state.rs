@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::announcements::Announcements;
 use super::batch::Queued;
-use super::entries::{Entries, Entry, MOST};
-use super::outcome::{Grant, Outcome, Reply, Taken, Ticket, Told, Want};
+use super::entries::{Entries, Entry, MOST, Unconfirmed};
+use super::known::Known;
+use super::outcome::{Outcome, Reply, Ticket, Told};
 use super::primitive::{Call, Held, Primitive};
 use super::waiters::{Id, Waiter, Waiters};
 use crate::clock::Moment;
@@ -16,27 +18,8 @@ use crate::engine::Core;
 use crate::engine::command::Command;
 use crate::error::Error;
 
-/// A grant that a guard uses already is confirmed after so long, or with the next batch.
-const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 /// A surplus entry leaves the queue after so long, or with the next batch that has another reason.
 const SURPLUS_AFTER: Duration = Duration::from_millis(5);
-/// Waiters that came so much later than the first entry of another client are still served by a release of this client.
-const LEEWAY: Duration = Duration::from_millis(5);
-/// Grants of a client that confirms late last up to eight times as long.
-const MOST_LATE: u32 = 3;
-/// Among callers of this client alone what is known of others counts for so many times as long.
-const ALONE: u32 = 4;
-/// After a release that left permits these are announced to JVMs again, as JVMs do not pass a wake-up on.
-pub(super) const ANNOUNCEMENTS: [Duration; 5] = [
-    Duration::from_millis(50),
-    Duration::from_millis(200),
-    Duration::from_secs(1),
-    Duration::from_secs(5),
-    Duration::from_secs(30),
-];
-/// Without a listener it begins here: a JVM may subscribe anew.
-pub(super) const UNHEARD: usize = 2;
-
 /// A call in its place among the others: one of a batch, or one that travels alone.
 pub(super) enum Item<P: Primitive> {
     Call(Queued<P>),
@@ -70,25 +53,6 @@ pub(super) struct UnderWay {
     pub(super) sent_before: u64,
 }
 
-/// The last answer's information about other clients.
-pub(super) struct Known {
-    pub(super) seen: Instant,
-    pub(super) available: i64,
-    /// When the first waiter of another client came.
-    pub(super) foreign: Option<Instant>,
-    pub(super) jvms: u32,
-}
-
-impl Known {
-    /// Nobody else waits.
-    pub(super) fn is_alone(&self) -> bool {
-        self.foreign.is_none() && self.jvms == 0
-    }
-}
-
-/// A grant, and its end by the server's clock.
-pub(super) type Unconfirmed<W> = (Entry<W>, u64);
-
 pub(super) struct State<P: Primitive> {
     pub(super) core: Arc<Core>,
     pub(super) waiters: Waiters<P::Want>,
@@ -103,9 +67,9 @@ pub(super) struct State<P: Primitive> {
     pub(super) early: Vec<Ticket>,
     /// Grants that guards use already; they are confirmed at `confirm_at` at the latest.
     pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed<P::Want>>,
-    confirm_at: Option<Instant>,
+    pub(super) confirm_at: Option<Instant>,
     /// All entries are to be confirmed: something may have been missed.
-    pub(super) recheck: bool,
+    pub(super) confirm_all: bool,
     /// A batch is to be sent, if only to look; and to look behind so many entries.
     pub(super) look: bool,
     pub(super) pass: Option<u64>,
@@ -119,9 +83,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) ask_at: Option<Instant>,
     /// Notifications are heard. Until then entries may leave the queue at any time.
     pub(super) hears: bool,
-    /// Which announcement comes next, and when.
-    pub(super) announce_at: Option<(usize, Instant)>,
-    pub(super) announce: bool,
+    pub(super) announcements: Announcements,
     /// This client listens to JVMs; or does so no more.
     pub(super) watches: bool,
     pub(super) unwatch: bool,
@@ -129,8 +91,6 @@ pub(super) struct State<P: Primitive> {
     pub(super) heard: u32,
     pub(super) handed: u32,
     pub(super) known: Option<Known>,
-    /// JVMs have listened: one that does not now may be connecting anew.
-    pub(super) jvms_seen: bool,
     /// The arrival of the last entry.
     pub(super) last_arrival: u64,
     /// How many more grants have run out before they were confirmed than were in time, lately.
@@ -161,7 +121,7 @@ impl<P: Primitive> State<P> {
             early: Vec::new(),
             unconfirmed: BTreeMap::new(),
             confirm_at: None,
-            recheck: false,
+            confirm_all: false,
             look: false,
             pass: None,
             look_at: None,
@@ -170,14 +130,12 @@ impl<P: Primitive> State<P> {
             surplus_at: None,
             ask_at: None,
             hears: true,
-            announce_at: None,
-            announce: false,
+            announcements: Announcements::default(),
             watches: false,
             unwatch: false,
             heard: 0,
             handed: 0,
             known: None,
-            jvms_seen: false,
             last_arrival: 0,
             late: 0,
             clock: None,
@@ -206,7 +164,7 @@ impl<P: Primitive> State<P> {
         let told = self.waiters.unanswered().next().is_none();
         if self.ask_at.is_none() && !self.asks() {
             let known = self.known.as_ref().filter(|known| known.is_alone());
-            let until = known.map(|known| known.seen + ALONE * self.core.config.local_hand_over);
+            let until = known.map(|known| known.until(self.core.config.local_hand_over));
             self.ask_at = until.filter(|until| *until > now && self.held.has_all());
         }
         self.ask_at = self
@@ -290,250 +248,6 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// Serves the first waiters by what `freed` frees, without Redis; none where that is not fair or not possible.
-    pub(super) fn hand_over(
-        &mut self,
-        freed: Grant<P::Want>,
-        now: Instant,
-    ) -> Option<Told<P::Want>> {
-        let window = self.core.config.local_hand_over;
-        let known = self.known.as_ref().filter(|known| known.available >= 0)?;
-        let window = if known.is_alone() {
-            window * ALONE
-        } else {
-            window
-        };
-        if now.saturating_duration_since(known.seen) >= window {
-            return None;
-        }
-        if freed.want.is_leased()
-            && self
-                .held
-                .lease(freed.ticket)
-                .is_none_or(|lease| lease.is_lost())
-        {
-            return None;
-        }
-        let until = known.foreign.map(|foreign| foreign + LEEWAY);
-        let mut left = freed.want.amount();
-        let mut served = Vec::new();
-        for (id, waiter) in self.waiters.iter() {
-            let late = until.is_some_and(|until| waiter.since > until);
-            let (amount, leased) = (waiter.want.amount(), freed.want.is_leased());
-            let suits =
-                waiter.want.is_leased() == leased && (amount == left || !leased && amount < left);
-            if late || !suits {
-                return None;
-            }
-            served.push(id);
-            left -= amount;
-            if left == 0 {
-                break;
-            }
-        }
-        if left > 0 {
-            return None;
-        }
-        let mut told = Told::default();
-        for id in served {
-            let Some(waiter) = self.waiters.remove(id) else {
-                continue;
-            };
-            let grant = Grant::new(waiter.want, freed.ticket);
-            told.add(waiter.reply, Ok(Outcome::Granted(grant)));
-            self.handed += 1;
-        }
-        self.note_surplus(now);
-        Some(told)
-    }
-
-    // ---- what is heard ----
-
-    /// A notification to this client.
-    pub(super) fn notified(&mut self, message: &str, now: Instant) -> Told<P::Want> {
-        let mut told = Told::default();
-        let mut words = message.split_ascii_whitespace();
-        match words.next() {
-            Some("grant") => {
-                let ticket = words.next().and_then(|word| word.get(1..)?.parse().ok());
-                let mut number = || words.next().and_then(|word| word.parse().ok());
-                if let Some((ticket, clock)) = ticket.zip(number()) {
-                    let token = number().unwrap_or(0);
-                    self.grant(ticket, Some((clock, token)), now, &mut told);
-                }
-            }
-            // It asks anew, and gets the reason.
-            Some("none") => {
-                let ticket = words.next().and_then(|word| word.get(1..)?.parse().ok());
-                ticket.and_then(|ticket| self.entries.remove(ticket));
-            }
-            Some("watch") if !self.waiters.is_empty() => {
-                self.watches = true;
-                // The answer of a batch under way may know of another one.
-                self.look = true;
-            }
-            Some("watch") => self.unwatch = true,
-            // The answer to the batch may know less.
-            Some("first") if self.under_way.is_some() => self.look = true,
-            Some("first") => {
-                let micros = words.next().and_then(|word| word.parse().ok());
-                self.look_as_first(micros.map(Duration::from_micros), now);
-            }
-            // "gone", or that a latch has changed.
-            _ => self.missed(),
-        }
-        told
-    }
-
-    /// `ticket` was granted. `made`: when, by the server's clock, and its token; without these the grant is confirmed before it is used.
-    pub(super) fn grant(
-        &mut self,
-        ticket: Ticket,
-        made: Option<(u64, u64)>,
-        now: Instant,
-        told: &mut Told<P::Want>,
-    ) {
-        if self.leaving.iter().any(|(other, _)| *other == ticket) {
-            // Others wait for it.
-            self.look = true;
-            return;
-        }
-        let under_way = self.under_way.as_ref();
-        let touched = under_way.is_some_and(|batch| batch.touches.contains(&ticket));
-        let Some(entry) = self.entries.get(ticket).copied().filter(|_| !touched) else {
-            match under_way {
-                Some(_) => self.early.push(ticket),
-                None => self.missed(),
-            }
-            self.early.truncate(2 * MOST);
-            return;
-        };
-        let fresh =
-            made.and_then(|(clock, token)| Some((self.fresh_until(clock, &entry)?, clock, token)));
-        if let Some((until, clock, token)) = fresh.filter(|_| entry.want.is_used_at_once())
-            && let Some(waiter) = self.waiters.take(entry.want, Id::MAX)
-        {
-            self.entries.remove(ticket);
-            self.in_time(true);
-            let count = entry.want.count_of_grant();
-            let taken = Taken { token, count };
-            self.hold(ticket, &entry, taken, waiter, until, told);
-            let ends = clock + entry.life * 1000;
-            self.unconfirmed.insert(ticket, (entry, ends));
-            self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
-        } else if !self.granted.contains(&ticket) {
-            self.granted.push(ticket);
-        }
-    }
-
-    /// A grant was confirmed in time, or had run out: from now on those of this client last for half as long, or for twice as long.
-    pub(super) fn in_time(&mut self, yes: bool) {
-        self.late = match yes {
-            true => self.late.saturating_sub(1),
-            false => (self.late + 1).min(MOST_LATE),
-        };
-    }
-
-    /// Until when a grant that was made at `clock` lasts, if at least half of its life is left for certain.
-    fn fresh_until(&self, clock: u64, entry: &Entry<P::Want>) -> Option<Moment> {
-        if self.core.config.replicas.is_some() {
-            return None;
-        }
-        let (sent, then) = self.clock?;
-        let since = Duration::from_micros(clock.checked_sub(then)?);
-        // The server's clock had that time when the script was sent, or later. Clocks drift by less than a thousandth.
-        let made = sent + (since - since / 1000);
-        let until = made + entry.life();
-        (until.remaining() >= entry.life() / 2).then_some(until)
-    }
-
-    /// A waiter has what `entry` was made for.
-    pub(super) fn hold(
-        &mut self,
-        ticket: Ticket,
-        entry: &Entry<P::Want>,
-        taken: Taken,
-        waiter: Waiter<P::Want>,
-        until: Moment,
-        told: &mut Told<P::Want>,
-    ) {
-        let grant = self.granted(entry.want, ticket, taken, entry.life, until);
-        told.add(waiter.reply, Ok(Outcome::Granted(grant)));
-    }
-
-    /// A caller has this from now on; waiters that need not wait for it any more ask at once.
-    pub(super) fn granted(
-        &mut self,
-        want: P::Want,
-        ticket: Ticket,
-        taken: Taken,
-        life: u64,
-        until: Moment,
-    ) -> Grant<P::Want> {
-        let grant = Grant {
-            want,
-            ticket,
-            taken,
-            until: Some(until),
-        };
-        self.held.granted(grant, life, until);
-        for ticket in self.entries.let_in_by(want) {
-            let entry = self.entries.remove(ticket);
-            self.leaving.extend(entry.map(|entry| (ticket, entry)));
-        }
-        grant
-    }
-
-    /// A JVM has released.
-    pub(super) fn jvm_released(&mut self) {
-        self.heard = self.heard.saturating_add(1);
-        self.look = true;
-    }
-
-    pub(super) fn look(&mut self) {
-        self.look |= !self.waiters.is_empty();
-    }
-
-    /// This client is the first in the queue. It checks for permits that are freed without a message: after `pause`, as some may
-    /// be free then, and at the pace of its handle.
-    pub(super) fn look_as_first(&mut self, pause: Option<Duration>, now: Instant) {
-        let Some(pause) = self.held.pace().map(|pace| pause.unwrap_or(pace).min(pace)) else {
-            return;
-        };
-        if pause.is_zero() {
-            self.look = true;
-        } else {
-            self.look_at = self.look_at.into_iter().chain([now + pause]).min();
-        }
-    }
-
-    /// Messages of JVMs are not heard any more.
-    pub(super) fn watch_no_more(&mut self) {
-        self.unwatch |= std::mem::take(&mut self.watches);
-    }
-
-    /// Messages may have been missed.
-    pub(super) fn missed(&mut self) {
-        self.recheck |= !self.entries.is_empty();
-        self.look |= P::MOST_QUEUED == 0 && !self.waiters.is_empty();
-    }
-
-    /// The slow check; not where all entries are new.
-    pub(super) fn slow_check(&mut self, now: Instant) {
-        let interval = self.core.config.safety_interval;
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < interval / 2;
-        if !self.checked.is_some_and(is_recent) {
-            self.missed();
-            self.look();
-        }
-    }
-
-    /// The connection for messages is gone: what comes by the next one is of another server, perhaps.
-    pub(super) fn deaf(&mut self) {
-        self.clock = None;
-        self.last_arrival = 0;
-    }
-
     /// Time has passed: ends the waits whose deadline it was.
     pub(super) fn tick(&mut self, now: Instant) -> Told<P::Want> {
         let mut told = Told::default();
@@ -552,11 +266,7 @@ impl<P: Primitive> State<P> {
         let looks = self.look_at.take_if(|at| *at <= now).is_some()
             && (P::MOST_QUEUED > 0 || !self.waiters.is_empty());
         self.look |= late_surplus || looks || late_confirmation && !self.unconfirmed.is_empty();
-        if let Some((step, _)) = self.announce_at.take_if(|(_, at)| *at <= now) {
-            self.announce = true;
-            let next = ANNOUNCEMENTS.get(step + 1).zip(ANNOUNCEMENTS.get(step));
-            self.announce_at = next.map(|(later, sooner)| (step + 1, now + (*later - *sooner)));
-        }
+        self.announcements.tick(now);
         told
     }
 
@@ -575,7 +285,7 @@ impl<P: Primitive> State<P> {
             || self.unwatch
             || self.looks_soon && self.look_at.is_some()
             || !self.refused.is_empty()
-            || self.jvms_seen && self.announce_at.is_some()
+            || self.announcements.keep_object()
     }
 
     pub(super) fn note_surplus(&mut self, now: Instant) {
@@ -605,7 +315,7 @@ impl<P: Primitive> State<P> {
             self.waiters.first_deadline(),
             self.look_at,
             self.surplus_at,
-            self.announce_at.map(|(_, at)| at),
+            self.announcements.alarm(),
             self.retry_at,
             self.confirm_at,
             self.ask_at,

@@ -464,7 +464,7 @@ impl World {
             }
             Event::HearAgain if !this.hears => {
                 this.hears = true;
-                this.state.missed();
+                this.state.may_have_missed();
             }
             _ => {}
         }
@@ -490,7 +490,7 @@ impl World {
             for client in 0..2 {
                 self.clients[client].hears = true;
                 if round % 50 == 49 {
-                    self.clients[client].state.missed();
+                    self.clients[client].state.may_have_missed();
                 }
                 for event in [
                     Event::Notify,
@@ -558,7 +558,7 @@ proptest! {
                 world.judge();
             }
             world.clients.iter_mut().for_each(|client| client.hears = true);
-            world.clients.iter_mut().for_each(|client| client.state.missed());
+            world.clients.iter_mut().for_each(|client| client.state.may_have_missed());
             for _ in 0..4 {
                 tokio::time::advance(Duration::from_millis(200)).await;
                 for client in &mut world.clients {

@@ -13,7 +13,6 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, RenderDirection, Sparkline};
 use tokio::sync::oneshot;
 
-use super::watch::Look;
 use super::{Kind, Object, show};
 use crate::exit::{self, Failure};
 use crate::span;
@@ -37,6 +36,9 @@ struct Shown {
     levels: VecDeque<u64>,
     listeners: VecDeque<u64>,
 }
+
+/// The result of one look, or why there is none.
+pub(super) type Look = Result<Vec<Object>, Failure>;
 
 impl Screen {
     pub(crate) fn open(names: Vec<String>) -> Screen {

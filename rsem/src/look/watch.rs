@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::screen::Screen;
+use super::screen::{Look, Screen};
 use super::{Looker, Object};
 use crate::connect::Connect;
 use crate::exit::{self, Failure};
@@ -38,9 +38,6 @@ pub(crate) struct Watch {
 }
 
 const SHORTEST: Duration = Duration::from_millis(50);
-
-/// The result of one look, or why there is none.
-pub(crate) type Look = Result<Vec<Object>, Failure>;
 
 impl Watch {
     pub(crate) async fn carry_out(self, connect: &Connect) -> Result<u8, Failure> {

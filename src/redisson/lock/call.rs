@@ -1,23 +1,14 @@
 //! The calls on a lock, as steps of `lua/lock/steps.lua`.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::held::Holds;
 use super::times::Term;
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::request::{Arg, Script};
-use crate::lua;
-use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want, taking};
-
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
-static FAIR: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FAIR_LOCK));
-static READ_WRITE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::READ_WRITE));
-
-/// The lock as a primitive of the queue.
-pub(super) struct Locks;
+use crate::engine::request::Arg;
+use crate::queue::{self, Outcome, Ticket, Want, taking};
 
 /// The kind of a claim: for a lock, for one that gives a token, or for a side of a read-write lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -181,29 +172,6 @@ pub(super) struct Note {
     /// Which one of its owner's holds it is, and how many there are.
     pub(super) place: usize,
     pub(super) count: usize,
-}
-
-impl Primitive for Locks {
-    const KIND: &'static str = "lock";
-    const WAIT: &'static str = "lock";
-    const MOST_ASKED: usize = 64;
-    /// One of them is enough.
-    const TELLS_AGAIN: bool = false;
-    type Want = Claim;
-    type Call = Call;
-    type Held = Holds;
-
-    fn script(held: &Holds) -> &'static LazyLock<Script> {
-        match held.shared {
-            true => &READ_WRITE,
-            false if held.is_fair() => &FAIR,
-            false => &SCRIPT,
-        }
-    }
-
-    fn give_back(grant: Grant<Claim>) -> Call {
-        Call::Release(grant.want.who(), Some(grant.ticket))
-    }
 }
 
 /// An owner's number, which may be larger than an argument's.

@@ -1,6 +1,5 @@
 //! [`RFairLock`], and the turns of its waiters: they stand in Redisson's queue, one entry an owner.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,14 +9,15 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::call::{Call, Claim, Kind};
 use super::held::Holds;
+use super::places::{Waiter, leaving};
 use super::{RLock, millis, names};
 use crate::engine::Core;
 use crate::engine::command::Commands;
 use crate::engine::once::refused;
-use crate::engine::wakeups::{Listener, Wake};
+use crate::engine::wakeups::Listener;
 use crate::error::{Error, Result};
 use crate::queue::{self, Outcome};
-use crate::sync::{Followed, Follower, unlocked};
+use crate::sync::{Followed, Follower};
 use crate::transport::Refusal;
 
 /// No call has a larger share of the queue's time: a year.
@@ -289,96 +289,5 @@ struct AbortOnDrop(JoinHandle<()>);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-fn leaving(claim: Claim) -> Call {
-    Call::Leave(claim.owner, claim.share.unwrap_or(0).unsigned_abs())
-}
-
-/// The last event of a waiter: the refusal of its subscription, or `None` for any other.
-struct Waiter(Followed<Option<Refusal>>);
-
-impl Listener for Waiter {
-    fn wake(&self, _: &str, wake: &Wake) {
-        match wake {
-            Wake::Lost | Wake::Ended => {}
-            Wake::Refused(refusal) => self.0.set(Some(refusal.clone())),
-            Wake::Confirmed | Wake::ConfirmedAgain | Wake::Message(_) | Wake::Look => {
-                self.0.set(None);
-            }
-        }
-    }
-}
-
-/// The callers of this client that wait for a fair lock, by the number of their owner.
-#[derive(Default)]
-pub(super) struct Places {
-    all: BTreeMap<u64, Place>,
-    closed: bool,
-}
-
-/// The callers of one owner, and whether it may stand in the queue.
-#[derive(Default)]
-struct Place {
-    callers: Vec<(Claim, Arc<Waiter>)>,
-    queues: bool,
-}
-
-impl Places {
-    pub(super) fn len(&self) -> usize {
-        self.all.values().map(|place| place.callers.len()).sum()
-    }
-
-    fn join(&mut self, claim: Claim, waiter: Arc<Waiter>) {
-        let place = self.all.entry(claim.owner).or_default();
-        place.callers.push((claim, waiter));
-    }
-
-    fn came(&mut self, owner: u64) {
-        if let Some(place) = self.all.get_mut(&owner) {
-            place.queues = false;
-        }
-    }
-
-    fn asks(&mut self, claim: Claim, waiter: &Arc<Waiter>) -> bool {
-        let Some(place) = self.all.get_mut(&claim.owner) else {
-            return false;
-        };
-        place.queues = true;
-        let mut callers = place.callers.iter();
-        callers.any(|(_, other)| Arc::ptr_eq(other, waiter))
-    }
-
-    /// Whether the owner's place in the queue is to be left: nobody else waits there. Where it was left before, an attempt may have come behind.
-    fn leave(&mut self, claim: Claim, waiter: &Arc<Waiter>) -> bool {
-        let Some(place) = self.all.get_mut(&claim.owner) else {
-            return !self.closed;
-        };
-        place
-            .callers
-            .retain(|(_, other)| !Arc::ptr_eq(other, waiter));
-        let queues = place.queues;
-        place.callers.is_empty() && self.all.remove(&claim.owner).is_some() && queues
-    }
-
-    /// The owner has got the lock: its other callers need not wait.
-    pub(super) fn wake(&self, owner: u64) {
-        let place = self.all.get(&owner);
-        for (_, waiter) in place.into_iter().flat_map(|place| &place.callers) {
-            let waiter = Arc::clone(waiter);
-            unlocked(move || waiter.0.set(None));
-        }
-    }
-
-    /// The client ends: its callers wait no more. The calls that leave their places, the last owner first: it has none of them behind it.
-    pub(super) fn close(&mut self) -> Vec<Call> {
-        self.closed = true;
-        let all: Vec<u64> = self.all.keys().copied().collect();
-        all.into_iter().for_each(|owner| self.wake(owner));
-        let places = std::mem::take(&mut self.all).into_values().rev();
-        let queued = places.filter(|place| place.queues);
-        let first = queued.filter_map(|place| place.callers.first().map(|(claim, _)| *claim));
-        first.map(leaving).collect()
     }
 }

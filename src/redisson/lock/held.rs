@@ -9,8 +9,8 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::call::{Call, Claim, Kind, Locks, Note, Who};
-use super::fair::Places;
+use super::call::{Call, Claim, Kind, Note, Who};
+use super::places::Places;
 use super::times::{Term, Times};
 use crate::clock::Moment;
 use crate::engine::Core;
@@ -19,13 +19,42 @@ use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
 use crate::lua;
-use crate::queue::{Grant, Held, InVain, Outcome, QueueKeys, Result, Ticket};
+use crate::queue::{Grant, Held, InVain, Outcome, Primitive, QueueKeys, Result, Ticket};
 
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
+static FAIR: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FAIR_LOCK));
+static READ_WRITE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::READ_WRITE));
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
 static SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_READ_WRITE));
 
 /// One script call renews so many locks at the most, as Redisson's does.
 const MOST_RENEWED: usize = 100;
+
+/// The lock as a primitive of the queue.
+pub(super) struct Locks;
+
+impl Primitive for Locks {
+    const KIND: &'static str = "lock";
+    const WAIT: &'static str = "lock";
+    const MOST_ASKED: usize = 64;
+    /// One of them is enough.
+    const TELLS_AGAIN: bool = false;
+    type Want = Claim;
+    type Call = Call;
+    type Held = Holds;
+
+    fn script(held: &Holds) -> &'static LazyLock<Script> {
+        match held.shared {
+            true => &READ_WRITE,
+            false if held.is_fair() => &FAIR,
+            false => &SCRIPT,
+        }
+    }
+
+    fn give_back(grant: Grant<Claim>) -> Call {
+        Call::Release(grant.want.who(), Some(grant.ticket))
+    }
+}
 
 pub(super) struct Holds {
     core: Arc<Core>,

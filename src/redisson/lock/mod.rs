@@ -6,6 +6,7 @@ mod fair;
 mod fenced;
 mod handle;
 mod held;
+mod places;
 mod read_write;
 mod times;
 
@@ -14,8 +15,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::call::{Call, Claim, Kind, Locks, Who};
-use self::held::{Holds, change};
+use self::call::{Call, Claim, Kind, Who};
+use self::held::{Holds, Locks, change};
 pub use fair::RFairLock;
 pub use fenced::{FencedGuard, RFencedLock};
 pub use read_write::RReadWriteLock;

@@ -1,23 +1,14 @@
 //! The calls on a semaphore whose permits have ids, as steps of `lua/permit_expirable/steps.lua`.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::held::Kept;
 use super::ids::{self, Id};
 use crate::api::whole_millis;
-use crate::engine::Core;
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Arg;
 use crate::error::Error;
-use crate::lua;
-use crate::outside;
-use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want, taking};
-
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
-
-/// The semaphore as a primitive of the queue.
-pub(super) struct PermitExpirable;
+use crate::queue::{self, Outcome, Ticket, Want, taking};
 
 /// So many permits for so long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,31 +89,6 @@ pub(super) enum Counted {
     Available,
     Acquired,
     Total,
-}
-
-impl Primitive for PermitExpirable {
-    const KIND: &'static str = "permit_expirable_semaphore";
-    const WAIT: &'static str = "acquire";
-    const MOST_ASKED: usize = queue::MOST_TOGETHER;
-    const TELLS_AGAIN: bool = true;
-    type Want = Permits;
-    type Call = Call;
-    type Held = Kept;
-
-    fn script(_: &Self::Held) -> &'static LazyLock<Script> {
-        &SCRIPT
-    }
-
-    /// A secret, so that an id cannot be guessed.
-    fn suffix(_: &Core) -> Arc<str> {
-        let mut secret = [0; 16];
-        outside::random(&mut secret);
-        ids::to_hex(&secret)
-    }
-
-    fn give_back(grant: Grant<Permits>) -> Call {
-        Call::GiveBack(grant.ticket, grant.want)
-    }
 }
 
 impl queue::Call for Call {

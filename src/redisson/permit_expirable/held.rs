@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::call::{Call, PermitExpirable, Permits};
+use super::call::{Call, Permits};
 use super::ids;
 use crate::clock::Moment;
 use crate::engine::Core;
@@ -12,9 +12,14 @@ use crate::engine::holds::{Entry, Renewing};
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::lua;
-use crate::queue::{Grant, Held, InVain, Outcome, QueueKeys, Result, Ticket};
+use crate::outside;
+use crate::queue::{self, Grant, Held, InVain, Outcome, Primitive, QueueKeys, Result, Ticket};
 
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
+
+/// The semaphore as a primitive of the queue.
+pub(super) struct PermitExpirable;
 
 /// One script call renews so many at the most: it took 0.5 ms (redis-server 7.0.15, 2 cores of an AMD EPYC).
 const MOST_RENEWED: usize = 250;
@@ -38,6 +43,31 @@ fn lease_time(millis: u64) -> Duration {
     match millis {
         0 => AGES,
         millis => Duration::from_millis(millis),
+    }
+}
+
+impl Primitive for PermitExpirable {
+    const KIND: &'static str = "permit_expirable_semaphore";
+    const WAIT: &'static str = "acquire";
+    const MOST_ASKED: usize = queue::MOST_TOGETHER;
+    const TELLS_AGAIN: bool = true;
+    type Want = Permits;
+    type Call = Call;
+    type Held = Kept;
+
+    fn script(_: &Self::Held) -> &'static LazyLock<Script> {
+        &SCRIPT
+    }
+
+    /// A secret, so that an id cannot be guessed.
+    fn suffix(_: &Core) -> Arc<str> {
+        let mut secret = [0; 16];
+        outside::random(&mut secret);
+        ids::to_hex(&secret)
+    }
+
+    fn give_back(grant: Grant<Permits>) -> Call {
+        Call::GiveBack(grant.ticket, grant.want)
     }
 }
 

@@ -25,8 +25,9 @@ use crate::error::{Effect, Error, Result};
 use crate::queue::{Call as _, Grant, Object, Outcome, Primitive};
 use crate::stats::What;
 use crate::transport::{Command, Value};
-use call::{Call, Counted, PermitExpirable, Permits, millis};
+use call::{Call, Counted, Permits, millis};
 use held::Kept;
+use held::PermitExpirable;
 use ids::Id;
 
 /// One call takes, or releases, so many permits at the most.

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use super::RPermitExpirableSemaphore;
-use super::call::PermitExpirable;
+use super::held::PermitExpirable;
 use crate::api::check_millis;
 use crate::engine::command::Commands;
 use crate::engine::request::{Arg, Script};

@@ -1,0 +1,111 @@
+//! The end of a client: nobody waits any more, and calls that must be carried out still are.
+
+use tokio::time::Instant;
+
+use super::batch::Batch;
+use super::outcome::Told;
+use super::primitive::{Held, InVain, Primitive};
+use super::state::{Item, State};
+use crate::engine::once::{RUNTIME_ENDED, Trouble};
+use crate::error::Error;
+
+impl<P: Primitive> State<P> {
+    /// Nobody waits from now on; what was asked for is carried out.
+    pub(super) fn close(
+        &mut self,
+        name: &str,
+        key: &str,
+        why: &'static str,
+        now: Instant,
+    ) -> Told<P::Want> {
+        self.closed = true;
+        self.announcements.end();
+        self.look_at = None;
+        (self.look, self.confirm_all) = (false, false);
+        self.unwatch |= std::mem::take(&mut self.watches);
+        self.retry();
+        self.surplus_at = None;
+        for call in self.held.last_calls() {
+            self.call(call, None, now);
+        }
+        let mut told = self.end_waits(name, key, why, now);
+        told.append(self.tick(now));
+        told
+    }
+
+    /// No task carries anything out any more. Also returns the deferred calls.
+    pub(super) fn abandon(
+        &mut self,
+        name: &str,
+        key: &str,
+        now: Instant,
+    ) -> (Told<P::Want>, Vec<String>) {
+        let mut told = self.close(name, key, RUNTIME_ENDED, now);
+        let mut owed = Vec::new();
+        for item in std::mem::take(&mut self.calls) {
+            if let Item::Call(queued) = item {
+                if !queued.is_pointless() && queued.reply.is_none() {
+                    owed.push(queued.call.to_string());
+                }
+                if let Some(reply) = queued.reply {
+                    told.add(reply, Err(self.core.gone(name)));
+                }
+            }
+        }
+        (told, owed)
+    }
+
+    /// The runtime has ended while `batch` was under way.
+    pub(super) fn lose(&mut self, name: &str, batch: Batch<P>) -> Told<P::Want> {
+        let trouble = Trouble::unknown(RUNTIME_ENDED);
+        let mut told = Told::default();
+        for mut queued in batch.calls {
+            self.held
+                .failed(&queued.call, &mut queued.note, InVain::Unknown);
+            queued.give_up(name, &trouble, &mut told);
+        }
+        for id in batch.asked {
+            if let Some(waiter) = self.waiters.remove(id) {
+                told.add(
+                    waiter.reply,
+                    Err(self.ended(name, true, &trouble, waiter.since)),
+                );
+            }
+        }
+        told
+    }
+
+    /// All waits end with the error `why`, as the client has ended. Grants that they may have got meanwhile are released.
+    fn end_waits(
+        &mut self,
+        name: &str,
+        key: &str,
+        why: &'static str,
+        now: Instant,
+    ) -> Told<P::Want> {
+        let trouble = Trouble::unknown(why);
+        let under_way = self.under_way.as_ref();
+        let sent = under_way.filter(|batch| self.core.sent.since(batch.sent_before, Some(key)));
+        let asked = sent.map_or(Vec::new(), |batch| batch.asked.clone());
+        // They may have what is being confirmed.
+        let confirms = sent.into_iter().flat_map(|batch| &batch.confirms);
+        let granted = confirms.filter_map(|ticket| self.entries.get(*ticket));
+        let granted: Vec<P::Want> = granted.map(|entry| entry.want).collect();
+        let mut told = Told::default();
+        for (id, waiter) in self.waiters.take_all() {
+            let in_doubt = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
+            let error = self.ended(name, in_doubt, &trouble, waiter.since);
+            told.add(waiter.reply, Err(error));
+        }
+        self.note_surplus(now);
+        told
+    }
+
+    /// The error of a waiter as its client has ended: one that takes nothing, as at a latch, is in no doubt.
+    fn ended(&self, name: &str, in_doubt: bool, trouble: &Trouble<'_>, since: Instant) -> Error {
+        match in_doubt && P::MOST_QUEUED > 0 {
+            true => trouble.error(name, P::WAIT, since),
+            false => self.core.gone(name),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Batches that were refused, not sent or never answered; and the callers whose time is over.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::batch::Batch;
+use super::outcome::{Grant, Ticket, Told};
+use super::primitive::{Call, Held, InVain, Primitive};
+use super::state::{Item, State};
+use super::waiters::{Id, Waiter};
+use crate::engine::once::{Patience, Trouble};
+use crate::error::Error;
+
+/// A release that was forbidden is tried again after so long.
+const RETRY: Duration = Duration::from_secs(1);
+
+fn is_forbidden(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::PermissionDenied { .. } | Error::Authentication { .. }
+    )
+}
+
+impl<P: Primitive> State<P> {
+    /// `batch` was not carried out, because of `error`; or one sending was not, and the others are unknown: `doubt`.
+    pub(super) fn failed(
+        &mut self,
+        batch: Batch<P>,
+        error: &Error,
+        doubt: Option<&Error>,
+        now: Instant,
+    ) -> Told<P::Want> {
+        let mut told = self.landed(now);
+        let why = InVain::of(doubt.is_some());
+        let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
+        for mut queued in batch.calls {
+            if forbidden && !queued.has_caller() && queued.stays_owed(now) {
+                self.held
+                    .failed(&queued.call, &mut queued.note, InVain::Forbidden);
+                self.refused.push(queued);
+                self.retry_at.get_or_insert(now + RETRY);
+            } else {
+                self.held.failed(&queued.call, &mut queued.note, why);
+                queued.answer(Err(doubt.unwrap_or(error).clone()), &mut told);
+            }
+        }
+        for run in &batch.runs {
+            self.held.asked_in_vain(run.want, why);
+        }
+        if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
+            return told;
+        }
+        // An error that stops the waiters of this batch stops all.
+        for (id, waiter) in self.waiters.take_all() {
+            let asked = batch.asked.binary_search(&id).is_ok();
+            let error = doubt.filter(|_| asked).unwrap_or(error);
+            told.add(waiter.reply, Err(error.clone()));
+        }
+        // Those that come now ask, too.
+        self.leaving.extend(self.entries.take_all());
+        self.note_surplus(Instant::now());
+        told
+    }
+
+    /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
+    pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Told<P::Want> {
+        for mut queued in batch.calls.into_iter().rev() {
+            self.held
+                .failed(&queued.call, &mut queued.note, InVain::NotDone);
+            self.calls.push_front(Item::Call(queued));
+        }
+        for run in &batch.runs {
+            self.held.asked_in_vain(run.want, InVain::NotDone);
+        }
+        self.unconfirmed.extend(batch.extends);
+        self.granted
+            .extend(batch.confirms.iter().map(|(ticket, _)| *ticket));
+        self.leaving.extend(batch.leaves);
+        self.confirm_all |= batch.check && !self.entries.is_empty();
+        self.look |= batch.look;
+        self.heard += batch.heard;
+        self.handed += batch.handed;
+        self.unwatch |= batch.unwatch;
+        let now = Instant::now();
+        self.note_surplus(now);
+        self.landed(now)
+    }
+
+    /// The outcome of a batch stays unknown; its callers have their errors. Callers that waited before it may have been granted
+    /// something.
+    pub(super) fn never_answered(
+        &mut self,
+        name: &str,
+        mut batch: Batch<P>,
+        trouble: &Trouble<'_>,
+    ) -> Told<P::Want> {
+        let mut told = Told::default();
+        for queued in &mut batch.calls {
+            self.held
+                .failed(&queued.call, &mut queued.note, InVain::Unknown);
+            let taken = queued.call.takes().map(|want| (want, queued.ticket));
+            self.may_have_taken(taken, trouble.now);
+        }
+        for run in &batch.runs {
+            self.held.asked_in_vain(run.want, InVain::Unknown);
+            let tickets = (run.ticket..).take(run.count);
+            self.may_have_taken(tickets.map(|ticket| (run.want, ticket)), trouble.now);
+        }
+        let all = self.waiters.iter().map(|(id, _)| id);
+        let granted = |id: &Id| P::MOST_QUEUED > 0 && self.waiters.is_answered(*id);
+        let before: Vec<Id> = all.filter(granted).collect();
+        for waiter in before.into_iter().filter_map(|id| self.waiters.remove(id)) {
+            told.add(
+                waiter.reply,
+                Err(trouble.error(name, P::WAIT, waiter.since)),
+            );
+        }
+        self.note_surplus(trouble.now);
+        told.append(self.landed(trouble.now));
+        told
+    }
+
+    /// Nobody will know whether these have been taken.
+    fn may_have_taken(&mut self, all: impl IntoIterator<Item = (P::Want, Ticket)>, now: Instant) {
+        for (want, ticket) in all {
+            if let Some(call) = P::give_back_unknown(Grant::new(want, ticket)) {
+                self.call(call, None, now);
+            }
+        }
+    }
+
+    /// Ends the calls whose retry window has passed without an answer; returns how long the others wait for `batch`, if there is one.
+    pub(super) fn impatient(
+        &mut self,
+        name: &str,
+        mut batch: Option<&mut Batch<P>>,
+        trouble: &Trouble<'_>,
+    ) -> (Told<P::Want>, Patience) {
+        let window = self.core.config.retry_window;
+        let mut told = Told::default();
+        let (mut owed, mut gone, mut next) = (false, false, None::<Instant>);
+        let asked = batch
+            .as_ref()
+            .map_or(Vec::new(), |batch| batch.asked.clone());
+        for queued in batch.iter_mut().flat_map(|batch| &mut batch.calls) {
+            let due = queued.since + window;
+            if queued.has_caller() && trouble.is_over(due) {
+                queued.give_up(name, trouble, &mut told);
+            } else if queued.has_caller() {
+                next = next.into_iter().chain([due]).min();
+            }
+            owed |= queued.call.is_owed();
+            gone |= queued.is_pointless();
+        }
+        let untouched = trouble.untouched();
+        self.calls.retain_mut(|item| {
+            let since = match item {
+                Item::Call(queued) => queued.since,
+                Item::Command(command) => command.since(),
+            };
+            if since + window > trouble.now {
+                next = next.into_iter().chain([since + window]).min();
+                return true;
+            }
+            match item {
+                Item::Call(queued) => {
+                    queued.give_up(name, &untouched, &mut told);
+                    !queued.is_pointless()
+                }
+                Item::Command(command) => {
+                    command.give_up(name, &untouched);
+                    false
+                }
+            }
+        });
+        let mut overdue = Vec::new();
+        for (id, waiter) in self.waiters.unanswered() {
+            let due = waiter.since + window;
+            let is_asked = asked.binary_search(&id).is_ok();
+            if due <= trouble.now || is_asked && trouble.is_over(due) {
+                overdue.push(id);
+            } else {
+                next = next.into_iter().chain([due]).min();
+            }
+        }
+        for id in overdue {
+            let Some(Waiter { reply, since, .. }) = self.waiters.remove(id) else {
+                continue;
+            };
+            let trouble = Trouble {
+                doubtful: trouble.doubtful && asked.binary_search(&id).is_ok(),
+                ..*trouble
+            };
+            told.add(reply, Err(trouble.error(name, P::WAIT, since)));
+        }
+        gone |= asked.iter().any(|id| !self.waiters.has(*id));
+        let patience = match next {
+            // It is made anew without them, unless it has been carried out.
+            _ if gone => Patience::Nobody,
+            Some(next) => Patience::Until(next),
+            None if owed || !self.waiters.is_empty() || batch.is_some() => Patience::Forever,
+            None => Patience::Nobody,
+        };
+        (told, patience)
+    }
+
+    /// The server forbids the subscription: its waiters would never be notified. The batch under way may serve some.
+    pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) -> Told<P::Want> {
+        let mut told = Told::default();
+        if self.under_way.is_some() {
+            self.unheard = Some(error);
+            return told;
+        }
+        for waiter in self.waiters.take_all().into_values() {
+            told.add(waiter.reply, Err(error.clone()));
+        }
+        self.note_surplus(now);
+        told
+    }
+
+    /// The batch under way has ended.
+    pub(super) fn landed(&mut self, now: Instant) -> Told<P::Want> {
+        self.under_way = None;
+        if !std::mem::take(&mut self.early).is_empty() {
+            self.may_have_missed();
+        }
+        match self.unheard.take() {
+            Some(error) => self.cannot_listen(error, now),
+            None => Told::default(),
+        }
+    }
+}

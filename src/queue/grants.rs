@@ -1,0 +1,135 @@
+//! Grants on their way to callers.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::batch::Batch;
+use super::entries::Entry;
+use super::outcome::{Grant, Outcome, Taken, Ticket, Told, Want};
+use super::primitive::{Held, Primitive};
+use super::state::{Item, State};
+use super::waiters::{Id, Waiter};
+use crate::clock::Moment;
+
+/// Grants of a client that confirms late last up to eight times as long.
+const MOST_LATE: u32 = 3;
+
+impl<P: Primitive> State<P> {
+    /// `entry` has been granted: the earliest waiter that wants the same has it.
+    pub(super) fn served(
+        &mut self,
+        batch: &Batch<P>,
+        ticket: Ticket,
+        entry: &Entry<P::Want>,
+        taken: Taken,
+        lease: Duration,
+        told: &mut Told<P::Want>,
+    ) {
+        // The waiter that it was made for has gone, and another one has it now.
+        self.leaving.retain(|(leaving, _)| *leaving != ticket);
+        let until = batch.sent + lease;
+        let over = batch.unconfirmed || self.is_over(entry.want, lease, until);
+        // That a latch was open then says nothing to those that have come since.
+        let end = if P::MOST_QUEUED > 0 {
+            Id::MAX
+        } else {
+            batch.next
+        };
+        let waiter = if over {
+            None
+        } else {
+            self.waiters.take(entry.want, end)
+        };
+        match waiter {
+            Some(waiter) => self.hold(ticket, entry, taken, waiter, until, told),
+            None => {
+                let grant = self.granted(entry.want, ticket, taken, entry.life, until);
+                self.nobody_has(batch, grant);
+            }
+        }
+    }
+
+    /// Whether it has ended before a caller has it, and is taken again. A lease that is shorter than two round trips is not: it would be over
+    /// each time, so its holder finds it lost.
+    pub(super) fn is_over(&self, want: P::Want, lease: Duration, until: Moment) -> bool {
+        want.is_leased() && until.has_come() && lease > 2 * self.core.round_trip()
+    }
+
+    /// The lease that a script has set: it knew what the owner held at the departure, and by its own steps.
+    pub(super) fn lease_of(&self, want: P::Want, taken: Taken, departed: Duration) -> Duration {
+        match taken.count {
+            1 => self.held.lease_alone(want),
+            _ => departed.max(self.held.lease_time(want)),
+        }
+    }
+
+    /// To calls that wait it is as if it had never been taken.
+    pub(super) fn nobody_has(&mut self, batch: &Batch<P>, grant: Grant<P::Want>) {
+        let call = P::give_back(grant);
+        if batch.unconfirmed {
+            self.returns.push(call);
+            return;
+        }
+        let queued = self.queued(call, None, Instant::now());
+        self.calls.push_front(Item::Call(queued));
+    }
+
+    /// A waiter has what `entry` was made for.
+    pub(super) fn hold(
+        &mut self,
+        ticket: Ticket,
+        entry: &Entry<P::Want>,
+        taken: Taken,
+        waiter: Waiter<P::Want>,
+        until: Moment,
+        told: &mut Told<P::Want>,
+    ) {
+        let grant = self.granted(entry.want, ticket, taken, entry.life, until);
+        told.add(waiter.reply, Ok(Outcome::Granted(grant)));
+    }
+
+    /// A caller has this from now on; waiters that need not wait for it any more ask at once.
+    pub(super) fn granted(
+        &mut self,
+        want: P::Want,
+        ticket: Ticket,
+        taken: Taken,
+        life: u64,
+        until: Moment,
+    ) -> Grant<P::Want> {
+        let grant = Grant {
+            want,
+            ticket,
+            taken,
+            until: Some(until),
+        };
+        self.held.granted(grant, life, until);
+        for ticket in self.entries.let_in_by(want) {
+            let entry = self.entries.remove(ticket);
+            self.leaving.extend(entry.map(|entry| (ticket, entry)));
+        }
+        grant
+    }
+
+    /// A grant was confirmed in time, or had run out: from now on those of this client last for half as long, or for twice as long.
+    pub(super) fn in_time(&mut self, yes: bool) {
+        self.late = match yes {
+            true => self.late.saturating_sub(1),
+            false => (self.late + 1).min(MOST_LATE),
+        };
+    }
+
+    /// Until when a grant that was made at `clock` lasts, if at least half of its life is left for certain.
+    pub(super) fn fresh_until(&self, clock: u64, entry: &Entry<P::Want>) -> Option<Moment> {
+        if self.core.config.replicas.is_some() {
+            return None;
+        }
+        let (sent, then) = self.clock?;
+        let since = Duration::from_micros(clock.checked_sub(then)?);
+        // The server's clock had that time when the script was sent, or later. Clocks drift by less than a thousandth.
+        let made = sent + (since - since / 1000);
+        let until = made + entry.life();
+        (until.remaining() >= entry.life() / 2).then_some(until)
+    }
+}

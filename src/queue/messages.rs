@@ -1,0 +1,142 @@
+//! The effect of messages, and of their loss.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::entries::MOST;
+use super::outcome::{Taken, Ticket, Told, Want};
+use super::primitive::{Held, Primitive};
+use super::state::State;
+use super::waiters::Id;
+
+/// A grant that a guard uses already is confirmed after so long, or with the next batch.
+const CONFIRM_AFTER: Duration = Duration::from_millis(100);
+impl<P: Primitive> State<P> {
+    /// A notification to this client.
+    pub(super) fn notified(&mut self, message: &str, now: Instant) -> Told<P::Want> {
+        let mut told = Told::default();
+        let mut words = message.split_ascii_whitespace();
+        match words.next() {
+            Some("grant") => {
+                let ticket = words.next().and_then(|word| word.get(1..)?.parse().ok());
+                let mut number = || words.next().and_then(|word| word.parse().ok());
+                if let Some((ticket, clock)) = ticket.zip(number()) {
+                    let token = number().unwrap_or(0);
+                    self.grant(ticket, Some((clock, token)), now, &mut told);
+                }
+            }
+            // It asks anew, and gets the reason.
+            Some("none") => {
+                let ticket = words.next().and_then(|word| word.get(1..)?.parse().ok());
+                ticket.and_then(|ticket| self.entries.remove(ticket));
+            }
+            Some("watch") if !self.waiters.is_empty() => {
+                self.watches = true;
+                // The answer of a batch under way may know of another one.
+                self.look = true;
+            }
+            Some("watch") => self.unwatch = true,
+            // The answer to the batch may know less.
+            Some("first") if self.under_way.is_some() => self.look = true,
+            Some("first") => {
+                let micros = words.next().and_then(|word| word.parse().ok());
+                self.look_as_first(micros.map(Duration::from_micros), now);
+            }
+            // "gone", or that a latch has changed.
+            _ => self.may_have_missed(),
+        }
+        told
+    }
+
+    /// `ticket` was granted. `made`: when, by the server's clock, and its token; without these the grant is confirmed before it is used.
+    pub(super) fn grant(
+        &mut self,
+        ticket: Ticket,
+        made: Option<(u64, u64)>,
+        now: Instant,
+        told: &mut Told<P::Want>,
+    ) {
+        if self.leaving.iter().any(|(other, _)| *other == ticket) {
+            // Others wait for it.
+            self.look = true;
+            return;
+        }
+        let under_way = self.under_way.as_ref();
+        let touched = under_way.is_some_and(|batch| batch.touches.contains(&ticket));
+        let Some(entry) = self.entries.get(ticket).copied().filter(|_| !touched) else {
+            match under_way {
+                Some(_) => self.early.push(ticket),
+                None => self.may_have_missed(),
+            }
+            self.early.truncate(2 * MOST);
+            return;
+        };
+        let fresh =
+            made.and_then(|(clock, token)| Some((self.fresh_until(clock, &entry)?, clock, token)));
+        if let Some((until, clock, token)) = fresh.filter(|_| entry.want.is_used_at_once())
+            && let Some(waiter) = self.waiters.take(entry.want, Id::MAX)
+        {
+            self.entries.remove(ticket);
+            self.in_time(true);
+            let count = entry.want.count_of_grant();
+            let taken = Taken { token, count };
+            self.hold(ticket, &entry, taken, waiter, until, told);
+            let ends = clock + entry.life * 1000;
+            self.unconfirmed.insert(ticket, (entry, ends));
+            self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
+        } else if !self.granted.contains(&ticket) {
+            self.granted.push(ticket);
+        }
+    }
+
+    /// A JVM has released.
+    pub(super) fn jvm_released(&mut self) {
+        self.heard = self.heard.saturating_add(1);
+        self.look = true;
+    }
+
+    /// Messages of JVMs are not heard any more.
+    pub(super) fn watch_no_more(&mut self) {
+        self.unwatch |= std::mem::take(&mut self.watches);
+    }
+
+    /// This client is the first in the queue. It checks for permits that are freed without a message: after `pause`, as some may
+    /// be free then, and at the pace of its handle.
+    pub(super) fn look_as_first(&mut self, pause: Option<Duration>, now: Instant) {
+        let Some(pause) = self.held.pace().map(|pace| pause.unwrap_or(pace).min(pace)) else {
+            return;
+        };
+        if pause.is_zero() {
+            self.look = true;
+        } else {
+            self.look_at = self.look_at.into_iter().chain([now + pause]).min();
+        }
+    }
+
+    pub(super) fn look(&mut self) {
+        self.look |= !self.waiters.is_empty();
+    }
+
+    /// Messages may have been missed.
+    pub(super) fn may_have_missed(&mut self) {
+        self.confirm_all |= !self.entries.is_empty();
+        self.look |= P::MOST_QUEUED == 0 && !self.waiters.is_empty();
+    }
+
+    /// The slow check; not where all entries are new.
+    pub(super) fn slow_check(&mut self, now: Instant) {
+        let interval = self.core.config.safety_interval;
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < interval / 2;
+        if !self.checked.is_some_and(is_recent) {
+            self.may_have_missed();
+            self.look();
+        }
+    }
+
+    /// The connection for messages is gone: what comes by the next one is of another server, perhaps.
+    pub(super) fn deaf(&mut self) {
+        self.clock = None;
+        self.last_arrival = 0;
+    }
+}
