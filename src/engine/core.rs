@@ -263,10 +263,11 @@ impl Core {
             }
         };
         let finish = async {
+            idle().await;
             // Guards that are dropped meanwhile have releases to send, too.
-            for _ in 0..2 {
-                idle().await;
+            while !self.records.are_given_back() {
                 self.give_all_records_back().await;
+                idle().await;
             }
         };
         tokio::select! {

@@ -22,21 +22,20 @@ impl Listening {
         self.wanted
     }
 
-    /// Somebody waits: the channel must be heard. `true` if a message may have been missed since they asked last,
-    /// when it was `confirmed_then` that it is heard.
+    /// Somebody waits: the channel must be heard. `true` if a message may have been missed, as another object has heard it alone
+    /// until now.
     pub(crate) fn begin(
         &mut self,
         wakeups: &Wakeups,
         channel: &str,
         listener: &Weak<dyn Listener>,
-        confirmed_then: bool,
     ) -> bool {
         if self.wanted {
             return false;
         }
         self.wanted = true;
-        self.confirmed = wakeups.listen(channel, listener);
-        self.confirmed && !confirmed_then
+        let before = std::mem::replace(&mut self.confirmed, wakeups.listen(channel, listener));
+        self.confirmed && !before
     }
 
     /// Nobody waits any more.
@@ -46,27 +45,14 @@ impl Listening {
         }
     }
 
-    /// Whether what is heard is a reason to look.
-    pub(crate) fn hear(&mut self, wake: &Wake) -> bool {
+    pub(crate) fn hear(&mut self, wake: &Wake) {
         match wake {
-            Wake::Confirmed | Wake::ConfirmedAgain => {
-                self.confirmed = true;
-                true
-            }
-            Wake::Look | Wake::Message(_) => true,
-            Wake::Lost => {
-                self.confirmed = false;
-                false
-            }
-            Wake::Ended => {
-                // Somebody may have asked for it again in this very moment.
-                self.confirmed &= self.wanted;
-                false
-            }
-            Wake::Refused(_) => {
-                *self = Listening::default();
-                false
-            }
+            Wake::Confirmed => self.confirmed = true,
+            Wake::Lost => self.confirmed = false,
+            // Somebody may have asked for it again in this very moment.
+            Wake::Ended => self.confirmed &= self.wanted,
+            Wake::Refused(_) => *self = Listening::default(),
+            Wake::Look | Wake::Message(_) => {}
         }
     }
 }

@@ -15,7 +15,6 @@ pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
 mod entries;
-pub(crate) mod few;
 mod forget;
 pub(crate) mod holds;
 pub(crate) mod in_hand;

@@ -134,7 +134,7 @@ fn request(renewing: &Renewing, some: &[Renewal]) -> Request {
         let ids = of_one.iter().map(|renewal| &renewal.place.1);
         args.extend(ids.map(renewing.id));
     }
-    Request::renewal(renewing.script, keys, args)
+    Request::script(renewing.script, keys, args)
 }
 
 /// Whether a call without the one key that is to blame may be carried out.

@@ -64,8 +64,6 @@ pub(crate) struct ScriptCall {
     args: Vec<Arg>,
     /// It takes effect once: the first key is its record. `lua/queue/record.lua` has the words that stand before the arguments then.
     once: Option<Once>,
-    /// It puts ends off, and does nothing else: replicas are not waited for.
-    only_renews: bool,
 }
 
 struct Once {
@@ -90,7 +88,7 @@ enum Sending {
 }
 
 impl Request {
-    /// A call of a script without a number of its own.
+    /// A call of a script without a number of its own, for which no replica is waited.
     pub(crate) fn script(
         script: &'static LazyLock<Script>,
         keys: Vec<Arc<str>>,
@@ -101,7 +99,6 @@ impl Request {
             keys,
             args,
             once: None,
-            only_renews: false,
         })
     }
 
@@ -120,19 +117,6 @@ impl Request {
                 life,
                 sending: Sending::First,
             });
-        }
-        request
-    }
-
-    /// A call of a script that puts ends off, and does nothing else: it counts before replicas have it.
-    pub(crate) fn renewal(
-        script: &'static LazyLock<Script>,
-        keys: Vec<Arc<str>>,
-        args: Vec<Arg>,
-    ) -> Self {
-        let mut request = Request::script(script, keys, args);
-        if let Request::Script(call) = &mut request {
-            call.only_renews = true;
         }
         request
     }
@@ -176,7 +160,7 @@ impl Request {
 
     /// Whether replicas are to have it before it counts, where some are waited for.
     pub(crate) fn is_to_be_confirmed(&self) -> bool {
-        matches!(self, Request::Script(call) if !call.only_renews)
+        matches!(self, Request::Script(call) if call.once.is_some())
     }
 
     /// Gives the call its place in the order of the client's calls.

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::few::Few;
 use super::request::Request;
 use crate::transport::{hash_tag, slot};
 
@@ -104,8 +103,7 @@ impl Sent {
 /// A request under way. It may have been carried out when this is dropped, unless the server has refused it.
 pub(crate) struct UnderWay<'a> {
     about_any: &'a Place,
-    /// Mostly it is about one object.
-    about: Few<&'a Place>,
+    about: Vec<&'a Place>,
     number: u64,
     refused: bool,
 }

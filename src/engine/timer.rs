@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::drive::{self, Rounds};
+use crate::engine::drive::Rounds;
 
 /// Where nothing is due it sleeps for so long.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// The owner of a timer.
 pub(crate) trait Rings: Rounds {
-    /// Time has passed: until when the timer [sleeps](Timer::next) from now on, and whether there is something to carry out.
-    fn ring(&self) -> (Option<Instant>, bool);
+    /// Time has passed: until when the timer [sleeps](Timer::next) from now on.
+    fn ring(&self) -> Option<Instant>;
 }
 
 /// The state of the sleeping task.
@@ -90,11 +90,7 @@ impl<L: Rings> Sleeper<L> {
             let Some(line) = self.line.upgrade() else {
                 break;
             };
-            let (next, work) = line.ring();
-            if work {
-                drive::kick(&line);
-            }
-            match next {
+            match line.ring() {
                 Some(next) => until = next,
                 None => break,
             }

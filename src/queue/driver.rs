@@ -73,7 +73,7 @@ impl<P: Primitive> Object<P> {
         // It has no record.
         let mut args = vec![Arg::Number(0); 4];
         args.extend(self.header(held).into_iter().chain(steps));
-        let request = Request::renewal(script, self.script_keys(), args);
+        let request = Request::script(script, self.script_keys(), args);
         let (command, answer) = Command::new(operation, request);
         let (core, keys) = (Arc::clone(&self.core), self.keys.clone());
         self.core.runtime.spawn(async move {
@@ -114,13 +114,7 @@ impl<P: Primitive> Object<P> {
             self.core.note_round_trip(batch.sent.timer().elapsed());
         }
         self.ended(batch, ending, unanswered).await;
-        let (returning, waits) = {
-            let mut inner = self.lock();
-            (inner.state.returning(), !inner.state.entries.is_empty())
-        };
-        if waits {
-            self.core.record_is_awaited(self.keys.record());
-        }
+        let returning = self.lock().state.returning();
         if let Some((batch, (_, number))) = returning.zip(request.record()) {
             Box::pin(self.take_back(batch, number)).await;
         }

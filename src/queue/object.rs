@@ -282,11 +282,9 @@ impl<P: Primitive> Object<P> {
         let all = [&mut inner.own, &mut inner.jvms].into_iter();
         for ((listening, wanted), channel) in all.zip(wanted).zip(channels) {
             let listener: Weak<dyn Listener> = self.itself.clone();
-            let heard = listening.is_confirmed();
             if !wanted {
                 listening.end(&self.core.wakeups, channel, &listener);
-            } else if listening.begin(&self.core.wakeups, channel, &listener, heard) {
-                // Another object of the same name has heard it until now.
+            } else if listening.begin(&self.core.wakeups, channel, &listener) {
                 inner.state.may_have_missed();
                 inner.state.look();
             }
@@ -303,7 +301,7 @@ impl<P: Primitive> Object<P> {
                 Wake::Message(message) => {
                     told = inner.state.notified(&String::from_utf8_lossy(message), now);
                 }
-                Wake::Confirmed | Wake::ConfirmedAgain => inner.state.may_have_missed(),
+                Wake::Confirmed => inner.state.may_have_missed(),
                 Wake::Look => inner.state.slow_check(now),
                 Wake::Lost => inner.state.deaf(),
                 Wake::Ended => {}
@@ -319,7 +317,7 @@ impl<P: Primitive> Object<P> {
                 Wake::Message(message) if message.first() != Some(&OURS) => {
                     inner.state.jvm_released();
                 }
-                Wake::Confirmed | Wake::ConfirmedAgain => inner.state.look(),
+                Wake::Confirmed => inner.state.look(),
                 Wake::Ended | Wake::Refused(_) => inner.state.watch_no_more(),
                 Wake::Message(_) | Wake::Look | Wake::Lost => {}
             }
@@ -366,13 +364,13 @@ impl<P: Primitive> Listener for Object<P> {
 }
 
 impl<P: Primitive> Rings for Object<P> {
-    fn ring(&self) -> (Option<Instant>, bool) {
+    fn ring(&self) -> Option<Instant> {
         let mut inner = self.lock();
         let told = inner.state.tick(Instant::now());
         let (alarm, waits) = (inner.state.alarm(), inner.state.waiting() > 0);
         let next = inner.timer.next(alarm, waits);
         self.finish(inner, told);
-        (next, false)
+        next
     }
 }
 

@@ -30,10 +30,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// An event for a listener.
 #[derive(Debug)]
 pub(crate) enum Wake {
-    /// The subscription is confirmed: messages sent from now on will be heard.
+    /// The subscription is confirmed: messages sent from now on will be heard, and earlier ones may have been missed.
     Confirmed,
-    /// The same behind a lost connection: messages may have been missed.
-    ConfirmedAgain,
     /// Somebody has sent this.
     Message(Vec<u8>),
     /// There was no message for a while.
@@ -73,8 +71,6 @@ struct Channel {
     /// Mostly one; the objects `a` and `{a}` share a channel.
     listeners: Vec<Member>,
     confirmed: bool,
-    /// It was, on a connection that is gone.
-    lost: bool,
     /// Since when there is no waiter; `None` while there is one.
     idle_since: Option<Instant>,
     next_check: Instant,
@@ -144,7 +140,6 @@ impl Wakeups {
         let mut wanted = Channel {
             listeners: Vec::new(),
             confirmed: false,
-            lost: false,
             idle_since: None,
             next_check,
             number: self.registry.count.fetch_add(1, Ordering::Relaxed),
@@ -233,17 +228,10 @@ impl Registry {
 
     fn confirm(&self, names: &[String]) {
         for name in names {
-            let mut lost = false;
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = true;
-                lost = std::mem::take(&mut known.lost);
             }
-            let wake = if lost {
-                Wake::ConfirmedAgain
-            } else {
-                Wake::Confirmed
-            };
-            self.wake(name, &wake);
+            self.wake(name, &Wake::Confirmed);
         }
     }
 
@@ -257,7 +245,6 @@ impl Registry {
         for name in names {
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = false;
-                known.lost = true;
             }
             self.wake(name, &Wake::Lost);
         }

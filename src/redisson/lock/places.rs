@@ -21,7 +21,7 @@ impl Listener for Waiter {
         match wake {
             Wake::Lost | Wake::Ended => {}
             Wake::Refused(refusal) => self.0.set(Some(refusal.clone())),
-            Wake::Confirmed | Wake::ConfirmedAgain | Wake::Message(_) | Wake::Look => {
+            Wake::Confirmed | Wake::Message(_) | Wake::Look => {
                 self.0.set(None);
             }
         }
