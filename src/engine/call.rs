@@ -85,48 +85,22 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Whether a call was granted what it asked for.
-pub(crate) trait Granted {
-    fn is_granted(&self) -> bool;
-}
-
-impl Granted for () {
-    fn is_granted(&self) -> bool {
-        true
-    }
-}
-
-impl Granted for i64 {
-    /// 1 for done.
-    fn is_granted(&self) -> bool {
-        *self == 1
-    }
-}
-
-impl Granted for bool {
-    fn is_granted(&self) -> bool {
-        *self
-    }
-}
-
-impl<T> Granted for Option<T> {
-    fn is_granted(&self) -> bool {
-        self.is_some()
-    }
-}
-
 impl Core {
     /// Makes a call that asks for so many permits, or a lock.
     #[inline]
-    pub(crate) fn take<'a, T: Granted, F: Future<Output = Result<T>>>(
+    pub(crate) fn take<'a, T, F: Future<Output = Result<Option<T>>>>(
         &'a self,
         call: Call<'a>,
         what: What,
         _amount: u32,
         future: Pin<&'a mut Option<F>>,
-    ) -> impl Future<Output = Result<T>> + use<'a, T, F> {
-        let since = self.stats.since();
-        let calling = self.calling(call, future, Taking { what, since });
+    ) -> impl Future<Output = Result<Option<T>>> + use<'a, T, F> {
+        let taking = Taking {
+            what,
+            since: self.stats.since(),
+            is_granted: Option::is_some,
+        };
+        let calling = self.calling(call, future, Some(taking));
         #[cfg(feature = "spans")]
         let calling = tracing::Instrument::instrument(
             calling,
@@ -142,26 +116,26 @@ impl Core {
 
     /// Makes a call: `future` is dropped by its owner when this has ended, or here if its time is over.
     #[inline]
-    pub(crate) fn call<'a, F>(
+    pub(crate) fn call<'a, T, F: Future<Output = Result<T>>>(
         &'a self,
         call: Call<'a>,
         future: Pin<&'a mut Option<F>>,
-    ) -> Calling<'a, F, Other> {
-        self.calling(call, future, Other)
+    ) -> Calling<'a, F, T> {
+        self.calling(call, future, None)
     }
 
     #[inline]
-    fn calling<'a, F, K>(
+    fn calling<'a, F, T>(
         &'a self,
         call: Call<'a>,
         future: Pin<&'a mut Option<F>>,
-        kind: K,
-    ) -> Calling<'a, F, K> {
+        taking: Option<Taking<T>>,
+    ) -> Calling<'a, F, T> {
         let limit = self.limit(call.wait);
         Calling {
             core: self,
             future,
-            kind,
+            taking,
             harmless: call.dropped == Dropped::Harmless,
             bound: limit.map(|limit| {
                 Box::new(Bound {
@@ -191,39 +165,27 @@ impl Core {
     }
 }
 
-/// Counts what a call that did not fail was answered.
-pub(crate) trait Counts<T> {
-    fn count(&self, stats: &Counters, answer: &T);
-}
-
-/// Asks for permits or a lock.
-pub(crate) struct Taking {
+/// A call that asks for permits or a lock is counted by its result.
+struct Taking<T> {
     what: What,
     since: Since,
+    is_granted: fn(&T) -> bool,
 }
 
-impl<T: Granted> Counts<T> for Taking {
+impl<T> Taking<T> {
     fn count(&self, stats: &Counters, answer: &T) {
-        if answer.is_granted() {
-            stats.note_granted(self.what, self.since);
-        } else {
-            stats.note_refused();
+        match (self.is_granted)(answer) {
+            true => stats.note_granted(self.what, self.since),
+            false => stats.note_refused(),
         }
     }
 }
 
-/// Asks for something else.
-pub(crate) struct Other;
-
-impl<T> Counts<T> for Other {
-    fn count(&self, _: &Counters, _: &T) {}
-}
-
 /// A call under way. Written by hand, as all calls of a busy semaphore go through it.
-pub(crate) struct Calling<'a, F, K> {
+pub(crate) struct Calling<'a, F, T> {
     core: &'a Core,
     future: Pin<&'a mut Option<F>>,
-    kind: K,
+    taking: Option<Taking<T>>,
     /// It changes nothing, whatever has become of it.
     harmless: bool,
     /// Boxed, so that the others are small.
@@ -241,11 +203,7 @@ struct Bound<'a> {
     over: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T, F, K> Future for Calling<'_, F, K>
-where
-    F: Future<Output = Result<T>>,
-    K: Counts<T> + Unpin,
-{
+impl<T, F: Future<Output = Result<T>>> Future for Calling<'_, F, T> {
     type Output = Result<T>;
 
     #[inline]
@@ -267,9 +225,10 @@ where
                 Err(bound.given_up(this.core))
             }
         };
-        match &answer {
-            Ok(answer) => this.kind.count(&this.core.stats, answer),
-            Err(error) => this.core.stats.note_failed(error),
+        match (&answer, &this.taking) {
+            (Ok(answer), Some(taking)) => taking.count(&this.core.stats, answer),
+            (Ok(_), None) => {}
+            (Err(error), _) => this.core.stats.note_failed(error),
         }
         Poll::Ready(answer)
     }

@@ -7,29 +7,10 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::keys::Keys;
-use super::once::{Ending, MOST_DISOWNED, Patience, RUNTIME_ENDED, Trouble, refused};
+use super::once::{Ending, Patience, RUNTIME_ENDED, STALE, Trouble, refused};
 use super::request::Request;
 use crate::error::{Error, Result};
 use crate::transport::{Refusal, Value};
-
-/// An object that takes such calls.
-pub(crate) trait Commands: Send + Sync {
-    fn core(&self) -> &Core;
-
-    fn keys(&self) -> &Keys;
-
-    /// The channel of the waiters to notify, as the object has the name of these keys from now on.
-    fn announced_at<'a>(&self, _keys: &'a Keys) -> Option<&'a Arc<str>> {
-        None
-    }
-
-    /// Sends `request` in its turn.
-    fn command(
-        self: &Arc<Self>,
-        operation: &'static str,
-        request: Request,
-    ) -> impl Future<Output = Result<Value>> + Send;
-}
 
 /// One such call.
 pub(crate) struct Command {
@@ -74,11 +55,6 @@ impl Command {
     }
 }
 
-/// A later call is on record, or the text of another program.
-fn is_stale(answer: &Value) -> bool {
-    matches!(answer, Value::BulkString(text) if text == b"stale")
-}
-
 impl Caller {
     /// Nobody knows what an earlier sending has done.
     fn in_doubt(&self, name: &str, detail: String) -> Error {
@@ -116,14 +92,13 @@ impl Drop for Waiting<'_> {
 }
 
 impl Core {
-    /// Carries `command` on the object with these `keys` out and answers its caller; `false` if copies of it may
-    /// still reach the server and change something, or replicas may not have it. `others` sees to the calls that wait behind it.
+    /// Carries `command` on the object with these `keys` out and answers its caller. `others` sees to the calls that wait behind it.
     pub(crate) async fn carry_out_command(
         self: &Arc<Self>,
         keys: &Keys,
         command: Command,
         mut others: impl FnMut(&Trouble<'_>),
-    ) -> bool {
+    ) {
         let Command {
             mut request,
             caller,
@@ -134,59 +109,34 @@ impl Core {
         let due = caller.since + self.config.retry_window;
         let mut unanswered = false;
         request.number(self.next_sequence());
-        let mut disowned = 0;
-        let ending = loop {
-            let callers = |trouble: &Trouble<'_>| {
-                unanswered |= trouble.doubtful;
-                others(trouble);
-                if !trouble.is_over(due) && !caller.has_gone() {
-                    return Patience::Until(due);
-                }
-                caller.give_up(name, trouble);
-                Patience::Forgotten
-            };
-            match self.carry_out(&mut request, callers).await {
-                // Sent for the first time, it can't be there: that is nothing of this client's.
-                Ending::Answer(value)
-                    if is_stale(&value) && !unanswered && disowned < MOST_DISOWNED =>
-                {
-                    request.disown_record(self.next_sequence());
-                    disowned += 1;
-                }
-                ending => break ending,
+        let callers = |trouble: &Trouble<'_>| {
+            unanswered |= trouble.doubtful;
+            others(trouble);
+            if !trouble.is_over(due) && !caller.has_gone() {
+                return Patience::Until(due);
             }
+            caller.give_up(name, trouble);
+            Patience::Forgotten
         };
-        let mut settled = true;
-        let answer = match ending {
+        let answer = match self.carry_out(&mut request, callers).await {
             // Somebody else has written over what would tell.
-            Ending::Answer(value) | Ending::Unconfirmed(value)
-                if unanswered && is_stale(&value) =>
-            {
-                settled = false;
-                let detail = format!("unexpected answer {value:?}");
-                Err(caller.in_doubt(name, detail))
+            Ending::Answer(value) | Ending::Unconfirmed(value) if unanswered && value.is(STALE) => {
+                Err(caller.in_doubt(name, format!("unexpected answer {value:?}")))
             }
-            Ending::Answer(value) => Ok(value),
-            Ending::Unconfirmed(value) => {
-                settled = false;
-                Ok(value)
-            }
+            Ending::Answer(value) | Ending::Unconfirmed(value) => Ok(value),
             // An earlier sending may have been carried out all the same.
             Ending::Refused(Refusal { detail, .. }) if unanswered && !request.is_plain() => {
-                settled = false;
                 Err(caller.in_doubt(name, detail))
             }
             Ending::Refused(refusal) => {
                 let error = refused(name, &refusal);
                 Err(Box::pin(self.explain(error, || keys.typed())).await)
             }
-            Ending::NotSent => return true,
-            Ending::Unknown => return request.is_plain(),
+            Ending::NotSent | Ending::Unknown => return,
             Ending::ShutDown => Err(self.gone(name)),
         };
         if let Some(reply) = caller.reply.take() {
             let _ = reply.send(answer);
         }
-        settled
     }
 }

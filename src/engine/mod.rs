@@ -17,7 +17,6 @@ pub(crate) mod drive;
 mod entries;
 mod forget;
 pub(crate) mod holds;
-pub(crate) mod in_hand;
 pub(crate) mod keys;
 mod latest;
 pub(crate) mod listening;

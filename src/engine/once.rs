@@ -127,7 +127,7 @@ impl<'a> Trouble<'a> {
 
 /// A batch that was refused because of a foreign record is sent again so often, with a number of
 /// its own each time; after that another program goes on writing there.
-pub(crate) const MOST_DISOWNED: u32 = 3;
+const MOST_DISOWNED: u32 = 3;
 
 /// How often impatient callers are looked after while there is no connection.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
@@ -138,12 +138,34 @@ impl Core {
     pub(crate) async fn carry_out(
         self: &Arc<Self>,
         request: &mut Request,
-        callers: impl FnMut(&Trouble<'_>) -> Patience,
+        mut callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
-        // The usual case first: nothing is prepared for trouble that does not come.
-        match self.try_for_callers(request).await {
-            Ok(answer) => self.answered_at_once(request, answer),
-            Err(failure) => Box::pin(self.carry_on(request, failure, callers)).await,
+        let (mut unanswered, mut disowned) = (false, 0);
+        loop {
+            // The usual case first: nothing is prepared for trouble that does not come.
+            let ending = match self.try_for_callers(request).await {
+                Ok(answer) => self.answered_at_once(request, answer),
+                Err(failure) => {
+                    let callers = |trouble: &Trouble<'_>| {
+                        unanswered |= trouble.doubtful;
+                        callers(trouble)
+                    };
+                    Box::pin(self.carry_on(request, failure, callers)).await
+                }
+            };
+            // Sent for the first time it can't be there: that is nothing of this client's.
+            let is_foreign = matches!(&ending, Ending::Answer(value) if value.is(STALE));
+            if !is_foreign || unanswered || disowned >= MOST_DISOWNED {
+                return ending;
+            }
+            if let Some((record, _)) = request.record() {
+                tracing::warn!(
+                    record = &**record,
+                    "somebody else has written to this client's record"
+                );
+            }
+            request.disown_record(self.next_sequence());
+            disowned += 1;
         }
     }
 
@@ -175,7 +197,7 @@ impl Core {
                 Failure::Unanswered {
                     unconfirmed: Some(answer),
                     ..
-                } if first_sent.is_some() && is_nothing(&answer) => return Ending::Answer(answer),
+                } if first_sent.is_some() && answer.is(NOTHING) => return Ending::Answer(answer),
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
                     return Ending::Refused(refusal);
                 }
@@ -340,13 +362,10 @@ impl Core {
     }
 }
 
-/// The answer to a question about what has not been carried out, and will not be.
+/// The answer to a question about what has not been carried out, and will not be; no replica has to confirm it.
 pub(crate) const NOTHING: &str = "none";
-
-/// Whether a question was answered so, which no replica has to confirm.
-fn is_nothing(answer: &Value) -> bool {
-    matches!(answer, Value::BulkString(bytes) if &**bytes == NOTHING.as_bytes())
-}
+/// The answer where a later call is on record, or the text of another program.
+pub(crate) const STALE: &str = "stale";
 
 /// The error for a refusal of a call whose earlier sending has been `unanswered` for so long, and may have been carried
 /// out.

@@ -1,5 +1,6 @@
 //! Carries batches out: one at a time, each until it is answered.
 
+use std::ops::{Deref, DerefMut};
 use std::slice::from_ref;
 use std::sync::{Arc, LazyLock};
 
@@ -12,12 +13,11 @@ use super::primitive::{Held, Primitive};
 use super::results::Results;
 use super::sending::Task;
 use crate::clock::Moment;
-use crate::engine::command::{Command, Commands};
+use crate::engine::command::Command;
 use crate::engine::drive::{Driver, Round, Rounds};
-use crate::engine::in_hand::{Carries, InHand};
 use crate::engine::log;
 use crate::engine::once::{
-    Ending, MOST_DISOWNED, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
+    Ending, NOTHING, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
 };
 use crate::engine::request::{Arg, Request, Script};
 use crate::engine::sent::UnderWay;
@@ -91,25 +91,13 @@ impl<P: Primitive> Object<P> {
         if self.core.record_is_doubted(self.keys.record()) {
             request.mark_doubtful();
         }
-        let (mut unanswered, mut disowned) = (false, 0);
-        let ending = loop {
-            let callers = |trouble: &Trouble<'_>| {
-                departing = None;
-                unanswered |= trouble.doubtful;
-                self.impatient(Some(&mut batch), trouble)
-            };
-            match self.core.carry_out(&mut request, callers).await {
-                Ending::Answer(value)
-                    if is(&value, "stale") && !unanswered && disowned < MOST_DISOWNED =>
-                {
-                    let name = self.name();
-                    tracing::warn!(name, "somebody else has written to this client's record");
-                    request.disown_record(self.core.next_sequence());
-                    disowned += 1;
-                }
-                ending => break ending,
-            }
+        let mut unanswered = false;
+        let callers = |trouble: &Trouble<'_>| {
+            departing = None;
+            unanswered |= trouble.doubtful;
+            self.impatient(Some(&mut batch), trouble)
         };
+        let ending = self.core.carry_out(&mut request, callers).await;
         if departing.is_some() {
             self.core.note_round_trip(batch.sent.timer().elapsed());
         }
@@ -131,14 +119,14 @@ impl<P: Primitive> Object<P> {
             Patience::Forever
         };
         match self.core.carry_out(&mut request, callers).await {
-            Ending::Answer(value) if is(&value, "none") => drop(batch.take()),
+            Ending::Answer(value) if value.is(NOTHING) => drop(batch.take()),
             // The script may have served others of this client.
             Ending::Answer(value) => drop(self.answered(&mut batch, &value)),
             _ => log::unknown(self.name(), batch.take().contents()),
         }
     }
 
-    async fn ended(&self, mut batch: InHand<'_, Self>, ending: Ending, unanswered: bool) {
+    async fn ended(&self, mut batch: InHand<'_, P>, ending: Ending, unanswered: bool) {
         let name = self.name();
         let waited = unanswered.then(|| batch.sent.timer().elapsed());
         batch.unconfirmed = matches!(ending, Ending::Unconfirmed(..));
@@ -169,14 +157,14 @@ impl<P: Primitive> Object<P> {
             }
             Ending::NotSent => {
                 let mut inner = self.lock();
-                let told = inner.state.not_sent(*batch.take());
+                let told = inner.state.not_sent(batch.take());
                 return self.finish(inner, told);
             }
             Ending::Unknown => {
                 log::unknown(name, batch.contents());
                 let mut inner = self.lock();
                 let trouble = Trouble::unknown("its batch was never answered");
-                let told = inner.state.never_answered(name, *batch.take(), &trouble);
+                let told = inner.state.never_answered(name, batch.take(), &trouble);
                 return self.finish(inner, told);
             }
             Ending::ShutDown => (self.gone(), None),
@@ -185,12 +173,12 @@ impl<P: Primitive> Object<P> {
         let mut inner = self.lock();
         let told = inner
             .state
-            .failed(*batch.take(), &error, doubt.as_ref(), Instant::now());
+            .failed(batch.take(), &error, doubt.as_ref(), Instant::now());
         self.finish(inner, told);
     }
 
     /// Tells the callers of `batch` what `value` says; how it ended where that is not all.
-    fn answered(&self, batch: &mut InHand<'_, Self>, value: &Value) -> Option<Answered> {
+    fn answered(&self, batch: &mut InHand<'_, P>, value: &Value) -> Option<Answered> {
         let text = match value {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
             _ => return Some(Answered::Nonsense),
@@ -205,7 +193,7 @@ impl<P: Primitive> Object<P> {
                 let told =
                     inner
                         .state
-                        .answered(name, *batch.take(), &answer, results, Instant::now());
+                        .answered(name, batch.take(), &answer, results, Instant::now());
                 self.finish(inner, told);
                 None
             }
@@ -220,7 +208,7 @@ impl<P: Primitive> Object<P> {
             })),
             Some(Said::NotDone) => {
                 let mut inner = self.lock();
-                let told = inner.state.not_sent(*batch.take());
+                let told = inner.state.not_sent(batch.take());
                 self.finish(inner, told);
                 None
             }
@@ -257,13 +245,9 @@ enum Answered {
     Nonsense,
 }
 
-fn is(value: &Value, word: &str) -> bool {
-    matches!(value, Value::BulkString(text) if text == word.as_bytes())
-}
-
 impl<P: Primitive> Rounds for Object<P> {
     fn round(self: Arc<Self>) -> Round {
-        let runtime = self.core().runtime.clone();
+        let runtime = self.core.runtime.clone();
         let round = async move {
             let departing = self.core.sent.departs(from_ref(self.keys.object()));
             let task = {
@@ -317,12 +301,48 @@ impl<P: Primitive> Rounds for Object<P> {
     }
 }
 
-impl<P: Primitive> Carries for Object<P> {
-    type Batch = Box<Batch<P>>;
+/// The batch that is under way, until it is taken. Where its round is dropped, with its runtime, its outcome stays unknown, and its callers
+/// get that error.
+struct InHand<'a, P: Primitive> {
+    object: &'a Object<P>,
+    batch: Option<Box<Batch<P>>>,
+}
 
-    fn lose(&self, batch: Box<Batch<P>>) {
-        self.core.lost(self.name(), &batch.contents());
-        let told = self.lock().state.lose(self.name(), *batch);
-        drop(told.tell());
+const TAKEN: &str = "nobody asks for a batch that has been taken";
+
+impl<'a, P: Primitive> InHand<'a, P> {
+    fn new(object: &'a Object<P>, batch: Box<Batch<P>>) -> Self {
+        let batch = Some(batch);
+        InHand { object, batch }
+    }
+
+    /// From now on it is seen to.
+    fn take(&mut self) -> Batch<P> {
+        *self.batch.take().expect(TAKEN)
+    }
+}
+
+impl<P: Primitive> Deref for InHand<'_, P> {
+    type Target = Batch<P>;
+
+    fn deref(&self) -> &Batch<P> {
+        self.batch.as_ref().expect(TAKEN)
+    }
+}
+
+impl<P: Primitive> DerefMut for InHand<'_, P> {
+    fn deref_mut(&mut self) -> &mut Batch<P> {
+        self.batch.as_mut().expect(TAKEN)
+    }
+}
+
+impl<P: Primitive> Drop for InHand<'_, P> {
+    fn drop(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            let object = self.object;
+            object.core.lost(object.name(), &batch.contents());
+            let told = object.lock().state.lose(object.name(), *batch);
+            drop(told.tell());
+        }
     }
 }

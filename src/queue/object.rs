@@ -10,7 +10,7 @@ use super::state::State;
 use super::waiters::Id;
 use crate::engine::Core;
 use crate::engine::answer::{self, answer_of};
-use crate::engine::command::{Command, Commands};
+use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::keys::Keys;
 use crate::engine::listening::Listening;
@@ -326,20 +326,22 @@ impl<P: Primitive> Object<P> {
     }
 }
 
-impl<P: Primitive> Commands for Object<P> {
-    fn core(&self) -> &Core {
-        &self.core
-    }
-
-    fn keys(&self) -> &Keys {
+impl<P: Primitive> Object<P> {
+    pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
+    /// The channel of the waiters to notify, as the object has the name of these keys from now on.
+    pub(crate) fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
         P::TELLS_AGAIN.then(|| keys.channel())
     }
 
-    async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
+    /// Carries out `request` alone, in its turn.
+    pub(crate) async fn command(
+        self: &Arc<Self>,
+        operation: &'static str,
+        request: Request,
+    ) -> Result<Value> {
         self.keys.check()?;
         let (command, mut answer) = Command::new(operation, request);
         {

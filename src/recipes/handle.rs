@@ -12,7 +12,6 @@ use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder, check_id};
 use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
-use crate::engine::command::Commands;
 use crate::engine::holds::Renewing;
 use crate::engine::once::unexpected_answer;
 use crate::engine::request::{Arg, Script};

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
 use crate::engine::call::{Call, Dropped, Wait};
-use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
-use crate::engine::once::{refused, refused_in_doubt};
+use crate::engine::once::{STALE, refused, refused_in_doubt};
 use crate::engine::request::{Arg, Request, Script};
 use crate::error::{Error, Result};
 use crate::lua;
+use crate::queue::{self, Primitive};
 use crate::transport::{Command, Refusal, Value};
 
 static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
@@ -198,11 +198,11 @@ macro_rules! renamable_methods {
 pub(crate) use renamable_methods;
 
 /// The operations, for one object. Those that are about its existence are about all of its keys.
-pub(crate) struct Object<'a, L> {
-    pub(crate) line: &'a Arc<L>,
+pub(crate) struct Object<'a, P: Primitive> {
+    pub(crate) line: &'a Arc<queue::Object<P>>,
 }
 
-impl<L: Commands> Object<'_, L> {
+impl<P: Primitive> Object<'_, P> {
     pub(crate) async fn exists(&self) -> Result<bool> {
         self.read_all("exists", "EXISTS").await
     }
@@ -419,7 +419,7 @@ impl<L: Commands> Object<'_, L> {
         read: impl FnOnce(Value) -> Result<T>,
     ) -> Result<T> {
         self.line.keys().check()?;
-        let record_life = self.line.core().config.record_life();
+        let record_life = self.line.client().config.record_life();
         let request = Request::once(script, keys, record_life, steps);
         let read = |value| read(self.answer(operation, value)?);
         self.send(operation, Dropped::Withdrawn, request, read)
@@ -442,9 +442,7 @@ impl<L: Commands> Object<'_, L> {
                 Err(refused_in_doubt(name, &error, Duration::ZERO))
             }
             // Somebody else has written to the record.
-            Value::BulkString(bytes) if bytes == b"stale" => {
-                Err(self.unexpected(operation, &value))
-            }
+            stale if stale.is(STALE) => Err(self.unexpected(operation, &value)),
             _ => Ok(value),
         }
     }
@@ -465,7 +463,7 @@ impl<L: Commands> Object<'_, L> {
             key: Some(self.line.keys().object()),
         };
         let sending = async { read(self.line.command(operation, request).await?) };
-        self.line.core().call(call, pin!(Some(sending))).await
+        self.line.client().call(call, pin!(Some(sending))).await
     }
 
     /// The counter at the object's key; 0 where there is none. A text that the scripts do not take for a number is none.

@@ -15,6 +15,11 @@ pub(crate) enum Value {
 }
 
 impl Value {
+    /// Whether it is this text.
+    pub(crate) fn is(&self, text: &str) -> bool {
+        matches!(self, Value::BulkString(bytes) if bytes == text.as_bytes())
+    }
+
     /// Whether it is that of a script that has changed nothing: those that replicas are waited for put it into an array then.
     pub(super) fn is_of_no_change(&self) -> bool {
         matches!(self, Value::Array(items) if items.len() == 1)

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::names;
 use super::object::{Object, object_methods, renamable_methods};
 use crate::engine::call::{Dropped, Wait};
-use crate::engine::command::Commands;
 use crate::engine::{self, Core};
 use crate::error::Result;
 use crate::queue::{self, Call as _, Outcome, Primitive};
@@ -167,7 +166,7 @@ impl RCountDownLatch {
         Ok(self.line.call(call).await? == Outcome::Number(1))
     }
 
-    fn operations(&self) -> Object<'_, queue::Object<Latch>> {
+    fn operations(&self) -> Object<'_, Latch> {
         Object { line: &self.line }
     }
 

@@ -233,10 +233,6 @@ impl queue::Call for Call {
         }
     }
 
-    fn adds(&self) -> bool {
-        !matches!(self, Call::Take(_))
-    }
-
     fn write(&self, _: usize, _: Ticket, note: &Note, args: &mut Vec<Arg>) {
         match self {
             Call::Take(claim) => args.extend([

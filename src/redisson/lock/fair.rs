@@ -12,7 +12,6 @@ use super::held::Holds;
 use super::places::{Waiter, leaving};
 use super::{RLock, millis, names};
 use crate::engine::Core;
-use crate::engine::command::Commands;
 use crate::engine::once::refused;
 use crate::engine::wakeups::Listener;
 use crate::error::{Error, Result};

@@ -9,7 +9,6 @@ use super::call::Kind;
 use super::names;
 use crate::api::{Hold, Lock, LockGuard};
 use crate::engine::Core;
-use crate::engine::command::Commands;
 use crate::error::{Error, Result};
 use crate::transport::Command;
 

@@ -26,7 +26,6 @@ use super::object::Object;
 use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
 use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
-use crate::engine::command::Commands;
 use crate::engine::{self, Core};
 use crate::error::Result;
 use crate::lease::{LastLease, Lease};
@@ -503,7 +502,7 @@ impl RLock {
         call.about(self.line.keys().object())
     }
 
-    fn operations(&self) -> Object<'_, queue::Object<Locks>> {
+    fn operations(&self) -> Object<'_, Locks> {
         Object { line: &self.line }
     }
 }

@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use super::names;
 use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis, shortened};
 use crate::engine::call::{Dropped, Wait};
-use crate::engine::command::Commands;
 use crate::engine::once::{in_part, unexpected_answer};
 use crate::engine::request::Request;
 use crate::engine::{self, Core};

@@ -6,11 +6,9 @@ use std::time::{Duration, SystemTime};
 use super::RPermitExpirableSemaphore;
 use super::held::PermitExpirable;
 use crate::api::check_millis;
-use crate::engine::command::Commands;
 use crate::engine::request::{Arg, Script};
 use crate::error::{Error, Result};
 use crate::lua;
-use crate::queue;
 use crate::redisson::object::{ExpireCondition, Object, RObject, expirable_methods, since_1970};
 
 static KEYS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS_KEYS));
@@ -57,7 +55,7 @@ impl RObject<'_, RPermitExpirableSemaphore> {
 /// Errors are those of every operation. Cancel safety: sent in its turn after the first poll. If the future is dropped after
 /// that, what has not been sent is not sent any more.
 impl RPermitExpirableSemaphore {
-    fn operations(&self) -> Object<'_, queue::Object<PermitExpirable>> {
+    fn operations(&self) -> Object<'_, PermitExpirable> {
         Object { line: &self.line }
     }
 

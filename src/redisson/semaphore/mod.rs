@@ -16,7 +16,6 @@ use crate::api::{
     MAX_PERMITS, OnRecord, Permit, Semaphore, check_millis, semaphore_by_inherent_methods,
 };
 use crate::engine::call::{Dropped, Wait};
-use crate::engine::command::Commands;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;

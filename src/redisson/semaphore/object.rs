@@ -4,9 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::RSemaphore;
 use super::call::Permits;
-use crate::engine::command::Commands;
 use crate::error::Result;
-use crate::queue;
 use crate::redisson::object::{ExpireCondition, Object, expirable_methods, renamable_methods};
 
 expirable_methods!(RSemaphore);
@@ -22,7 +20,7 @@ renamable_methods!(
 /// command. Cancel safety: sent in its turn after the first poll. If the future is dropped after that, what has not been sent is
 /// not sent any more.
 impl RSemaphore {
-    pub(super) fn operations(&self) -> Object<'_, queue::Object<Permits>> {
+    pub(super) fn operations(&self) -> Object<'_, Permits> {
         Object { line: &self.line }
     }
 
