@@ -109,7 +109,7 @@ local function check_first()
   for _ = 1, 16 do
     local client = first_clients()
     if not client or client == CLIENT or count_listeners(QUEUE .. ':' .. client) ~= 0 then return end
-    drop_all({ [client] = false })
+    drop_all({ [client] = true })
   end
 end
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::Batch;
+use super::entries::Unconfirmed;
+use super::messages::CONFIRM_AFTER;
 use super::outcome::{Grant, Ticket, Told};
 use super::primitive::{Call, Held, InVain, Primitive};
 use super::state::{Item, State};
@@ -32,6 +34,12 @@ impl<P: Primitive> State<P> {
         now: Instant,
     ) -> Told<P::Want> {
         let mut told = self.landed(now);
+        // Something else may have been refused.
+        if !(batch.calls.is_empty() && batch.runs.is_empty() && batch.confirms.is_empty()) {
+            self.leaving.extend(batch.leaves);
+            self.note_surplus(now);
+        }
+        self.still_confirms(batch.extends, now);
         let why = InVain::of(doubt.is_some());
         let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
         for mut queued in batch.calls {
@@ -63,6 +71,14 @@ impl<P: Primitive> State<P> {
         told
     }
 
+    /// These grants are not confirmed yet, though guards use them.
+    fn still_confirms(&mut self, extends: Vec<(Ticket, Unconfirmed<P::Want>)>, now: Instant) {
+        if !extends.is_empty() {
+            self.unconfirmed.extend(extends);
+            self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
+        }
+    }
+
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
     pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Told<P::Want> {
         for mut queued in batch.calls.into_iter().rev() {
@@ -73,7 +89,8 @@ impl<P: Primitive> State<P> {
         for run in &batch.runs {
             self.held.asked_in_vain(run.want, InVain::NotDone);
         }
-        self.unconfirmed.extend(batch.extends);
+        let now = Instant::now();
+        self.still_confirms(batch.extends, now);
         self.granted
             .extend(batch.confirms.iter().map(|(ticket, _)| *ticket));
         self.leaving.extend(batch.leaves);
@@ -82,7 +99,6 @@ impl<P: Primitive> State<P> {
         self.heard += batch.heard;
         self.handed += batch.handed;
         self.unwatch |= batch.unwatch;
-        let now = Instant::now();
         self.note_surplus(now);
         self.landed(now)
     }

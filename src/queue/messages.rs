@@ -11,7 +11,7 @@ use super::state::State;
 use super::waiters::Id;
 
 /// A grant that a guard uses already is confirmed after so long, or with the next batch.
-const CONFIRM_AFTER: Duration = Duration::from_millis(100);
+pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 impl<P: Primitive> State<P> {
     /// A notification to this client.
     pub(super) fn notified(&mut self, message: &str, now: Instant) -> Told<P::Want> {
@@ -29,7 +29,13 @@ impl<P: Primitive> State<P> {
             // It asks anew, and gets the reason.
             Some("none") => {
                 let ticket = words.next().and_then(|word| word.get(1..)?.parse().ok());
-                ticket.and_then(|ticket| self.entries.remove(ticket));
+                if let Some(ticket) = ticket
+                    && self.entries.remove(ticket).is_none()
+                    && self.under_way.is_some()
+                {
+                    // The batch may have made the entry.
+                    self.early.push(ticket);
+                }
             }
             Some("watch") if !self.waiters.is_empty() => {
                 self.watches = true;

@@ -345,11 +345,19 @@ async fn a_guard_dropped_at_the_very_end_of_a_shutdown_gives_back() {
     let client = client.connect().await.unwrap();
     let semaphore = client.semaphore("owed");
     semaphore.try_set_permits(2).await.unwrap();
-    let guard = semaphore.permit(2).await.unwrap();
+    let guards = [
+        semaphore.permit(1).await.unwrap(),
+        semaphore.permit(1).await.unwrap(),
+    ];
     proxy.at_forget(Fate::HoldReply);
     let closing = tokio::spawn(async move { client.shutdown().await });
-    proxy.until_struck(1).await;
-    drop(guard);
+    for (guard, struck) in guards.into_iter().zip(1..) {
+        proxy.until_struck(struck).await;
+        proxy.at_forget(Fate::HoldReply);
+        drop(guard);
+        proxy.let_go();
+    }
+    proxy.until_struck(3).await;
     proxy.let_go();
     let closed = timeout(LIMIT, closing).await.expect("it ends").unwrap();
     assert_eq!(closed, Ok(()));

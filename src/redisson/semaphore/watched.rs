@@ -38,7 +38,7 @@ impl RSemaphore {
     /// | a guard that is dropped serves a waiting guard of this client without Redis | the waiter takes the entry over, and its lease |
     /// | a future is dropped | the permits that it was granted are released |
     /// | a guard is [forgotten](crate::Permit::forget) | its entry is removed; the permits stay taken |
-    /// | a guard is [split](crate::Permit::split) or [merged](crate::Permit::merge) | the parts keep their entries |
+    /// | a guard is [split](crate::Permit::split) or [merged](crate::Permit::merge) | the parts keep their entries. Where the release of a part fails, the other parts of its entry are lost with its lease |
     /// | permits are drained, added or set by hand | guards release as many as they hold |
     /// | the semaphore is deleted, or vanishes | guards release nothing, and do not make it anew. They are lost when a call of this crate makes it anew. Where a JVM has made it anew, they release into it, as unwatched guards do |
     /// | it is renamed or copied | guards and waiters stay with the old name. Guards release nothing then. Guards of a semaphore that is replaced release into the new one |

@@ -315,8 +315,20 @@ impl<'a> HeldLock<'a> {
         }
     }
 
-    pub(super) async fn unlock(mut self) {
+    pub(super) async fn unlock(self) {
+        let (actor, object) = (self.actor, self.object);
         let lock = Arc::clone(self.owner());
+        actor.judge().releases(object, lock.owner(), true);
+        let given_back = self.give_back(&lock).await;
+        let mut judge = actor.judge();
+        judge.releases(object, lock.owner(), false);
+        if given_back {
+            judge.has_unlocked(object, actor.host, lock.owner());
+        }
+    }
+
+    /// Whether it has been told that it has.
+    async fn give_back(mut self, lock: &Arc<dyn Lock>) -> bool {
         let left = self.lease().remaining().unwrap_or_default();
         let mut taken = self.taken.take();
         let held_until = Instant::now() + left;
@@ -327,11 +339,7 @@ impl<'a> HeldLock<'a> {
                 None => lock.unlock().await,
             };
             let error = match unlocked {
-                Ok(()) => {
-                    let mut judge = self.actor.judge();
-                    judge.has_unlocked(self.object, self.actor.host, lock.owner());
-                    return;
-                }
+                Ok(()) => return true,
                 Err(error @ Error::NotHeld { .. }) => {
                     let held = !robbed && Instant::now() < held_until;
                     let mut judge = self.actor.judge();
@@ -341,7 +349,7 @@ impl<'a> HeldLock<'a> {
                             format!("unlock of c{}: {error}", self.actor.host),
                         );
                     }
-                    return;
+                    return false;
                 }
                 Err(error) => error,
             };
@@ -355,7 +363,7 @@ impl<'a> HeldLock<'a> {
                 judge.outlasts(self.object, lock.owner());
             }
             if error.effect() == Effect::Unknown || matches!(error, Error::ShutDown { .. }) {
-                return;
+                return false;
             }
             // It is held, and renewed.
             sleep(Duration::from_millis(100)).await;

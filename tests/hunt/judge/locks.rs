@@ -214,6 +214,7 @@ impl Judge {
         // A caller of the same owner that waits may have it already.
         let wants = |waiting: &Waiting| waiting.is_of(Object::Lock(object), host);
         let others = self.locks.values().any(of_owner) || self.waiting.values().any(wants);
+        let others = others || self.releasing.contains(&(object, owner.to_owned()));
         if !self.rules.inexact() && !in_doubt && !others {
             self.given_back.insert((object, owner.to_owned()));
         }
@@ -241,6 +242,17 @@ impl Judge {
             self.freed_by.insert(object, host);
         }
         self.is_free(Object::Lock(object), free);
+    }
+
+    /// An owner begins, or ends, to give a hold back, in a call that waits for the answer.
+    pub fn releases(&mut self, object: usize, owner: &str, begins: bool) {
+        let hold = (object, owner.to_owned());
+        let found = self.releasing.iter().position(|other| *other == hold);
+        match found {
+            Some(place) if !begins => drop(self.releasing.swap_remove(place)),
+            _ if begins => self.releasing.push(hold),
+            _ => {}
+        }
     }
 
     /// It is given back; whether somebody had taken it away.

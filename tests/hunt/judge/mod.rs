@@ -177,6 +177,8 @@ pub struct Judge {
     stuck: BTreeMap<usize, (String, Instant)>,
     /// The owners that have been told that a lock is not theirs any more, and have not asked for it since.
     given_back: BTreeSet<(usize, String)>,
+    /// The owners that are giving a hold of a lock back, once for each.
+    releasing: Vec<(usize, String)>,
     /// Owners that may have a lock though their guards have gone, as these could not give it back.
     outlasting: BTreeSet<(usize, String)>,
     waiting: BTreeMap<u64, Waiting>,
@@ -231,6 +233,7 @@ impl Judge {
             robbed: BTreeMap::new(),
             stuck: BTreeMap::new(),
             given_back: BTreeSet::new(),
+            releasing: Vec::new(),
             outlasting: BTreeSet::new(),
             waiting: BTreeMap::new(),
             tries: BTreeSet::new(),

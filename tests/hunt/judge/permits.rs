@@ -161,7 +161,9 @@ impl Judge {
             let under_way = |served: &Instant| served.elapsed() < UNDER_WAY || well > Some(*served);
             let served = ledger.served.get(&host).is_some_and(under_way);
             let denied = ledger.denied.contains(&host) && !ledger.doubts.contains_key(&host);
-            if denied && !asked && !served && !self.has_ended(host) {
+            // An entry that was not allowed to leave the queue may be served.
+            let stays = self.forbidden.is_some();
+            if denied && !asked && !served && !stays && !self.has_ended(host) {
                 self.accuse(
                     "effects",
                     format!("c{host} takes {takes} of s{number}, and each caller that asked was told that nothing was done"),

@@ -135,10 +135,11 @@ impl Judge {
             **other != number && waiting.is_of(Object::Semaphore(object), host)
         });
         let others: i64 = others.map(|(_, waiting)| waiting.wanted.permits).sum();
+        let renewed = self.watched.is_watched(object) && !self.closing(host);
         let ledger = &mut self.ledgers[object];
         ledger.denied.insert(host);
-        // Grants that are not confirmed come back by themselves, and so do those whose lease is over.
-        let returns = match self.watched.is_watched(object) {
+        // Grants that are not confirmed come back by themselves, and so do those whose lease is over, or is not renewed any more.
+        let returns = match renewed {
             true => ledger.over(host),
             false => ledger.on_record(host),
         };
@@ -146,8 +147,8 @@ impl Judge {
         let balanced = balanced && !ledger.doubts.contains_key(&host);
         // What somebody else of it has lost is on record of nobody until that time is over.
         let balanced = balanced && !self.has_lost_some(object, host);
-        // Who may not listen is told so at once, before what no replica has confirmed has been given back.
-        let balanced = balanced && !(self.something_is_forbidden() && self.rules.replicated);
+        // Who may not do something is told so at once, before what it was granted has been given back.
+        let balanced = balanced && !self.something_is_forbidden();
         if balanced && excess > 0 && !self.is_inexact(host) && !self.has_ended(host) {
             self.accuse(
                 "effects",

@@ -198,7 +198,7 @@ impl Judge {
             .iter()
             .filter(|(_, permits)| **permits > 0)
             .map(|(host, _)| *host)
-            .find(|host| self.should_be_back(object, *host));
+            .find(|host| ledger.over(*host) > 0 && self.should_be_back(object, *host));
         if let Some(host) = late {
             let detail = format!("permits of s{object} are on record of c{host}, which is dead");
             self.accuse("reclaim", detail);

@@ -111,7 +111,7 @@ impl Judge {
         for (kind, count) in entries {
             let most = match *kind {
                 // What has run out is looked for when there is much of it.
-                "holds" => self.granted.min(MOST_HOLDS) as usize,
+                "holds" => MOST_HOLDS as usize,
                 "records" => MOST_RECORDS,
                 // Those of calls that were left without an answer.
                 "doubted" => self.rules.objects + connections,
