@@ -43,8 +43,8 @@ local function step(i)
   elseif kind == 'wait' then
     check_token(ARGV[i + 3])
     -- The owner that has it goes first.
-    local served = wait(i, first, '', goes_ahead(first, ARGV[i + 3]))
-    return served > 0 and taken(served) or 0, i + 9
+    local done = wait(i, first, '', goes_ahead(first, ARGV[i + 3]))
+    return done > 0 and taken(done) or 0, i + 9
   end
   local result = 1
   if kind == 'force' then

@@ -98,9 +98,9 @@ local function step(i)
     enter_permits()
     return takes and 1 or 0, i + 4
   elseif kind == 'wait' then
-    local served = wait(i, number, ':' .. SECRET)
+    local done = wait(i, number, ':' .. SECRET)
     enter_permits()
-    return served, i + 9
+    return done, i + 9
   end
   local result = 1
   if kind == 'prolong' then

@@ -3,7 +3,7 @@
 -- KEYS[4] queue: zset, entry -> arrival in microseconds of the server's clock. An entry is
 --   "<client>:<kind><ticket>:<amount>:<life of its grant in ms>", and more behind that, by the primitive
 -- KEYS[6] notes: hash, "look" -> "<time> <client>": until then the client looks whether something has run out; "block" -> "<from> <until>" an
---   entry has blocked those behind it; "lent" -> the client that has been granted a lock and has not been heard since; and those of jvms.lua
+--   entry has blocked those behind it; "lent" -> the client that was granted a lock last, by a message, and has sent no script since; and those of jvms.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[5] this client's id
 -- ARGV[8] for how many milliseconds queue and notes are kept without use
@@ -38,7 +38,7 @@ end
 
 -- How many entries there are; how many callers this script has served; whether the queue is kept; the notifications of those that were
 -- granted something.
-local waiting, granted, kept, messages = 0, 0, false, {}
+local waiting, served, kept, messages = 0, 0, false, {}
 -- The note of the client that looks, where it has been read; whether a note was written.
 local looks, noted
 -- The note of the client that had a grant last and has not been heard since.

@@ -10,7 +10,8 @@
 -- Invariant: taken permits stand in the grants, or their caller learns of them by the answer
 
 local GRANTS, LEASE, LEASED = KEYS[5], ARGV[6] * 1000, 'g'
-local SOON, MOST_RECLAIMED = 1000000, 1024
+-- What the counter cannot take back is tried again after so many microseconds.
+local AGAIN_AFTER, MOST_RECLAIMED = 60000000, 1024
 -- When the first grant ends.
 local first_end
 
@@ -90,8 +91,7 @@ local function reclaim()
     local entry = over[i]
     local kind, _, amount = parse(entry)
     if kind and put_back(amount, entry) then
-      -- It can take no more now.
-      change({ 'ZADD', GRANTS, 'XX', score(now() + 60 * SOON), entry })
+      change({ 'ZADD', GRANTS, 'XX', score(now() + AGAIN_AFTER), entry })
     else
       end_grant(entry, over[i + 1])
       if kind and not string.find(entry, '[%s,|]') then reclaimed[#reclaimed + 1] = entry end

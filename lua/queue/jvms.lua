@@ -5,7 +5,7 @@
 -- Counterpart: extension; the part behind queue/queue.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[9] how many releases of JVMs this client has been notified of
--- ARGV[10] how many permits this client has handed on to its own callers
+-- ARGV[10] how many callers this client has served without Redis
 -- Returns: nothing by itself. It defines `count_jvms`, `open_account`, `close_account`, `choose_watcher`, `check_watcher`, `unwatch`
 -- Publishes: "watch" to the client that is chosen; the permits left to JVMs as announce.lua has it
 -- Repeat-safe: yes, by record.lua
@@ -57,7 +57,7 @@ end
 -- How many permits are left to JVMs.
 local function close_account()
   if not account then return 0 end
-  local credit = account.credit + account.rate * (granted + ARGV[10]) * jvms / clients_queued()
+  local credit = account.credit + account.rate * (served + ARGV[10]) * jvms / clients_queued()
   credit = math.max(-MOST_CREDIT, math.min(MOST_CREDIT, credit))
   local left = math.min(reserved, math.max(0, total))
   if left > 0 then account.ends = account.ends or now() + account.stay end

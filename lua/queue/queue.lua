@@ -23,18 +23,18 @@ local next_arrival = 0
 local function wait(i, amount, tail, ahead)
   local kind, count, ticket, life = ARGV[i + 3], ARGV[i + 2] + 0, ARGV[i + 4] + 0, ARGV[i + 7]
   local head = waiting > 0 and redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2]
-  local arrival, served = ahead and 0 or math.max(now() - ARGV[i + 5], ARGV[i + 6], next_arrival), 0
+  local arrival, done = ahead and 0 or math.max(now() - ARGV[i + 5], ARGV[i + 6], next_arrival), 0
   if not head or head + 0 > arrival then
-    while served < count and fits(amount, kind) and take(entry_for(kind, ticket + served, amount, life) .. tail, amount, life, true) do
-      served = served + 1
+    while done < count and fits(amount, kind) and take(entry_for(kind, ticket + done, amount, life) .. tail, amount, life, true) do
+      done = done + 1
     end
   end
-  for place = served, math.min(count, served + ARGV[i + 8]) - 1 do
+  for place = done, math.min(count, done + ARGV[i + 8]) - 1 do
     enter(entry_for(kind, ticket + place, amount, life) .. tail, arrival + place)
     next_arrival = arrival + place + 1
   end
-  granted = granted + served
-  return served
+  served = served + done
+  return done
 end
 
 -- The last time at which an entry that came at `arrival` begins to block those behind it, and when that ends: when it has waited for
@@ -98,7 +98,7 @@ local function serve(passed)
         else
           own[#own + 1] = more and string.match(entry, '^[^:]+:(%l%d+:%d+:%d+)') .. more or '-' .. ticket
         end
-        if more then granted = granted + 1 end
+        if more then served = served + 1 end
         if more and block then blocks_no_more(page[i + 1] + 0) end
       elseif strict or blocks(page[i + 1] + 0) then
         return own

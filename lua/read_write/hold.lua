@@ -256,6 +256,6 @@ end
 -- Ends the steps; readers that come together are one turn for JVMs. The message for JVMs when the lock is free, which wakes one waiter or
 -- all; and whether they may read now.
 local function close_lock()
-  if granted > 0 then granted = turned and 1 or 0 end
+  if served > 0 then served = turned and 1 or 0 end
   return was == 'write' and 1 or 0, was == 'write' and mode == 'read'
 end

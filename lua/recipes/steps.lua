@@ -43,9 +43,9 @@ local function try(ticket, kind, limit, lasts)
 end
 
 local function wait_for(limit, i)
-  local served = wait(i, limit, '')
+  local done = wait(i, limit, '')
   if waiting > 0 then note_limit(limit) end
-  return served > 0 and served .. ':' .. last_slot .. ':1' or 0
+  return done > 0 and done .. ':' .. last_slot .. ':1' or 0
 end
 
 -- Carries the step at `i` out: its result, and where the next one is.

@@ -32,8 +32,8 @@ pub(super) struct Answer<'a, W> {
     pub(super) available: i64,
     /// When to look whether grants have run out, if this client is to do so.
     pub(super) look: Option<Duration>,
-    /// So many entries were passed, and there are more: the next script is to go on behind them.
-    pub(super) passed: Option<u64>,
+    /// So many entries were skip, and there are more: the next script is to go on behind them.
+    pub(super) skip: Option<u64>,
     /// For how long the first entry of another client has waited.
     pub(super) foreign: Option<Duration>,
     /// How many JVMs listen, where that was seen.
@@ -83,7 +83,7 @@ impl<'a, W: Want> Answer<'a, W> {
         Some(Answer {
             available,
             look: micros(look),
-            passed: (look < -1.0).then(|| (-1.0 - look) as u64),
+            skip: (look < -1.0).then(|| (-1.0 - look) as u64),
             foreign: micros(number(words.next())?),
             jvms: listeners(words.next())?,
             watches: number::<u8>(words.next())? == 1,
@@ -100,7 +100,7 @@ impl<'a, W: Want> Answer<'a, W> {
         Some(Answer {
             available: number(words.next())?,
             look: None,
-            passed: None,
+            skip: None,
             foreign: None,
             jvms: listeners(words.next())?,
             watches: false,

@@ -10,7 +10,7 @@ use super::batch::{Batch, Queued, Run};
 use super::entries::Entry;
 use super::known::Known;
 use super::outcome::{Outcome, Taken, Told};
-use super::primitive::{self, Call, Held, InVain, Primitive};
+use super::primitive::{self, Call, Held, NotDone, Primitive};
 use super::results::Results;
 use super::state::State;
 use crate::engine::once::Trouble;
@@ -59,7 +59,7 @@ impl<P: Primitive> State<P> {
                 self.entries.remove(ticket);
                 let lease = self.lease_of(entry.want, taken, Duration::ZERO);
                 self.in_time(true);
-                self.served(&batch, ticket, &entry, taken, lease, &mut told);
+                self.give_to_waiter(&batch, ticket, &entry, taken, lease, &mut told);
             } else if !batch.confirms_all {
                 // It had run out. Another entry, for a grant that lasts longer, takes its place; others may have left the queue with it.
                 self.in_time(false);
@@ -81,7 +81,7 @@ impl<P: Primitive> State<P> {
         for (ticket, said, taken) in &answer.served {
             let entry = self.entries.remove(*ticket).unwrap_or(*said);
             let lease = self.lease_of(entry.want, *taken, Duration::ZERO);
-            self.served(&batch, *ticket, &entry, *taken, lease, &mut told);
+            self.give_to_waiter(&batch, *ticket, &entry, *taken, lease, &mut told);
         }
         for ticket in &answer.dropped {
             self.entries.remove(*ticket);
@@ -94,7 +94,7 @@ impl<P: Primitive> State<P> {
         self.learn(&batch, adds, answer, now);
         if !batch.unconfirmed {
             self.waiters.answered(batch.next);
-            self.told_to_wait();
+            self.mark_unasked();
         }
         told.append(self.tick(now));
         told.append(self.landed(now));
@@ -110,7 +110,7 @@ impl<P: Primitive> State<P> {
         told: &mut Told<P::Want>,
     ) {
         if served < run.count {
-            self.held.asked_in_vain(run.want, InVain::Taken);
+            self.held.not_granted(run.want, NotDone::Taken);
         }
         let waited = u64::try_from(run.waited.as_micros()).unwrap_or(u64::MAX);
         let arrival = clock.map_or(0, |clock| {
@@ -133,7 +133,7 @@ impl<P: Primitive> State<P> {
                         .map_or(0, |before| last.count.saturating_sub(before)),
                 };
                 let lease = self.lease_of(run.want, taken, run.lease);
-                self.served(batch, ticket, &entry, taken, lease, told);
+                self.give_to_waiter(batch, ticket, &entry, taken, lease, told);
             } else {
                 if self.entries.is_empty() {
                     self.checked = Some(Instant::now());
@@ -171,10 +171,11 @@ impl<P: Primitive> State<P> {
             }
         } else {
             // Without waiters the answer does not say that.
-            self.watches = answer.watches || self.watches && self.entries.is_empty();
+            self.listens_to_jvms =
+                answer.watches || self.listens_to_jvms && self.entries.is_empty();
         }
-        self.pass = answer.passed;
-        self.look |= self.pass.is_some();
+        self.skip = answer.skip;
+        self.look |= self.skip.is_some();
         if P::TELLS_AGAIN {
             let found = Found {
                 before,
@@ -207,11 +208,11 @@ impl<P: Primitive> State<P> {
         let grant = self.granted(want, queued.ticket, taken, 0, until);
         match queued.reply {
             Some(_) if self.is_over(want, lease, until) => {
-                self.nobody_has(batch, grant);
+                self.release_unclaimed(batch, grant);
                 self.call(queued.call, queued.reply, queued.since);
             }
             Some(reply) => told.add(reply, Ok(Outcome::Granted(grant))),
-            None => self.nobody_has(batch, grant),
+            None => self.release_unclaimed(batch, grant),
         }
     }
 

@@ -92,9 +92,9 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) behind: u64,
     /// The waiters in the runs.
     pub(super) asked: Vec<Id>,
-    /// It has a reason to look; and to look behind so many entries.
+    /// It is sent though it may carry nothing; and its script goes on behind so many entries.
     pub(super) look: bool,
-    pub(super) pass: Option<u64>,
+    pub(super) skip: Option<u64>,
     pub(super) announce: bool,
     pub(super) check: bool,
     /// It confirms all entries.
@@ -102,7 +102,7 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) unwatch: bool,
     /// How many releases of JVMs were heard.
     pub(super) heard: u32,
-    /// How much was handed on to this client's own waiters.
+    /// How many callers were served without Redis.
     pub(super) handed: u32,
     /// The place of the next waiter when it departed.
     pub(super) next: Id,
@@ -177,7 +177,7 @@ impl<P: Primitive> Batch<P> {
             behind: 0,
             asked: Vec::new(),
             look: false,
-            pass: None,
+            skip: None,
             announce: false,
             check: false,
             confirms_all: false,
@@ -254,7 +254,7 @@ impl<P: Primitive> Batch<P> {
             ("announce", self.announce.then_some(0)),
             ("check", self.check.then_some(0)),
             ("unwatch", self.unwatch.then_some(0)),
-            ("pass", self.pass),
+            ("pass", self.skip),
             ("apart", self.apart.then_some(0)),
         ];
         let set = all.into_iter();

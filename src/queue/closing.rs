@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::batch::Batch;
 use super::outcome::Told;
-use super::primitive::{Held, InVain, Primitive};
+use super::primitive::{Held, NotDone, Primitive};
 use super::state::{Item, State};
 use crate::engine::once::{RUNTIME_ENDED, Trouble};
 use crate::error::Error;
@@ -22,7 +22,7 @@ impl<P: Primitive> State<P> {
         self.announcements.end();
         self.look_at = None;
         (self.look, self.confirm_all) = (false, false);
-        self.unwatch |= std::mem::take(&mut self.watches);
+        self.unwatch |= std::mem::take(&mut self.listens_to_jvms);
         self.retry();
         self.surplus_at = None;
         for call in self.held.last_calls() {
@@ -61,7 +61,7 @@ impl<P: Primitive> State<P> {
         let mut told = Told::default();
         for mut queued in batch.calls {
             self.held
-                .failed(&queued.call, &mut queued.note, InVain::Unknown);
+                .failed(&queued.call, &mut queued.note, NotDone::Unknown);
             queued.give_up(name, &trouble, &mut told);
         }
         for id in batch.asked {

@@ -8,7 +8,7 @@ use super::batch::Batch;
 use super::entries::Unconfirmed;
 use super::messages::CONFIRM_AFTER;
 use super::outcome::{Grant, Ticket, Told};
-use super::primitive::{Call, Held, InVain, Primitive};
+use super::primitive::{Call, Held, NotDone, Primitive};
 use super::state::{Item, State};
 use super::waiters::{Id, Waiter};
 use crate::engine::once::{Patience, Trouble};
@@ -40,12 +40,12 @@ impl<P: Primitive> State<P> {
             self.note_surplus(now);
         }
         self.still_confirms(batch.extends, now);
-        let why = InVain::of(doubt.is_some());
+        let why = NotDone::of(doubt.is_some());
         let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
         for mut queued in batch.calls {
             if forbidden && !queued.has_caller() && queued.stays_owed(now) {
                 self.held
-                    .failed(&queued.call, &mut queued.note, InVain::Forbidden);
+                    .failed(&queued.call, &mut queued.note, NotDone::Forbidden);
                 self.refused.push(queued);
                 self.retry_at.get_or_insert(now + RETRY);
             } else {
@@ -54,7 +54,7 @@ impl<P: Primitive> State<P> {
             }
         }
         for run in &batch.runs {
-            self.held.asked_in_vain(run.want, why);
+            self.held.not_granted(run.want, why);
         }
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
             return told;
@@ -83,11 +83,11 @@ impl<P: Primitive> State<P> {
     pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Told<P::Want> {
         for mut queued in batch.calls.into_iter().rev() {
             self.held
-                .failed(&queued.call, &mut queued.note, InVain::NotDone);
+                .failed(&queued.call, &mut queued.note, NotDone::Refused);
             self.calls.push_front(Item::Call(queued));
         }
         for run in &batch.runs {
-            self.held.asked_in_vain(run.want, InVain::NotDone);
+            self.held.not_granted(run.want, NotDone::Refused);
         }
         let now = Instant::now();
         self.still_confirms(batch.extends, now);
@@ -114,12 +114,12 @@ impl<P: Primitive> State<P> {
         let mut told = Told::default();
         for queued in &mut batch.calls {
             self.held
-                .failed(&queued.call, &mut queued.note, InVain::Unknown);
+                .failed(&queued.call, &mut queued.note, NotDone::Unknown);
             let taken = queued.call.takes().map(|want| (want, queued.ticket));
             self.may_have_taken(taken, trouble.now);
         }
         for run in &batch.runs {
-            self.held.asked_in_vain(run.want, InVain::Unknown);
+            self.held.not_granted(run.want, NotDone::Unknown);
             let tickets = (run.ticket..).take(run.count);
             self.may_have_taken(tickets.map(|ticket| (run.want, ticket)), trouble.now);
         }
@@ -225,7 +225,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) -> Told<P::Want> {
         let mut told = Told::default();
         if self.under_way.is_some() {
-            self.unheard = Some(error);
+            self.subscription_refused = Some(error);
             return told;
         }
         for waiter in self.waiters.take_all().into_values() {
@@ -241,7 +241,7 @@ impl<P: Primitive> State<P> {
         if !std::mem::take(&mut self.early).is_empty() {
             self.may_have_missed();
         }
-        match self.unheard.take() {
+        match self.subscription_refused.take() {
             Some(error) => self.cannot_listen(error, now),
             None => Told::default(),
         }

@@ -17,7 +17,7 @@ const MOST_LATE: u32 = 3;
 
 impl<P: Primitive> State<P> {
     /// `entry` has been granted: the earliest waiter that wants the same has it.
-    pub(super) fn served(
+    pub(super) fn give_to_waiter(
         &mut self,
         batch: &Batch<P>,
         ticket: Ticket,
@@ -42,10 +42,10 @@ impl<P: Primitive> State<P> {
             self.waiters.take(entry.want, end)
         };
         match waiter {
-            Some(waiter) => self.hold(ticket, entry, taken, waiter, until, told),
+            Some(waiter) => self.answer_waiter(ticket, entry, taken, waiter, until, told),
             None => {
                 let grant = self.granted(entry.want, ticket, taken, entry.life, until);
-                self.nobody_has(batch, grant);
+                self.release_unclaimed(batch, grant);
             }
         }
     }
@@ -65,7 +65,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// To calls that wait it is as if it had never been taken.
-    pub(super) fn nobody_has(&mut self, batch: &Batch<P>, grant: Grant<P::Want>) {
+    pub(super) fn release_unclaimed(&mut self, batch: &Batch<P>, grant: Grant<P::Want>) {
         let call = P::give_back(grant);
         if batch.unconfirmed {
             self.returns.push(call);
@@ -76,7 +76,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// A waiter has what `entry` was made for.
-    pub(super) fn hold(
+    pub(super) fn answer_waiter(
         &mut self,
         ticket: Ticket,
         entry: &Entry<P::Want>,

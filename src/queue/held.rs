@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::entries::Entry;
 use super::object::QueueKeys;
 use super::outcome::{Amount, Grant, Outcome, Ticket, Want};
-use super::primitive::{Call, Held, InVain, Primitive, Result};
+use super::primitive::{Call, Held, NotDone, Primitive, Result};
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::holds::Renewing;
@@ -161,8 +161,8 @@ where
     }
 
     /// A forbidden release leaves the permits held and renewed until it succeeds.
-    fn failed(&mut self, call: &P::Call, note: &mut Option<String>, why: InVain) {
-        if why != InVain::Forbidden {
+    fn failed(&mut self, call: &P::Call, note: &mut Option<String>, why: NotDone) {
+        if why != NotDone::Forbidden {
             return;
         }
         let entry = note.as_deref().and_then(Entry::<Amount>::read);
@@ -215,7 +215,7 @@ where
     }
 
     /// A smaller amount may be free.
-    fn passing(&self) -> Vec<RangeInclusive<Amount>> {
+    fn overtaking(&self) -> Vec<RangeInclusive<Amount>> {
         let want = |amount, leased| Amount { amount, leased };
         vec![want(0, false)..=want(u32::MAX, true)]
     }

@@ -22,7 +22,7 @@ impl Known {
         self.foreign.is_none() && self.jvms == 0
     }
 
-    /// Until when it counts, where that is for so long while others wait.
+    /// Until when it is used: for `window` where another client waits or listens, else for four times that.
     pub(super) fn until(&self, window: Duration) -> Instant {
         match self.is_alone() {
             true => self.seen + ALONE * window,

@@ -38,7 +38,7 @@ impl<P: Primitive> State<P> {
                 }
             }
             Some("watch") if !self.waiters.is_empty() => {
-                self.watches = true;
+                self.listens_to_jvms = true;
                 // The answer of a batch under way may know of another one.
                 self.look = true;
             }
@@ -87,7 +87,7 @@ impl<P: Primitive> State<P> {
             self.in_time(true);
             let count = entry.want.count_of_grant();
             let taken = Taken { token, count };
-            self.hold(ticket, &entry, taken, waiter, until, told);
+            self.answer_waiter(ticket, &entry, taken, waiter, until, told);
             let ends = clock + entry.life * 1000;
             self.unconfirmed.insert(ticket, (entry, ends));
             self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
@@ -104,7 +104,7 @@ impl<P: Primitive> State<P> {
 
     /// Messages of JVMs are not heard any more.
     pub(super) fn watch_no_more(&mut self) {
-        self.unwatch |= std::mem::take(&mut self.watches);
+        self.unwatch |= std::mem::take(&mut self.listens_to_jvms);
     }
 
     /// This client is the first in the queue. It checks for permits that are freed without a message: after `pause`, as some may

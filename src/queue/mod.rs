@@ -53,5 +53,5 @@ pub(crate) use self::answer::taking;
 pub(crate) use self::held::{Gives, Leases};
 pub(crate) use self::object::{Object, QueueKeys};
 pub(crate) use self::outcome::{Amount, Grant, Outcome, Taken, Ticket, Want};
-pub(crate) use self::primitive::{Call, Held, InVain, Nothing, Primitive, Result};
+pub(crate) use self::primitive::{Call, Held, NotDone, Nothing, Primitive, Result};
 pub(crate) use self::sending::MOST_TOGETHER;

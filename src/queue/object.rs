@@ -270,14 +270,18 @@ impl<P: Primitive> Object<P> {
             self.subscribe(inner, waits);
         }
         inner.state.hears = !waits || inner.own.is_confirmed();
-        if inner.state.watches && !waits && !inner.jvms.is_confirmed() && !inner.jvms.is_wanted() {
+        if inner.state.listens_to_jvms
+            && !waits
+            && !inner.jvms.is_confirmed()
+            && !inner.jvms.is_wanted()
+        {
             inner.state.watch_no_more();
         }
     }
 
     /// Subscribes to what is wanted, and to nothing else.
     fn subscribe(&self, inner: &mut Inner<P>, waits: bool) {
-        let wanted = [waits, waits && inner.state.watches];
+        let wanted = [waits, waits && inner.state.listens_to_jvms];
         let channels = [&self.queue.own_channel, self.keys.channel()];
         let all = [&mut inner.own, &mut inner.jvms].into_iter();
         for ((listening, wanted), channel) in all.zip(wanted).zip(channels) {

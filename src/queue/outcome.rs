@@ -136,7 +136,7 @@ pub(crate) enum Outcome<W> {
     Taken(Taken),
     Granted(Grant<W>),
     /// The time was over.
-    InVain,
+    TimedOut,
 }
 
 pub(super) type Reply<W> = oneshot::Sender<Result<Outcome<W>>>;

@@ -120,22 +120,22 @@ pub(super) type NoteOf<P> = <<P as Primitive>::Call as Call>::Note;
 
 /// Why something that has departed is not known to be done.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InVain {
+pub(crate) enum NotDone {
     /// It is not free.
     Taken,
     /// It was refused, or never sent.
-    NotDone,
+    Refused,
     /// The server forbids it. It departs again.
     Forbidden,
     /// Nobody will know.
     Unknown,
 }
 
-impl InVain {
+impl NotDone {
     pub(super) fn of(unknown: bool) -> Self {
         match unknown {
-            true => InVain::Unknown,
-            false => InVain::NotDone,
+            true => NotDone::Unknown,
+            false => NotDone::Refused,
         }
     }
 }
@@ -166,7 +166,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     }
 
     /// `call` was sent and not carried out.
-    fn failed(&mut self, _: &P::Call, _: &mut NoteOf<P>, _: InVain) {}
+    fn failed(&mut self, _: &P::Call, _: &mut NoteOf<P>, _: NotDone) {}
 
     /// A caller has been granted this; its lease ends at `until` for the time being. `life`: that of the grant, as its entry says.
     fn granted(&mut self, _grant: Grant<P::Want>, _life: u64, _until: Moment) {}
@@ -175,7 +175,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     fn asks(&mut self, _want: P::Want, _lease: Duration) {}
 
     /// It has not taken `want`.
-    fn asked_in_vain(&mut self, _want: P::Want, _: InVain) {}
+    fn not_granted(&mut self, _want: P::Want, _: NotDone) {}
 
     /// The server has said, to a sending at `sent` or later, that `ticket` is held still; or that it is not.
     fn extended(&mut self, _ticket: Ticket, _: P::Want, _sent: Option<Moment>) {}
@@ -198,12 +198,12 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
         self.lease_time(want)
     }
 
-    /// Which waiters need not wait behind the entries of their client.
-    fn passing(&self) -> Vec<RangeInclusive<P::Want>> {
+    /// The wants that may be served before the entries of this client.
+    fn overtaking(&self) -> Vec<RangeInclusive<P::Want>> {
         Vec::new()
     }
 
-    /// Whether this client holds all that there is: its waiters ask with the call that frees it.
+    /// Whether this client holds all that there is: its waiters may ask together with the call that frees it.
     fn has_all(&self) -> bool {
         false
     }
@@ -223,7 +223,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
         0
     }
 
-    /// The client ends: these callers wait no more. The calls that this takes.
+    /// The calls by which waiters that the queue does not know leave, as the client ends.
     fn last_calls(&mut self) -> Vec<P::Call> {
         Vec::new()
     }

@@ -50,14 +50,14 @@ impl<P: Primitive> State<P> {
         self.ask_at.is_none()
             && self.entries.len() <= P::MOST_QUEUED / 2
             && self.without_entry() > 0
-            || self.unheard_of().next().is_some()
+            || self.overtaking().next().is_some()
     }
 
     /// The first waiters that may be served past the entries, and that no entry stands for.
-    fn unheard_of(&self) -> impl Iterator<Item = (P::Want, Id)> {
+    fn overtaking(&self) -> impl Iterator<Item = (P::Want, Id)> {
         let passing = match self.waiters.is_empty() {
             true => Vec::new(),
-            false => self.held.passing(),
+            false => self.held.overtaking(),
         };
         let wants = passing.into_iter();
         let wants = wants.flat_map(|passing| self.waiters.wants(passing));
@@ -136,7 +136,7 @@ impl<P: Primitive> State<P> {
             calls,
             behind: self.last_arrival,
             look: std::mem::take(&mut self.look),
-            pass: self.pass.take(),
+            skip: self.skip.take(),
             announce: std::mem::take(&mut self.announcements.due),
             check: self.confirm_all,
             confirms_all: self.confirm_all || !self.hears,
@@ -220,7 +220,7 @@ impl<P: Primitive> State<P> {
             run.room = run.count.min(room);
             room -= run.room;
         }
-        for (want, id) in self.unheard_of() {
+        for (want, id) in self.overtaking() {
             let queues = |run: &Run<P::Want>| run.want == want && run.room > 0;
             if batch.runs.iter().any(queues) || batch.asked.contains(&id) {
                 continue;

@@ -55,57 +55,66 @@ pub(super) struct UnderWay {
 
 pub(super) struct State<P: Primitive> {
     pub(super) core: Arc<Core>,
+    pub(super) held: P::Held,
+    pub(super) closed: bool,
+
+    // Callers, and their places in Redis.
     pub(super) waiters: Waiters<P::Want>,
     pub(super) entries: Entries<P::Want>,
-    pub(super) calls: VecDeque<Item<P>>,
-    pub(super) held: P::Held,
-    /// Entries of waiters that have gone.
+    /// Entries of waiters that have gone: they leave the queue with the next batch, or at `surplus_at`.
     pub(super) leaving: Vec<(Ticket, Entry<P::Want>)>,
-    /// Grants of which this client has been notified, and that are to be confirmed.
-    pub(super) granted: Vec<Ticket>,
-    /// Grants of which this client was notified while a batch was under way that may change them, or has made their entries.
-    pub(super) early: Vec<Ticket>,
-    /// Grants that guards use already; they are confirmed at `confirm_at` at the latest.
-    pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed<P::Want>>,
-    pub(super) confirm_at: Option<Instant>,
-    /// All entries are to be confirmed: something may have been missed.
-    pub(super) confirm_all: bool,
-    /// A batch is to be sent, if only to look; and to look behind so many entries.
-    pub(super) look: bool,
-    pub(super) pass: Option<u64>,
-    pub(super) look_at: Option<Instant>,
-    /// The look comes soon, and others rely on it.
-    pub(super) looks_soon: bool,
-    /// When all entries were confirmed, or the first of them was made.
-    pub(super) checked: Option<Instant>,
     pub(super) surplus_at: Option<Instant>,
-    /// Until then waiters need not ask: what they want is held here, and they ask with the call that frees it.
-    pub(super) ask_at: Option<Instant>,
-    /// Notifications are heard. Until then entries may leave the queue at any time.
-    pub(super) hears: bool,
-    pub(super) announcements: Announcements,
-    /// This client listens to JVMs; or does so no more.
-    pub(super) watches: bool,
-    pub(super) unwatch: bool,
-    /// How many releases of JVMs it has heard, and how many permits it has handed on, since the last batch.
-    pub(super) heard: u32,
-    pub(super) handed: u32,
-    pub(super) known: Option<Known>,
     /// The arrival of the last entry.
     pub(super) last_arrival: u64,
-    /// How many more grants have run out before they were confirmed than were in time, lately.
-    pub(super) late: u32,
-    /// When a script was sent, and the server's clock in it.
-    pub(super) clock: Option<(Moment, u64)>,
-    /// Calls that release grants which no replica has confirmed.
-    pub(super) returns: Vec<P::Call>,
+    /// Until then waiters need not ask: what they want is held here, and they ask with the call that frees it.
+    pub(super) ask_at: Option<Instant>,
+    pub(super) calls: VecDeque<Item<P>>,
     /// Deferred calls that were forbidden; and when they are tried again.
     pub(super) refused: Vec<Queued<P>>,
     pub(super) retry_at: Option<Instant>,
+    /// Calls that release grants which no replica has confirmed.
+    pub(super) returns: Vec<P::Call>,
+
+    // Grants of which this client was notified.
+    /// To be confirmed by the next batch.
+    pub(super) granted: Vec<Ticket>,
+    /// Notified while a batch was under way that may change them, or has made their entries: confirmed behind it.
+    pub(super) early: Vec<Ticket>,
+    /// Used by guards already; confirmed by the next batch, or at `confirm_at`.
+    pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed<P::Want>>,
+    pub(super) confirm_at: Option<Instant>,
+    /// How many more have run out before they were confirmed than were in time, lately.
+    pub(super) late: u32,
+    /// When a script was sent, and the server's clock in it: tells how old a notification is.
+    pub(super) clock: Option<(Moment, u64)>,
+
+    // Batches.
     pub(super) under_way: Option<UnderWay>,
+    /// A batch is to be sent though it may carry nothing: its script serves the queue. At `look_at` at the latest.
+    pub(super) look: bool,
+    pub(super) look_at: Option<Instant>,
+    /// The look comes soon, and others rely on it.
+    pub(super) looks_soon: bool,
+    /// The last script has passed so many entries, and there are more: the next one goes on behind them.
+    pub(super) skip: Option<u64>,
+    /// The next batch confirms all entries, as a message may have been missed.
+    pub(super) confirm_all: bool,
+    /// When all entries were confirmed, or the first of them was made.
+    pub(super) checked: Option<Instant>,
+    /// Notifications are heard. Until then entries may leave the queue at any time.
+    pub(super) hears: bool,
     /// The server forbids the subscription; waiters get that error behind the batch under way.
-    pub(super) unheard: Option<Error>,
-    pub(super) closed: bool,
+    pub(super) subscription_refused: Option<Error>,
+
+    // Other clients, and JVMs.
+    pub(super) known: Option<Known>,
+    pub(super) announcements: Announcements,
+    /// This client listens to JVMs; it says with the next batch that it does so no more.
+    pub(super) listens_to_jvms: bool,
+    pub(super) unwatch: bool,
+    /// Since the last batch: how many releases of JVMs it has heard, and how many callers it has served without Redis.
+    pub(super) heard: u32,
+    pub(super) handed: u32,
 }
 
 impl<P: Primitive> State<P> {
@@ -123,7 +132,7 @@ impl<P: Primitive> State<P> {
             confirm_at: None,
             confirm_all: false,
             look: false,
-            pass: None,
+            skip: None,
             look_at: None,
             looks_soon: false,
             checked: None,
@@ -131,7 +140,7 @@ impl<P: Primitive> State<P> {
             ask_at: None,
             hears: true,
             announcements: Announcements::default(),
-            watches: false,
+            listens_to_jvms: false,
             unwatch: false,
             heard: 0,
             handed: 0,
@@ -143,7 +152,7 @@ impl<P: Primitive> State<P> {
             refused: Vec::new(),
             retry_at: None,
             under_way: None,
-            unheard: None,
+            subscription_refused: None,
             closed,
         }
     }
@@ -161,7 +170,7 @@ impl<P: Primitive> State<P> {
         deadline: Option<Instant>,
         now: Instant,
     ) -> Id {
-        let told = self.waiters.unanswered().next().is_none();
+        let all_answered = self.waiters.unanswered().next().is_none();
         if self.ask_at.is_none() && !self.asks() {
             let known = self.known.as_ref().filter(|known| known.is_alone());
             let until = known.map(|known| known.until(self.core.config.local_hand_over));
@@ -171,14 +180,14 @@ impl<P: Primitive> State<P> {
             .ask_at
             .filter(|at| deadline.is_none_or(|deadline| *at < deadline));
         let id = self.waiters.add(want, now, deadline, reply);
-        if told {
-            self.told_to_wait();
+        if all_answered {
+            self.mark_unasked();
         }
         id
     }
 
-    /// Waiters for which no batch departs wait behind others that the server has answered.
-    pub(super) fn told_to_wait(&mut self) {
+    /// Waiters that no batch asks for count as answered, as those do that wait behind an entry: only these can time out.
+    pub(super) fn mark_unasked(&mut self) {
         if self.ask_at.is_none() && !self.asks() {
             self.waiters.answered(self.waiters.next());
         }
@@ -253,7 +262,7 @@ impl<P: Primitive> State<P> {
         let mut told = Told::default();
         for id in self.waiters.overdue(now) {
             if let Some(waiter) = self.leave(id, now) {
-                told.add(waiter.reply, Ok(Outcome::InVain));
+                told.add(waiter.reply, Ok(Outcome::TimedOut));
             }
         }
         self.note_surplus(now);
@@ -281,7 +290,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn stays(&self) -> bool {
         !self.entries.is_empty()
             || !self.leaving.is_empty()
-            || self.watches
+            || self.listens_to_jvms
             || self.unwatch
             || self.looks_soon && self.look_at.is_some()
             || !self.refused.is_empty()

@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::engine::Core;
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
+use crate::error::Error;
 
 const TOTAL: i64 = 3;
 /// The server's clock in the beginning, in microseconds.
@@ -322,6 +323,8 @@ impl Client {
                     held.push(grant);
                     false
                 }
+                // The caller is told, and goes.
+                Ok(Err(_)) => false,
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => true,
             });
@@ -450,6 +453,15 @@ impl World {
             Event::Depart => this.depart(),
             Event::CarryOut => self.carry_out(client),
             Event::Answer => self.answer(client),
+            Event::Refuse if matches!(this.under_way, Some((_, None))) => {
+                let batch = this.under_way.take().expect("just seen").0;
+                let error = Error::PermissionDenied {
+                    name: "model".to_owned(),
+                    detail: "not now".to_owned(),
+                };
+                let told = this.state.failed(batch, &error, None, now);
+                this.tell(told);
+            }
             Event::Notify if !this.notifications.is_empty() => {
                 let (ticket, clock) = this.notifications.remove(0);
                 let told = this
@@ -515,6 +527,7 @@ enum Event {
     Depart,
     CarryOut,
     Answer,
+    Refuse,
     Notify,
     RunOut,
     Deaf,
@@ -529,6 +542,7 @@ fn event() -> impl Strategy<Value = (Event, usize, usize, u64)> {
         6 => Just(Event::Depart),
         6 => Just(Event::CarryOut),
         6 => Just(Event::Answer),
+        1 => Just(Event::Refuse),
         4 => Just(Event::Notify),
         1 => Just(Event::RunOut),
         1 => Just(Event::Deaf),
@@ -559,7 +573,8 @@ proptest! {
             }
             world.clients.iter_mut().for_each(|client| client.hears = true);
             world.clients.iter_mut().for_each(|client| client.state.may_have_missed());
-            for _ in 0..4 {
+            // What was refused is tried again after a second.
+            for _ in 0..8 {
                 tokio::time::advance(Duration::from_millis(200)).await;
                 for client in &mut world.clients {
                     let told = client.state.tick(Instant::now());

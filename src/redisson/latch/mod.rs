@@ -156,7 +156,7 @@ impl RCountDownLatch {
             engine::call::Call::new(self.name(), Latch::WAIT, wait.into(), Dropped::Harmless);
         let waiting = async {
             let in_time = wait != Some(Duration::ZERO)
-                && self.line.wait(OPEN, wait).await? != Outcome::InVain;
+                && self.line.wait(OPEN, wait).await? != Outcome::TimedOut;
             Ok(in_time || self.is_done(Call::Look).await?)
         };
         self.line.client().call(calling, pin!(Some(waiting))).await

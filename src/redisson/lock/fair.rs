@@ -155,7 +155,7 @@ impl RLock {
                 None => Some(call.await),
             };
             let look = match answer {
-                None => return Ok(Outcome::InVain),
+                None => return Ok(Outcome::TimedOut),
                 Some(Ok(Outcome::Number(look))) => {
                     answered = true;
                     u64::try_from(look).ok().map(Duration::from_millis)
@@ -172,7 +172,7 @@ impl RLock {
             };
             let now = Instant::now();
             if deadline.is_some_and(|deadline| deadline <= now) {
-                return Ok(Outcome::InVain);
+                return Ok(Outcome::TimedOut);
             }
             let look = look.map_or(beat, |look| beat.min(look + LATE));
             let look = now.checked_add(look).into_iter().chain(deadline).min();
@@ -184,11 +184,11 @@ impl RLock {
                 return Err(refused(self.name(), &refusal));
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return Ok(Outcome::InVain);
+                return Ok(Outcome::TimedOut);
             }
         }
         match deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            true => Ok(Outcome::InVain),
+            true => Ok(Outcome::TimedOut),
             false => Err(self.core.gone(self.name())),
         }
     }

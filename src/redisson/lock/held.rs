@@ -19,7 +19,7 @@ use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
 use crate::lua;
-use crate::queue::{Grant, Held, InVain, Outcome, Primitive, QueueKeys, Result, Ticket};
+use crate::queue::{Grant, Held, NotDone, Outcome, Primitive, QueueKeys, Result, Ticket};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 static FAIR: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FAIR_LOCK));
@@ -296,15 +296,15 @@ impl Held<Locks> for Holds {
         result
     }
 
-    fn failed(&mut self, call: &Call, note: &mut Note, why: InVain) {
+    fn failed(&mut self, call: &Call, note: &mut Note, why: NotDone) {
         match *call {
-            Call::Take(claim) => self.asked_in_vain(claim, why),
+            Call::Take(claim) => self.not_granted(claim, why),
             Call::Release(who, hold) => {
-                let unknown = why == InVain::Unknown;
+                let unknown = why == NotDone::Unknown;
                 self.change(who, |times, entry| {
                     match note.hold {
                         // A guard is spent. One that nobody has would be renewed for ever.
-                        Some(held) if hold.is_some() || unknown || why == InVain::Forbidden => {
+                        Some(held) if hold.is_some() || unknown || why == NotDone::Forbidden => {
                             times.spend(held);
                         }
                         _ => times.leaves(note.hold, false),
@@ -375,11 +375,11 @@ impl Held<Locks> for Holds {
         }
     }
 
-    fn asked_in_vain(&mut self, claim: Claim, why: InVain) {
+    fn not_granted(&mut self, claim: Claim, why: NotDone) {
         match why {
-            InVain::Taken => self.lost(claim.who()),
+            NotDone::Taken => self.lost(claim.who()),
             why => {
-                let unknown = why == InVain::Unknown;
+                let unknown = why == NotDone::Unknown;
                 self.change(claim.who(), |_, entry| entry.in_vain(unknown));
             }
         }
@@ -423,7 +423,7 @@ impl Held<Locks> for Holds {
     }
 
     /// Owners that hold the lock do not wait for it; those that read, for the other side.
-    fn passing(&self) -> Vec<RangeInclusive<Claim>> {
+    fn overtaking(&self) -> Vec<RangeInclusive<Claim>> {
         let claim = |owner, kind, watched, lease| Claim {
             owner,
             kind,

@@ -13,7 +13,7 @@ use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::lua;
 use crate::outside;
-use crate::queue::{self, Grant, Held, InVain, Outcome, Primitive, QueueKeys, Result, Ticket};
+use crate::queue::{self, Grant, Held, NotDone, Outcome, Primitive, QueueKeys, Result, Ticket};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
@@ -165,9 +165,9 @@ impl Held<PermitExpirable> for Kept {
         result
     }
 
-    fn failed(&mut self, call: &Call, (): &mut (), why: InVain) {
+    fn failed(&mut self, call: &Call, (): &mut (), why: NotDone) {
         if let Call::Prolong(id, _) = call {
-            let in_vain = |entry: &mut Entry| entry.in_vain(why == InVain::Unknown);
+            let in_vain = |entry: &mut Entry| entry.in_vain(why == NotDone::Unknown);
             self.core.holds.change(&self.permits, id, in_vain);
             self.changed = true;
         }
@@ -210,7 +210,7 @@ impl Held<PermitExpirable> for Kept {
     }
 
     /// A smaller amount may be free.
-    fn passing(&self) -> Vec<RangeInclusive<Permits>> {
+    fn overtaking(&self) -> Vec<RangeInclusive<Permits>> {
         let all = |amount, guard, lease| Permits {
             amount,
             guard,
