@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisResult, Value};
+use tokio::sync::Semaphore;
 
 use super::Refusal;
 use super::address::{self, Address, Kind, Login, Targets};
@@ -21,9 +22,6 @@ use crate::config::Config;
 use crate::credentials::{Credentials, CredentialsProvider};
 use crate::error::Error;
 use crate::outside::Stream;
-
-/// A connection for commands takes so many at once before it lets callers wait.
-pub(super) const MOST_UNDER_WAY: usize = 1024;
 
 /// Replicas are waited for so long at a time: what comes behind is held up meanwhile, renewals of what lasts a second among it.
 const LONGEST_WAIT: Duration = Duration::from_millis(150);
@@ -226,7 +224,8 @@ impl Endpoint {
     ) -> Result<Opened<impl Future<Output = ()> + Send + use<>>, Refusal> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(self.response_timeout))
-            .set_pipeline_buffer_size(MOST_UNDER_WAY);
+            // A caller that waits for room, and is not polled then, would keep its place for ever.
+            .set_pipeline_buffer_size(Semaphore::MAX_PERMITS);
         self.limited(async {
             let (address, mut stream) = self.open(Lookup::ForCommands(&self.found)).await?;
             if self.replicas.is_some() {

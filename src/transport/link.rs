@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::endpoint::Opened;
 use super::live::{CLOSED, End, Keeper, Live};
 use super::{Backoff, Endpoint, Refusal};
-use crate::outside::{self, Locking};
+use crate::outside;
 use crate::state::ConnectionState;
-use crate::sync::Mutex;
+use crate::sync::{Locking, Mutex};
 
 /// The state of the connection.
 enum State {
@@ -54,9 +54,7 @@ struct Shared {
 /// A connection that failed, or left a command unanswered, is replaced; commands that wait on the old
 /// one run into their own time-outs. One that has ended while it was idle is replaced at once.
 ///
-/// A caller may leave its future unpolled. A command is passed on at the first poll, as long as there is room for it;
-/// if there may be none, a task waits for it: the connection keeps places for waiting tasks, and a task that is not polled
-/// would keep its place for ever.
+/// A caller may leave its future unpolled: a command is passed on at the first poll.
 pub(super) struct Link {
     shared: Arc<Shared>,
     tasks: Vec<AbortHandle>,

@@ -1,6 +1,5 @@
 //! One connection for commands, from its first command to its end.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use redis::RedisResult;
@@ -10,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use super::address::Address;
 use super::confirm::Confirming;
-use super::endpoint::{MOST_UNDER_WAY, Opened};
+use super::endpoint::Opened;
 use super::failure::Reason;
 use super::role::{RoleCheck, is_replica};
 use super::{Command, Failure, Refusal, Value};
@@ -46,8 +45,6 @@ pub(crate) struct Live {
     connection: MultiplexedConnection,
     /// Where replicas are waited for.
     confirming: Option<Arc<Confirming>>,
-    /// How many commands are not answered yet.
-    under_way: AtomicUsize,
     keeper: Weak<dyn Keeper>,
     role: Arc<RoleCheck>,
     /// The future that moves the bytes until the connection ends: an idle client notices the end by it.
@@ -86,7 +83,6 @@ impl Live {
                     .replicas
                     .map(|replicas| Confirming::new(opened.connection.clone(), replicas)),
                 connection: opened.connection,
-                under_way: AtomicUsize::new(0),
                 keeper: keeper.clone(),
                 role: Arc::new(RoleCheck::new(opened.alone)),
                 driver: outside::spawn(driving).abort_handle(),
@@ -161,19 +157,7 @@ impl Live {
     async fn answered(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
         let sent = Moment::now();
         let connection = self.connection.clone();
-        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let _under_way = UnderWay(&self.under_way);
-        let answer = if before < MOST_UNDER_WAY {
-            hand_over(connection, command, asking).await
-        } else {
-            let command = command.clone();
-            let sending =
-                outside::spawn(async move { hand_over(connection, &command, asking).await });
-            // It ends without an answer where the runtime does.
-            sending
-                .await
-                .unwrap_or_else(|ended| Err(std::io::Error::other(ended).into()))
-        };
+        let answer = hand_over(connection, command, asking).await;
         if answer.is_ok() && self.role.is_due() {
             self.look_at_role();
         }
@@ -241,15 +225,6 @@ async fn hand_over(
     both.cmd("ASKING").add_command(command.packed().clone());
     let answers = connection.send_packed_commands(&both, 1, 1).await?;
     Ok(answers.into_iter().next().unwrap_or(redis::Value::Nil))
-}
-
-/// A command that is not answered yet.
-struct UnderWay<'a>(&'a AtomicUsize);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Drop for Live {
