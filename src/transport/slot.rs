@@ -22,31 +22,13 @@ pub(crate) fn hash_tag(key: &str) -> &str {
 
 /// CRC-16/XMODEM.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, byte| {
-        let index = (crc >> 8) ^ u16::from(*byte);
-        (crc << 8) ^ TABLE[usize::from(index)]
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => (crc << 1) ^ 0x1021,
+        })
     })
 }
-
-const TABLE: [u16; 256] = {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < table.len() {
-        let mut crc = (index as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            };
-            bit += 1;
-        }
-        table[index] = crc;
-        index += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests {
