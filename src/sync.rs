@@ -7,9 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
 pub(crate) use self::followed::{Followed, Follower};
-use self::later::Counted;
-pub(crate) use self::later::unlocked;
-use crate::outside::Locking;
+pub(crate) use self::later::{Locking, unlocked};
 
 /// A mutex that no panic makes unusable.
 ///
@@ -28,7 +26,6 @@ impl<T> Mutex<T> {
         let locking = Locking::begin();
         MutexGuard {
             guard: self.0.lock().unwrap_or_else(PoisonError::into_inner),
-            _counted: Counted::begin(),
             _locking: locking,
         }
     }
@@ -38,9 +35,7 @@ impl<T> Mutex<T> {
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
     guard: std::sync::MutexGuard<'a, T>,
-    /// Dropped behind it: what was to wait for that is done then.
-    _counted: Counted,
-    /// The same: a simulation may let others run then.
+    /// Dropped behind it: deferred work is done then, and a simulation may run another task.
     _locking: Locking,
 }
 

@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use crate::outside;
+
 type Deed = Box<dyn FnOnce()>;
 
 thread_local! {
@@ -29,25 +31,28 @@ pub(crate) fn unlocked(deed: impl FnOnce() + 'static) {
     }
 }
 
-/// The mutex of which this is a part is locked.
+/// As long as there is one, something is locked: the mutex of which this is a part, or another one.
 #[derive(Debug)]
-pub(super) struct Counted(());
+pub(crate) struct Locking(());
 
-impl Counted {
+impl Locking {
     #[inline]
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         LOCKED.set(LOCKED.get() + 1);
-        Counted(())
+        Locking(())
     }
 }
 
-impl Drop for Counted {
+impl Drop for Locking {
     #[inline]
     fn drop(&mut self) {
         let locked = LOCKED.get() - 1;
         LOCKED.set(locked);
-        if locked == 0 && WAITS.get() {
-            do_all();
+        if locked == 0 {
+            if WAITS.get() {
+                do_all();
+            }
+            outside::unlocked();
         }
     }
 }

@@ -13,6 +13,7 @@ use super::net::Doings;
 use super::plan::{
     AdminCall, Call, Death, FAIR_SHARE, LinkFault, LockKind, Plan, Settings, Subject, What,
 };
+use super::tasks;
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -55,6 +56,7 @@ pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
             doings: doings.clone(),
             began: Instant::now(),
         };
+        tasks::clear();
         let _simulated = simulate(Rc::new(sky), plan.seed);
         let judge = Judge::new(Trace::new(whole), rules(plan));
         let judge = Arc::new(Mutex::new(judge));

@@ -6,7 +6,7 @@
 //! becomes quiet ([`history`]). A fourth of the histories happen at a cluster, whose slots move and whose masters are replaced:
 //! the crate's own routing runs there, as all that is put in its place are the streams to nodes. In a fifth each server has a
 //! replica, for which all clients, or some, wait (`wait_for_replicas`): it lags, is away and takes over, and what was confirmed is
-//! there then. In half of them clients have threads: where one of their tasks has unlocked something, another one may run ([`process`]).
+//! there then. In half of them clients have threads: where one of their tasks has unlocked something, another one may run ([`tasks`]).
 //! The same seed gives the same history, to the byte. One that fails is told with as few events as
 //! it takes ([`shrink`]).
 //!
@@ -36,6 +36,7 @@ mod sim {
     pub mod scripts;
     pub mod server;
 }
+mod tasks;
 mod trace;
 mod world;
 

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fastrand::Rng;
-use redisson_semaphore::outside;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -103,8 +102,9 @@ impl Drop for Sleeper<'_> {
     }
 }
 
-impl outside::Process for Process {
-    fn poll_runs(&self, cx: &mut Context<'_>) -> Poll<()> {
+impl Process {
+    /// Ready while it runs. A task that polls it while it is stopped is woken as soon as it goes on.
+    pub fn poll_runs(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock().unwrap();
         if state.stops == 0 {
             return Poll::Ready(());
@@ -113,7 +113,8 @@ impl outside::Process for Process {
         Poll::Pending
     }
 
-    fn interrupts(&self) -> bool {
+    /// Whether another task of it runs in between, as on a thread of its own.
+    pub fn interrupts(&self) -> bool {
         let Some(threads) = &self.threads else {
             return false;
         };

@@ -31,9 +31,9 @@ use super::messages::Messages;
 use super::slot::slot;
 use super::{Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
 use crate::config::ShardedPubSub;
-use crate::outside::{self, Locking, Runtime};
+use crate::outside::{self, Runtime};
 use crate::state::ConnectionState;
-use crate::sync::{Followed, Follower, Mutex};
+use crate::sync::{Followed, Follower, Locking, Mutex};
 
 pub(crate) use map::Map;
 use map::Redirection;
@@ -128,7 +128,9 @@ impl Cluster {
     pub(super) fn keep(self: &Arc<Self>) -> AbortHandle {
         let cluster = Arc::downgrade(self);
         let shown = show_changes(Weak::clone(&cluster), Arc::clone(&self.news));
-        let kept = async move { tokio::join!(shown, keep_map(cluster)) };
+        let kept = async move {
+            tokio::join!(shown, keep_map(cluster));
+        };
         outside::spawn(kept).abort_handle()
     }
 

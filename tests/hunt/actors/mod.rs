@@ -11,7 +11,6 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use redisson_semaphore::outside::within;
 use redisson_semaphore::{Client, RSemaphore, ShardedPubSub};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -20,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use crate::judge::{Host, Judge, Object};
 use crate::plan::{Admin, Call, FAIR_SHARE, Life, Settings};
 use crate::process::Process;
+use crate::tasks::within;
 use crate::world::nodes::{ALONE, Nodes};
 use held::Held;
 
@@ -171,7 +171,7 @@ impl Actor {
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut callers = self.callers.lock().unwrap();
         callers.retain(|caller| !caller.is_finished());
-        let process: Arc<Process> = Arc::clone(&self.process);
+        let process = Arc::clone(&self.process);
         callers.push(tokio::spawn(within(process, task)));
     }
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fastrand::Rng;
-use redisson_semaphore::outside::{Connecting, Outside};
+use redisson_semaphore::outside::{Connecting, Outside, Task};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -33,6 +33,7 @@ use crate::net::{Doings, End, Wire};
 use crate::plan::{Call, Life, MOST_UNDER_WAY, Plan, ServerFault, Settings, What};
 use crate::process::Process;
 use crate::sim::server::ConnectionId;
+use crate::tasks;
 use nodes::Nodes;
 
 /// Some moment of 2027, in microseconds.
@@ -150,6 +151,14 @@ impl Outside for Sky {
 
     fn since_boot(&self) -> Option<Duration> {
         Some(self.began.elapsed())
+    }
+
+    fn task(&self, task: Task) -> Task {
+        tasks::inherit(task)
+    }
+
+    fn unlocked(&self) {
+        tasks::interrupt();
     }
 }
 

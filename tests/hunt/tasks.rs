@@ -1,6 +1,6 @@
-//! Simulated processes, and threads: what runs as a part of which, and in between.
+//! The tasks of simulated processes.
 //!
-//! A simulation has one thread. So that it finds what goes wrong between threads all the same, another task of the process may run
+//! A simulation has one thread. So that it finds faults between threads all the same, another task of the process may run
 //! wherever the crate has just unlocked something: to that task it looks as if this one had been held up there.
 
 use std::cell::{Cell, RefCell};
@@ -10,74 +10,43 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A simulated process. It may be stopped, and go on.
-pub trait Process: Send + Sync {
-    /// Ready while it runs; while it is stopped, a task that polls it is woken as soon as it goes on.
-    fn poll_runs(&self, cx: &mut Context<'_>) -> Poll<()>;
+use redisson_semaphore::outside::Task;
 
-    /// Whether another task of it runs in between, as on a thread of its own: asked whenever the crate has unlocked something.
-    fn interrupts(&self) -> bool {
-        false
-    }
-}
+use crate::process::Process;
 
 /// So many tasks are interrupted at once at the most.
 const DEEPEST: u32 = 3;
 
 thread_local! {
     /// The one whose task is being polled.
-    static PROCESS: RefCell<Option<Arc<dyn Process>>> = const { RefCell::new(None) };
+    static PROCESS: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
     /// All tasks of all processes.
     static TASKS: RefCell<Vec<Weak<dyn Beside>>> = const { RefCell::new(Vec::new()) };
-    /// How many locks are held; nothing where there is no simulation.
-    static HELD: Cell<Option<u32>> = const { Cell::new(None) };
     /// How many tasks are interrupted.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// From now on this thread is in a simulation, or not any more.
-pub(super) fn simulate(on: bool) {
-    HELD.set(on.then_some(0));
+/// A history begins.
+pub fn clear() {
     DEPTH.set(0);
     PROCESS.set(None);
     TASKS.take();
 }
 
-/// The process whose task is being polled.
-pub(super) fn current() -> Option<Arc<dyn Process>> {
-    PROCESS.with_borrow(Clone::clone)
-}
-
-/// As long as there is one, no other task runs in between: something is locked.
-#[derive(Debug)]
-pub(crate) struct Locking(());
-
-impl Locking {
-    #[inline]
-    pub(crate) fn begin() -> Self {
-        if let Some(held) = HELD.get() {
-            HELD.set(Some(held + 1));
-        }
-        Locking(())
+/// Runs `task` as a part of the process whose task is being polled, if it is one's.
+pub fn inherit(task: Task) -> Task {
+    match PROCESS.with_borrow(Clone::clone) {
+        Some(process) => Box::pin(within(process, task)),
+        None => task,
     }
 }
 
-impl Drop for Locking {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(held) = HELD.get() {
-            unlocked(held.saturating_sub(1));
-        }
-    }
-}
-
-#[cold]
-fn unlocked(held: u32) {
-    HELD.set(Some(held));
-    if held > 0 || DEPTH.get() == DEEPEST || std::thread::panicking() {
+/// The crate has unlocked something: another task of this process may run in between.
+pub fn interrupt() {
+    if DEPTH.get() == DEEPEST || std::thread::panicking() {
         return;
     }
-    if let Some(process) = current()
+    if let Some(process) = PROCESS.with_borrow(Clone::clone)
         && process.interrupts()
         && let Some(task) = one_beside(&process)
     {
@@ -88,7 +57,7 @@ fn unlocked(held: u32) {
 }
 
 /// One of the tasks of `process` that would go on.
-fn one_beside(process: &Arc<dyn Process>) -> Option<Arc<dyn Beside>> {
+fn one_beside(process: &Arc<Process>) -> Option<Arc<dyn Beside>> {
     let mut ready = Vec::new();
     TASKS.with_borrow_mut(|tasks| {
         tasks.retain(|task| match task.upgrade() {
@@ -106,10 +75,10 @@ fn one_beside(process: &Arc<dyn Process>) -> Option<Arc<dyn Beside>> {
 
 /// Runs `task` as a part of `process`, together with all that the crate starts for it.
 pub async fn within<T: Send + 'static>(
-    process: Arc<dyn Process>,
+    process: Arc<Process>,
     task: impl Future<Output = T> + Send + 'static,
 ) -> T {
-    let task = Arc::new(Task {
+    let task = Arc::new(Part {
         process,
         course: Mutex::new(Course::Runs(Box::pin(task))),
         woken: AtomicBool::new(true),
@@ -123,13 +92,13 @@ pub async fn within<T: Send + 'static>(
 
 /// A task that may run in between.
 trait Beside: Send + Sync {
-    fn is_ready(&self, process: &Arc<dyn Process>) -> bool;
+    fn is_ready(&self, process: &Arc<Process>) -> bool;
 
     fn run(self: Arc<Self>);
 }
 
-struct Task<T> {
-    process: Arc<dyn Process>,
+struct Part<T> {
+    process: Arc<Process>,
     /// Locked while it is polled.
     course: Mutex<Course<T>>,
     /// It has not been polled since it was woken.
@@ -145,7 +114,7 @@ enum Course<T> {
     Gone,
 }
 
-impl<T: Send + 'static> Task<T> {
+impl<T: Send + 'static> Part<T> {
     fn poll_outer(self: &Arc<Self>, cx: &mut Context<'_>) -> Poll<T> {
         *unpoisoned(self.outer.lock()) = cx.waker().clone();
         if self.process.poll_runs(cx).is_pending() {
@@ -184,7 +153,7 @@ impl<T: Send + 'static> Task<T> {
     }
 }
 
-impl<T: Send + 'static> Wake for Task<T> {
+impl<T: Send + 'static> Wake for Part<T> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -196,9 +165,9 @@ impl<T: Send + 'static> Wake for Task<T> {
     }
 }
 
-impl<T: Send + 'static> Beside for Task<T> {
-    fn is_ready(&self, process: &Arc<dyn Process>) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.process), Arc::as_ptr(process))
+impl<T: Send + 'static> Beside for Part<T> {
+    fn is_ready(&self, process: &Arc<Process>) -> bool {
+        Arc::ptr_eq(&self.process, process)
             && self.woken.load(Ordering::SeqCst)
             && self
                 .course
@@ -212,7 +181,7 @@ impl<T: Send + 'static> Beside for Task<T> {
 }
 
 /// The part that the runtime's task has: the task ends with it.
-struct Owned<T>(Arc<Task<T>>);
+struct Owned<T>(Arc<Part<T>>);
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {

@@ -3,9 +3,7 @@
 //! A simulation puts its own in their place, for all that runs on its thread: then nothing that happens there depends on
 //! anything but its seed and its calls. It is no part of the crate's API, and may change at any time.
 
-mod process;
-
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
@@ -19,9 +17,6 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-pub(crate) use process::Locking;
-pub use process::{Process, within};
-
 /// A stream to a server.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -30,6 +25,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// A connection that is being made.
 pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
+/// A task of the crate.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// The environment in a simulation. Timers go by tokio's clock, which it pauses.
 pub trait Outside {
     /// Connects to the server at `address` (`host:port`, or a path).
@@ -37,10 +35,19 @@ pub trait Outside {
 
     /// The clock that goes on while the machine is suspended.
     fn since_boot(&self) -> Option<Duration>;
+
+    /// The task to run in place of `task`.
+    fn task(&self, task: Task) -> Task;
+
+    /// The crate has just unlocked something, and this thread holds no mutex of the crate: another task may run in between, as on a
+    /// thread of its own.
+    fn unlocked(&self);
 }
 
 thread_local! {
     static OUTSIDE: RefCell<Option<Rc<dyn Outside>>> = const { RefCell::new(None) };
+    /// Whether there is one. It can be read while the thread ends.
+    static SIMULATED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Until this is dropped, its thread is in the simulation.
@@ -52,13 +59,13 @@ pub struct Simulated(PhantomData<Rc<()>>);
 pub fn simulate(outside: Rc<dyn Outside>, seed: u64) -> Simulated {
     fastrand::seed(seed);
     OUTSIDE.set(Some(outside));
-    process::simulate(true);
+    SIMULATED.set(true);
     Simulated(PhantomData)
 }
 
 impl Drop for Simulated {
     fn drop(&mut self) {
-        process::simulate(false);
+        SIMULATED.set(false);
         OUTSIDE.set(None);
     }
 }
@@ -77,44 +84,19 @@ pub(crate) fn since_boot() -> Option<Option<Duration>> {
     simulated(|outside| outside.since_boot())
 }
 
+/// This thread holds no mutex of the crate any more.
+#[inline]
+pub(crate) fn unlocked() {
+    if SIMULATED.get() {
+        simulated(|outside| outside.unlocked());
+    }
+}
+
 /// Fills `bytes` with random values that cannot be guessed.
 pub(crate) fn random(bytes: &mut [u8]) {
     if simulated(|_| fastrand::fill(bytes)).is_none() {
-        CHANCE.with_borrow_mut(|chance| chance.fill(bytes));
+        getrandom::fill(bytes).expect("the system gives random bytes");
     }
-}
-
-thread_local! {
-    static CHANCE: RefCell<Chance> = const { RefCell::new(Chance { bytes: [0; STOCK], left: 0 }) };
-}
-
-/// The system is asked for so many bytes at a time: for sixteen it takes nearly as long.
-const STOCK: usize = 512;
-
-/// Bytes of the system's, each of which is given out once.
-struct Chance {
-    bytes: [u8; STOCK],
-    left: usize,
-}
-
-impl Chance {
-    fn fill(&mut self, wanted: &mut [u8]) {
-        if wanted.len() > STOCK {
-            return system_random(wanted);
-        }
-        if wanted.len() > self.left {
-            system_random(&mut self.bytes);
-            self.left = STOCK;
-        }
-        let given = &mut self.bytes[self.left - wanted.len()..self.left];
-        wanted.copy_from_slice(given);
-        given.fill(0);
-        self.left -= wanted.len();
-    }
-}
-
-fn system_random(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("the system gives random bytes");
 }
 
 /// A random UUID.
@@ -157,14 +139,12 @@ impl Runtime {
         ended
     }
 
-    pub(crate) fn spawn<T: Send + 'static>(
-        &self,
-        task: impl Future<Output = T> + Send + 'static,
-    ) -> JoinHandle<T> {
-        match process::current() {
-            None => self.0.spawn(task),
-            Some(process) => self.0.spawn(within(process, task)),
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        if SIMULATED.get() {
+            let task = simulated(|outside| outside.task(Box::pin(task)));
+            return self.0.spawn(task.expect("there is a simulation"));
         }
+        self.0.spawn(task)
     }
 }
 
@@ -187,8 +167,6 @@ impl Deref for Runtime {
 }
 
 /// As [`tokio::spawn`].
-pub(crate) fn spawn<T: Send + 'static>(
-    task: impl Future<Output = T> + Send + 'static,
-) -> JoinHandle<T> {
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     Runtime::current().spawn(task)
 }
