@@ -226,7 +226,10 @@ pub(super) fn read_url(url: &str) -> Result<Target, String> {
         username: redis.username().map(str::to_owned),
         password: redis.password().map(str::to_owned),
         database: redis.db(),
-        protocol: protocol(redis.protocol()),
+        protocol: match redis.protocol() {
+            ProtocolVersion::RESP3 => Protocol::Resp3,
+            _ => Protocol::Resp2,
+        },
     };
     if login.database < 0 {
         return Err(format!("a database below 0: {FORM}"));
@@ -264,14 +267,6 @@ fn check_parameters(url: &str, known: &[&str], form: &str) -> Result<(), String>
 fn unknown_parameters(known: &[&str], form: &str) -> String {
     let known = known.join(", ");
     format!("the URL has parameters (behind a ? or #) other than {known}: {form}")
-}
-
-/// The redis crate's type of the same name.
-pub(super) fn protocol(version: ProtocolVersion) -> Protocol {
-    match version {
-        ProtocolVersion::RESP3 => Protocol::Resp3,
-        _ => Protocol::Resp2,
-    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,6 @@ mod confirm;
 mod connection;
 mod endpoint;
 mod failure;
-#[cfg(feature = "redis-rs")]
-mod given;
 mod handshake;
 mod layout;
 mod link;
@@ -31,8 +29,6 @@ pub(crate) use command::{Command, digest};
 pub(crate) use connection::{Connection, Route};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
-#[cfg(feature = "redis-rs")]
-pub(crate) use given::Given;
 pub(crate) use layout::{Layout, Node};
 pub(crate) use messages::{Heard, Messages};
 pub(crate) use slot::{hash_tag, slot};

@@ -117,7 +117,7 @@ const PARTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("blocking", &["api", "client", "error", "lease", "stats"]),
-    ("redis_rs", &["client", "error", "transport"]),
+    ("redis_rs", &["client", "config", "error"]),
     ("redisson_yaml", &["client", "config", "error", "tls"]),
     // It re-exports, by paths of its own.
     ("lib", &[]),
