@@ -3,12 +3,14 @@
 //! `WAIT` is about the connection that it comes on, and holds up what comes behind it. So there is one at a time, and calls that
 //! come meanwhile share the next one: a hundred callers wait twice as long as one, not a hundred times.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::Shared;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
-use tokio::sync::{Mutex as Turn, mpsc, oneshot};
+use tokio::sync::{Mutex as Turn, oneshot};
 
 use crate::outside;
 use crate::sync::Mutex;
@@ -20,28 +22,26 @@ pub(super) struct Replicas {
     pub(super) patience: Duration,
 }
 
-/// A call that waits for the answer to a `WAIT`.
-type Waiter = oneshot::Sender<RedisResult<i64>>;
+/// The answer to one `WAIT`, for each call that shares it.
+type Answer = Shared<oneshot::Receiver<RedisResult<i64>>>;
 
 /// The calls that wait for the replicas of one connection.
 pub(super) struct Confirming {
     connection: MultiplexedConnection,
     replicas: Replicas,
     /// A call that comes now shares this one, which has not been sent yet.
-    next: Mutex<Option<mpsc::UnboundedSender<Waiter>>>,
+    next: Mutex<Option<Answer>>,
     turn: Turn<()>,
-    itself: Weak<Confirming>,
 }
 
 impl Confirming {
-    pub(super) fn new(connection: MultiplexedConnection, replicas: Replicas) -> Arc<Self> {
-        Arc::new_cyclic(|itself| Confirming {
+    pub(super) fn new(connection: MultiplexedConnection, replicas: Replicas) -> Self {
+        Confirming {
             connection,
             replicas,
             next: Mutex::default(),
             turn: Turn::default(),
-            itself: itself.clone(),
-        })
+        }
     }
 
     pub(super) fn replicas(&self) -> Replicas {
@@ -49,42 +49,31 @@ impl Confirming {
     }
 
     /// How many replicas have all that was answered before this was called.
-    pub(super) async fn confirmed(&self) -> RedisResult<i64> {
-        let ended = || Err(std::io::Error::other("the runtime has ended").into());
-        self.join().await.unwrap_or_else(|_| ended())
+    pub(super) async fn confirmed(self: &Arc<Self>) -> RedisResult<i64> {
+        let ended = |_| Err(std::io::Error::other("the runtime has ended").into());
+        self.join().await.unwrap_or_else(ended)
     }
 
-    fn join(&self) -> oneshot::Receiver<RedisResult<i64>> {
-        let (waiter, answer) = oneshot::channel();
+    fn join(self: &Arc<Self>) -> Answer {
         let mut next = self.next.lock();
-        let waiter = match &*next {
-            Some(shared) => match shared.send(waiter) {
-                Ok(()) => return answer,
-                Err(unsent) => unsent.0,
-            },
-            None => waiter,
-        };
-        let (shared, waiters) = mpsc::unbounded_channel();
-        drop(shared.send(waiter));
-        *next = Some(shared);
+        if let Some(shared) = &*next {
+            return shared.clone();
+        }
+        let (sender, answer) = oneshot::channel();
+        let answer = next.insert(answer.shared()).clone();
         drop(next);
-        // When one of them is dropped, the others get their answer.
-        if let Some(itself) = self.itself.upgrade() {
-            outside::spawn(itself.ask(waiters));
-        }
+        let itself = Arc::clone(self);
+        // A task, as the call that began it may be dropped, or not polled.
+        outside::spawn(async move {
+            let _turn = itself.turn.lock().await;
+            itself.next.lock().take();
+            let mut wait = redis::cmd("WAIT");
+            let patience = itself.replicas.patience.as_millis();
+            let patience = u64::try_from(patience).unwrap_or(u64::MAX);
+            wait.arg(itself.replicas.count).arg(patience.max(1));
+            let count = wait.query_async(&mut itself.connection.clone()).await;
+            drop(sender.send(count));
+        });
         answer
-    }
-
-    async fn ask(self: Arc<Self>, mut waiters: mpsc::UnboundedReceiver<Waiter>) {
-        let _turn = self.turn.lock().await;
-        self.next.lock().take();
-        let mut wait = redis::cmd("WAIT");
-        let patience = u64::try_from(self.replicas.patience.as_millis()).unwrap_or(u64::MAX);
-        wait.arg(self.replicas.count).arg(patience.max(1));
-        let count = wait.query_async(&mut self.connection.clone()).await;
-        // In the order of their coming, so that what follows has the same order each time.
-        while let Ok(waiter) = waiters.try_recv() {
-            drop(waiter.send(count.clone()));
-        }
     }
 }

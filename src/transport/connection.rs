@@ -1,15 +1,15 @@
 //! The connection for a client's commands: one to its server, or one to each master of a cluster.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::cluster::Cluster;
 use super::failure::Reason;
 use super::layout::Layout;
-use super::link::Link;
+use super::link::{Link, News};
 use super::live::Live;
 use super::messages::Messages;
 use super::slot::slot;
@@ -23,15 +23,12 @@ use crate::sync::{Followed, Follower};
 pub(crate) struct Connection {
     kind: Kind,
     endpoint: Endpoint,
+    news: Arc<News>,
 }
 
 enum Kind {
-    One(Link),
-    Cluster {
-        cluster: Arc<Cluster>,
-        /// Keeps its map up to date.
-        keeper: AbortHandle,
-    },
+    One(Arc<Link>),
+    Cluster(Arc<Cluster>),
 }
 
 /// The connection that a command is to be sent on.
@@ -51,7 +48,7 @@ impl Connection {
         let limit = began + endpoint.connect_timeout();
         let mut last: Option<Refusal> = None;
         loop {
-            let attempt = Self::attempt(&endpoint, sharded, began);
+            let attempt = Self::attempt(&endpoint, sharded, limit);
             let attempted = match last.take() {
                 // It has a limit of its own.
                 None => attempt.await,
@@ -59,7 +56,7 @@ impl Connection {
                 Some(last) => timeout_at(limit, attempt).await.unwrap_or(Err(last)),
             };
             let refusal = match attempted {
-                Ok(kind) => return Ok(Connection { kind, endpoint }),
+                Ok(connection) => return Ok(connection),
                 Err(refusal) => refusal,
             };
             let pause = backoff.next();
@@ -75,83 +72,87 @@ impl Connection {
     async fn attempt(
         endpoint: &Endpoint,
         sharded: ShardedPubSub,
-        began: Instant,
-    ) -> Result<Kind, Refusal> {
-        if endpoint.seeds().is_none() {
-            return Link::open(endpoint.clone()).await.map(Kind::One);
-        }
-        let cluster = Cluster::new(endpoint.clone(), sharded);
-        cluster.begin().await?;
-        let keeper = cluster.keep();
-        let kind = Kind::Cluster {
-            cluster: Arc::clone(&cluster),
-            keeper,
+        limit: Instant,
+    ) -> Result<Self, Refusal> {
+        let news = Arc::<News>::default();
+        let connection = |kind| Connection {
+            kind,
+            endpoint: endpoint.clone(),
+            news: Arc::clone(&news),
         };
-        let limit = began + endpoint.connect_timeout();
+        if endpoint.seeds().is_none() {
+            let link = Link::open(endpoint.clone(), Arc::clone(&news)).await?;
+            return Ok(connection(Kind::One(Arc::new(link))));
+        }
+        let cluster = Cluster::new(endpoint.clone(), sharded, Arc::clone(&news));
+        cluster.refresh().await?;
+        cluster.keep();
+        let connection = connection(Kind::Cluster(Arc::clone(&cluster)));
         let complete = timeout_at(limit, cluster.complete()).await;
         match cluster.live_for(None) {
             Err(refusal) if complete.is_err() => Err(refusal),
-            _ => Ok(kind),
+            _ => Ok(connection),
         }
-    }
-
-    pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.kind, Kind::Cluster { .. })
     }
 
     /// Connects in the background, for as long as it takes.
     pub(crate) fn lazy(endpoint: Endpoint, sharded: ShardedPubSub) -> Self {
-        let kind = match endpoint.seeds() {
-            None => Kind::One(Link::lazy(endpoint.clone(), Arc::default())),
-            Some(_) => {
-                let cluster = Cluster::new(endpoint.clone(), sharded);
-                let keeper = cluster.keep();
-                Kind::Cluster { cluster, keeper }
-            }
+        let news = Arc::<News>::default();
+        let kind = if endpoint.seeds().is_none() {
+            let link = Link::lazy(endpoint.clone(), Arc::clone(&news));
+            Kind::One(Arc::new(link))
+        } else {
+            let cluster = Cluster::new(endpoint.clone(), sharded, Arc::clone(&news));
+            cluster.keep();
+            Kind::Cluster(cluster)
         };
-        Connection { kind, endpoint }
+        Connection {
+            kind,
+            endpoint,
+            news,
+        }
+    }
+
+    fn cluster(&self) -> Option<&Cluster> {
+        match &self.kind {
+            Kind::One(_) => None,
+            Kind::Cluster(cluster) => Some(cluster),
+        }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.cluster().is_some()
     }
 
     /// The connection to the server that has `key` as it is now, or why there is none; to any server without a key.
     pub(crate) fn route(&self, key: Option<&Arc<str>>) -> Result<Route<'_>, Refusal> {
-        match &self.kind {
-            Kind::One(link) => {
-                let cluster = None;
-                link.live().map(|live| Route { live, cluster })
-            }
-            Kind::Cluster { cluster, .. } => {
-                let live = cluster.live_for(key.map(|key| &**key))?;
-                let cluster = Some(&**cluster);
-                Ok(Route { live, cluster })
-            }
-        }
+        let live = match &self.kind {
+            Kind::One(link) => link.live()?,
+            Kind::Cluster(cluster) => cluster.live_for(key.map(|key| &**key))?,
+        };
+        let cluster = self.cluster();
+        Ok(Route { live, cluster })
     }
 
     /// The masters of a cluster.
     pub(crate) fn masters(&self) -> Vec<String> {
-        match &self.kind {
-            Kind::One(_) => Vec::new(),
-            Kind::Cluster { cluster, .. } => cluster.masters(),
-        }
+        self.cluster().map(Cluster::masters).unwrap_or_default()
     }
 
     /// The one of them that has `key`, as [`masters`](Self::masters) names it; nothing where there is but one.
     pub(crate) fn master_of(&self, key: &str) -> String {
-        match &self.kind {
-            Kind::One(_) => String::new(),
-            Kind::Cluster { cluster, .. } => cluster.master_of(key).unwrap_or_default(),
-        }
+        let master = self.cluster().and_then(|cluster| cluster.master_of(key));
+        master.unwrap_or_default()
     }
 
     /// The connection to that one of them, as [`route`](Self::route) names it.
     pub(crate) fn route_to(&self, master: &str) -> Result<Route<'_>, Refusal> {
-        match &self.kind {
-            Kind::One(_) => self.route(None),
-            Kind::Cluster { cluster, .. } => {
-                let live = cluster.live_at(master)?;
-                let cluster = Some(&**cluster);
-                Ok(Route { live, cluster })
-            }
+        match self.cluster() {
+            None => self.route(None),
+            Some(cluster) => Ok(Route {
+                live: cluster.live_at(master)?,
+                cluster: Some(cluster),
+            }),
         }
     }
 
@@ -161,10 +162,15 @@ impl Connection {
         key: Option<&Arc<str>>,
         patience: Instant,
     ) -> Result<(), Refusal> {
+        let state = self.state();
         let settled = async {
-            match &self.kind {
-                Kind::One(link) => link.settled().await,
-                Kind::Cluster { cluster, .. } => cluster.settled(key.map(|key| &**key)).await,
+            loop {
+                let changed = self.news.changed.notified();
+                // A change from here on is not missed.
+                if self.route(key).is_ok() || *state.borrow() == ConnectionState::ShutDown {
+                    return;
+                }
+                changed.await;
             }
         };
         // The state is looked at in any case.
@@ -174,71 +180,53 @@ impl Connection {
 
     /// Keys with the same number can be used in one command. A standalone server's all have.
     pub(crate) fn slot(&self, key: &str) -> u16 {
-        match &self.kind {
-            Kind::One(_) => 0,
-            Kind::Cluster { .. } => slot(key),
-        }
+        self.cluster().map_or(0, |_| slot(key))
     }
 
     /// The kind of messages. Plain ones, until a cluster is found.
     pub(crate) fn messages(&self) -> Messages {
-        match &self.kind {
-            Kind::One(_) => Messages::Plain,
-            Kind::Cluster { cluster, .. } => cluster.messages(),
-        }
+        self.cluster().map_or(Messages::Plain, Cluster::messages)
     }
 
     /// Where channels are to be subscribed.
     pub(crate) fn layout(&self) -> Follower<Layout> {
         match &self.kind {
             Kind::One(link) => {
-                let one = Layout::of_one(self.endpoint.clone(), link.linked());
+                let one = Layout::of_one(self.endpoint.clone(), Arc::clone(link));
                 Followed::new(one).follow()
             }
-            Kind::Cluster { cluster, .. } => cluster.layout(),
+            Kind::Cluster(cluster) => cluster.layout(),
         }
     }
 
     /// How many connections for commands are kept.
     pub(crate) fn count(&self) -> usize {
-        match &self.kind {
-            Kind::One(_) => 1,
-            Kind::Cluster { cluster, .. } => cluster.count(),
-        }
+        self.cluster().map_or(1, Cluster::count)
     }
 
     /// How often a connection was made in place of another one.
     pub(crate) fn reconnects(&self) -> u64 {
-        match &self.kind {
-            Kind::One(link) => link.reconnects(),
-            Kind::Cluster { cluster, .. } => cluster.reconnects(),
-        }
+        self.news.reconnects.load(Ordering::Relaxed)
     }
 
     /// The state of the connection.
     pub(crate) fn state(&self) -> watch::Receiver<ConnectionState> {
         match &self.kind {
             Kind::One(link) => link.shown(),
-            Kind::Cluster { cluster, .. } => cluster.shown(),
+            Kind::Cluster(cluster) => cluster.shown(),
         }
     }
 
     /// The server's address.
     pub(crate) fn server(&self) -> &str {
-        match &self.kind {
-            Kind::One(link) => link.server(),
-            Kind::Cluster { cluster, .. } => cluster.server(),
-        }
+        self.endpoint.address()
     }
 
     /// Closes everything for good.
     pub(crate) fn close(&self) {
         match &self.kind {
             Kind::One(link) => link.close(),
-            Kind::Cluster { cluster, keeper } => {
-                keeper.abort();
-                cluster.close();
-            }
+            Kind::Cluster(cluster) => cluster.close(),
         }
     }
 }

@@ -6,18 +6,19 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisResult, Value};
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
 use tokio::sync::Semaphore;
 
-use super::Refusal;
 use super::address::{self, Address, Kind, Login, Targets};
 use super::confirm::Replicas;
 use super::handshake::{Entry, check_wait, exchange};
 use super::sentinel::Sentinels;
 use super::socket::{Found, Lookup};
 use super::tls::Tls;
+use super::{Command, Refusal, Value};
 use crate::config::Config;
 use crate::credentials::{Credentials, CredentialsProvider};
 use crate::error::Error;
@@ -65,12 +66,12 @@ enum Place {
 }
 
 /// A connection for commands, before its first use.
-pub(super) struct Opened<Driver> {
+pub(super) struct Opened {
     pub(super) connection: MultiplexedConnection,
     /// Where it leads.
     pub(super) address: Address,
     /// Has to be polled for the connection to work; ends when the connection has.
-    pub(super) driver: Driver,
+    pub(super) driver: BoxFuture<'static, ()>,
     pub(super) replicas: Option<Replicas>,
     /// It may become a replica without a word.
     pub(super) alone: bool,
@@ -174,13 +175,22 @@ impl Endpoint {
         }
     }
 
-    /// Asks on a connection that is closed again.
-    pub(super) async fn ask(&self, questions: &[Cmd]) -> Result<Vec<RedisResult<Value>>, Refusal> {
-        self.limited(async {
+    /// Asks on a connection that is closed again; each answer may be a refusal.
+    pub(super) async fn ask(
+        &self,
+        questions: &[Command],
+    ) -> Result<Vec<Result<Value, Refusal>>, Refusal> {
+        let asking = async {
             let (_, mut stream) = self.open(Lookup::Anew).await?;
-            exchange(&mut stream, questions).await
-        })
-        .await
+            let packed: Vec<_> = questions.iter().map(Command::packed).cloned().collect();
+            exchange(&mut stream, &packed).await
+        };
+        let answer = |answer: RedisResult<redis::Value>| match answer {
+            Ok(value) => Ok(Value::from(value)),
+            Err(error) => Err(Refusal::at_connect(&error)),
+        };
+        let answers = self.limited(asking).await?;
+        Ok(answers.into_iter().map(answer).collect())
     }
 
     /// Finds out by itself when the server is another one, as long as this is polled.
@@ -219,9 +229,7 @@ impl Endpoint {
     }
 
     /// Opens a connection for commands to a server that has been seen to answer.
-    pub(super) async fn connect(
-        &self,
-    ) -> Result<Opened<impl Future<Output = ()> + Send + use<>>, Refusal> {
+    pub(super) async fn connect(&self) -> Result<Opened, Refusal> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(self.response_timeout))
             // A caller that waits for room, and is not polled then, would keep its place for ever.
@@ -239,7 +247,7 @@ impl Endpoint {
                 connection,
                 replicas: self.replicas,
                 alone: self.alone,
-                driver: self.clone().drive(driver, address.clone()),
+                driver: self.clone().drive(driver, address.clone()).boxed(),
                 address,
             })
         })

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, watch};
 use super::Endpoint;
 use super::address::Address;
 use super::cluster::Map;
-use super::link::Linked;
+use super::link::Link;
 use super::messages::Messages;
 use super::slot::slot;
 use super::{Failure, Value};
@@ -15,19 +15,10 @@ use crate::state::ConnectionState;
 
 /// The servers that channels are subscribed at. It is a new one each time that something has moved.
 #[derive(Clone)]
-pub(crate) struct Layout(Kind);
-
-#[derive(Clone)]
-enum Kind {
-    One(Endpoint, Linked),
-    Cluster {
-        /// Of any node.
-        endpoint: Endpoint,
-        map: Arc<Map>,
-        messages: Messages,
-        /// Something was not where it should be.
-        doubted: Arc<Notify>,
-    },
+pub(crate) struct Layout {
+    nodes: Arc<[Node]>,
+    /// The slots of a cluster.
+    map: Option<Arc<Map>>,
 }
 
 /// A server that channels are subscribed at.
@@ -35,72 +26,62 @@ enum Kind {
 pub(crate) struct Node {
     endpoint: Endpoint,
     /// The connection for commands there; in a cluster the map says where a master is.
-    linked: Option<Linked>,
+    link: Option<Arc<Link>>,
     /// As it stands in the map of a cluster.
     address: Option<Address>,
     messages: Messages,
-    doubted: Option<Arc<Notify>>,
+    /// Something was not where it should be.
+    doubted: Arc<Notify>,
 }
 
 impl Layout {
-    pub(super) fn of_one(endpoint: Endpoint, linked: Linked) -> Self {
-        Layout(Kind::One(endpoint, linked))
+    pub(super) fn of_one(endpoint: Endpoint, link: Arc<Link>) -> Self {
+        let node = Node {
+            endpoint,
+            link: Some(link),
+            address: None,
+            messages: Messages::Plain,
+            doubted: Arc::default(),
+        };
+        Layout {
+            nodes: [node].into(),
+            map: None,
+        }
     }
 
+    /// `endpoint` is that of any node.
     pub(super) fn of_cluster(
-        endpoint: Endpoint,
+        endpoint: &Endpoint,
         map: Arc<Map>,
         messages: Messages,
-        doubted: Arc<Notify>,
+        doubted: &Arc<Notify>,
     ) -> Self {
-        Layout(Kind::Cluster {
-            endpoint,
-            map,
+        let node = |address: &Address| Node {
+            endpoint: endpoint.at(address),
+            link: None,
+            address: Some(address.clone()),
             messages,
-            doubted,
-        })
+            doubted: Arc::clone(doubted),
+        };
+        Layout {
+            nodes: map.masters().iter().map(node).collect(),
+            map: Some(map),
+        }
     }
 
-    pub(crate) fn nodes(&self) -> Vec<Node> {
-        match &self.0 {
-            Kind::One(endpoint, linked) => vec![Node {
-                endpoint: endpoint.clone(),
-                linked: Some(linked.clone()),
-                address: None,
-                messages: Messages::Plain,
-                doubted: None,
-            }],
-            Kind::Cluster {
-                endpoint,
-                map,
-                messages,
-                doubted,
-            } => {
-                let node = |address: &Address| Node {
-                    linked: None,
-                    endpoint: endpoint.at(address),
-                    address: Some(address.clone()),
-                    messages: *messages,
-                    doubted: Some(Arc::clone(doubted)),
-                };
-                map.masters().iter().map(node).collect()
-            }
-        }
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
     }
 
     pub(crate) fn has(&self, node: &Node) -> bool {
-        match (&self.0, &node.address) {
-            (Kind::One(..), _) => true,
-            (Kind::Cluster { map, .. }, Some(address)) => map.masters().contains(address),
-            (Kind::Cluster { .. }, None) => false,
-        }
+        self.nodes.iter().any(|other| other.is(node))
     }
 
     /// Whether `channel` is to be subscribed at `node`.
     pub(crate) fn is_at(&self, channel: &str, node: &Node) -> bool {
-        match &self.0 {
-            Kind::One(..) => true,
-            Kind::Cluster { map, .. } => map.owner(slot(channel)) == node.address.as_ref(),
+        match &self.map {
+            None => true,
+            Some(map) => map.owner(slot(channel)) == node.address.as_ref(),
         }
     }
 }
@@ -117,19 +98,17 @@ impl Node {
 
     /// A channel is not at home here.
     pub(crate) fn doubt(&self) {
-        if let Some(doubted) = &self.doubted {
-            doubted.notify_one();
-        }
+        self.doubted.notify_one();
     }
 
     /// The state of the connection for commands, where messages might come from another server.
     pub(crate) fn commands(&self) -> Option<watch::Receiver<ConnectionState>> {
-        self.linked.as_ref().map(Linked::shown)
+        self.link.as_ref().map(|link| link.shown())
     }
 
     /// Which of these channels, that are subscribed, have no listener where commands go: messages come from somewhere else.
     pub(crate) async fn unheard(&self, channels: Vec<String>) -> Result<Vec<String>, Failure> {
-        let live = self.linked.as_ref().map(Linked::live);
+        let live = self.link.as_ref().map(|link| link.live());
         let Some(Ok(live)) = live else {
             return Ok(Vec::new());
         };

@@ -1,94 +1,87 @@
 //! One connection for commands, from its first command to its end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
-use tokio::sync::oneshot;
+use tokio::sync::SetOnce;
 use tokio::task::AbortHandle;
 
 use super::address::Address;
 use super::confirm::Confirming;
 use super::endpoint::Opened;
 use super::failure::Reason;
-use super::role::{RoleCheck, is_replica};
+use super::role;
 use super::{Command, Failure, Refusal, Value};
 use crate::clock::Moment;
 use crate::outside;
 
-/// Why a connection ended by itself.
-pub(super) const CLOSED: &str = "the server has closed the connection";
-
-/// Why a connection is not to be used any more.
+/// The end of a connection: it is not to be used any more.
 #[derive(Debug)]
-pub(super) enum End {
-    /// A command was not answered on it.
-    Failed(Refusal),
-    /// It has ended with nothing under way, as an idle connection may.
-    Idle,
-    /// The server has become a replica: the same address may lead to another one.
-    Moved(Refusal),
-}
-
-/// The task that replaces connections that have ended.
-pub(super) trait Keeper: Send + Sync + 'static {
-    /// The connection of this number is not to be used any more. Sent once or more.
-    fn ended(&self, generation: u64, end: End);
+pub(super) struct End {
+    pub(super) why: Refusal,
+    /// Commands have been lost with it. An idle connection ends without a loss, and so does that to a server that has become a replica.
+    pub(super) loss: bool,
 }
 
 /// A connection that can be used. It is closed when the last command that waits for it has gone.
 pub(crate) struct Live {
-    /// Tells one connection from its successor.
-    pub(super) generation: u64,
     /// Where it leads.
     pub(super) address: Address,
     connection: MultiplexedConnection,
     /// Where replicas are waited for.
     confirming: Option<Arc<Confirming>>,
-    keeper: Weak<dyn Keeper>,
-    role: Arc<RoleCheck>,
+    end: Arc<SetOnce<End>>,
+    /// A command was answered since the last check of the server's role.
+    used: AtomicBool,
     /// The future that moves the bytes until the connection ends: an idle client notices the end by it.
     driver: AbortHandle,
 }
 
 impl Live {
-    /// The keeper learns of its end when the second returned value has been used, or dropped.
-    pub(super) fn start<D>(
-        generation: u64,
-        opened: Opened<D>,
-        keeper: &Weak<dyn Keeper>,
-    ) -> (Arc<Self>, oneshot::Sender<()>)
-    where
-        D: Future<Output = ()> + Send + 'static,
-    {
-        let (kept, is_kept) = oneshot::channel();
-        let live = Arc::new_cyclic(|itself: &Weak<Self>| {
-            let (itself, told) = (itself.clone(), keeper.clone());
+    pub(super) fn start(opened: Opened) -> Arc<Self> {
+        Arc::new_cyclic(|itself: &Weak<Self>| {
+            let itself = Weak::clone(itself);
             let driving = async move {
-                opened.driver.await;
-                let _ = is_kept.await;
+                tokio::select! {
+                    biased;
+                    () = opened.driver => {}
+                    () = role::watch(&itself), if opened.alone => {}
+                }
                 // Commands under way hold it, too; they tell why.
-                let end = match itself.strong_count() {
-                    0 | 1 => End::Idle,
-                    _ => End::Failed(Refusal::unreachable(CLOSED)),
-                };
-                if let Some(keeper) = told.upgrade() {
-                    keeper.ended(generation, end);
+                let loss = itself.strong_count() > 1;
+                if let Some(live) = itself.upgrade() {
+                    let why = Refusal::unreachable("the server has closed the connection");
+                    live.end(why, loss);
                 }
             };
             Live {
-                generation,
                 address: opened.address,
                 confirming: opened
                     .replicas
-                    .map(|replicas| Confirming::new(opened.connection.clone(), replicas)),
+                    .map(|replicas| Arc::new(Confirming::new(opened.connection.clone(), replicas))),
                 connection: opened.connection,
-                keeper: keeper.clone(),
-                role: Arc::new(RoleCheck::new(opened.alone)),
+                end: Arc::default(),
+                used: AtomicBool::new(false),
                 driver: outside::spawn(driving).abort_handle(),
             }
-        });
-        (live, kept)
+        })
+    }
+
+    /// Its end, as soon as that is set.
+    pub(super) fn ending(&self) -> &Arc<SetOnce<End>> {
+        &self.end
+    }
+
+    /// It is not to be used any more. The first reason counts.
+    fn end(&self, why: Refusal, loss: bool) {
+        drop(self.end.set(End { why, loss }));
+    }
+
+    /// Ends the connection: what is under way stays unanswered.
+    pub(super) fn cut(&self) {
+        self.driver.abort();
     }
 
     /// Sends one command.
@@ -101,14 +94,21 @@ impl Live {
         self.exchange(command, true).await
     }
 
-    /// Ends the connection: what is under way stays unanswered.
-    pub(super) fn cut(&self) {
-        self.driver.abort();
-    }
-
     async fn exchange(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
         let sent = Moment::now();
-        let answer = self.answered(command, asking).await?;
+        let answer = hand_over(self.connection.clone(), command, asking).await;
+        if answer.is_ok() {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        let answer = answer.and_then(redis::Value::extract_error);
+        let answer = answer.map(Value::from).map_err(|error| {
+            let failure = match Refusal::from_server(&error) {
+                Some(refusal) => Failure::Refused(refusal.naming(|| command.names())),
+                None => Failure::unanswered(error.to_string(), sent),
+            };
+            self.note(&failure);
+            failure
+        })?;
         match &self.confirming {
             Some(confirming) if command.is_confirmed() && !answer.is_of_no_change() => {
                 Box::pin(self.confirm(confirming, answer, sent)).await
@@ -120,7 +120,7 @@ impl Live {
     /// Returns an `answer` to what was `sent` then when replicas have what was done.
     async fn confirm(
         &self,
-        confirming: &Confirming,
+        confirming: &Arc<Confirming>,
         answer: Value,
         sent: Moment,
     ) -> Result<Value, Failure> {
@@ -142,7 +142,7 @@ impl Live {
         };
         match Refusal::from_server(&error) {
             // The user may not ask, or the server does not know the question.
-            Some(refusal) if matches!(refusal.reason, Reason::Permission) => {
+            Some(refusal) if refusal.reason == Reason::Permission => {
                 Err(unconfirmed(answer, refusal.detail))
             }
             // It may have become a replica meanwhile: what it has done may be lost.
@@ -154,60 +154,32 @@ impl Live {
         }
     }
 
-    async fn answered(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
-        let sent = Moment::now();
-        let connection = self.connection.clone();
-        let answer = hand_over(connection, command, asking).await;
-        if answer.is_ok() && self.role.is_due() {
-            self.look_at_role();
+    /// Asks the server for its role, if it has answered a command since the last time. `false`: the user may not ask.
+    pub(super) async fn check_role(&self) -> bool {
+        if !self.used.swap(false, Ordering::Relaxed) {
+            return true;
         }
-        let answer = answer.and_then(redis::Value::extract_error);
-        answer.map(Value::from).map_err(|error| {
-            let failure = match Refusal::from_server(&error) {
-                Some(refusal) => Failure::Refused(refusal.naming(|| command.names())),
-                None => Failure::unanswered(error.to_string(), sent),
-            };
-            self.note(&failure);
-            failure
-        })
-    }
-
-    /// In the background; a server that has become a replica is left.
-    fn look_at_role(&self) {
         let mut connection = self.connection.clone();
-        let (address, generation) = (self.address.clone(), self.generation);
-        let (keeper, role) = (self.keeper.clone(), Arc::clone(&self.role));
-        outside::spawn(async move {
-            let answer: RedisResult<redis::Value> =
-                redis::cmd("ROLE").query_async(&mut connection).await;
-            match answer {
-                Ok(answer) if is_replica(&answer) => {
-                    if let Some(keeper) = keeper.upgrade() {
-                        keeper.ended(generation, End::Moved(Refusal::no_master(&address)));
-                    }
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    let refusal = Refusal::from_server(&error);
-                    if refusal.is_some_and(|refusal| refusal.reason == Reason::Permission) {
-                        role.forbid();
-                    }
-                }
+        let answer: RedisResult<redis::Value> =
+            redis::cmd("ROLE").query_async(&mut connection).await;
+        match answer {
+            Ok(answer) if role::is_replica(&answer) => {
+                self.end(Refusal::no_master(&self.address), false);
+                true
             }
-        });
+            Ok(_) => true,
+            Err(error) => Refusal::from_server(&error)
+                .is_none_or(|refusal| refusal.reason != Reason::Permission),
+        }
     }
 
     fn note(&self, failure: &Failure) {
-        let end = match failure {
-            Failure::Unanswered { detail, .. } => End::Failed(Refusal::unreachable(detail)),
-            Failure::NoConnection(refusal) => End::Failed(refusal.clone()),
+        match failure {
+            Failure::Unanswered { detail, .. } => self.end(Refusal::unreachable(detail), true),
             Failure::Refused(refusal) if refusal.reason == Reason::ReadOnly => {
-                End::Moved(refusal.clone())
+                self.end(refusal.clone(), false);
             }
-            Failure::Refused(_) => return,
-        };
-        if let Some(keeper) = self.keeper.upgrade() {
-            keeper.ended(self.generation, end);
+            Failure::Refused(_) | Failure::NoConnection(_) => {}
         }
     }
 }

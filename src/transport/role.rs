@@ -1,42 +1,28 @@
 //! Whether a server is a master still.
 //!
 //! A script that changes nothing is carried out by a replica, too, with its own data: a client that only checks for permits would check
-//! the old master for ever. So its users ask the server now and then.
+//! the old master for ever. So each connection that is used asks its server now and then.
 
+use std::sync::Weak;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::Instant;
 
-use crate::sync::Mutex;
+use super::live::Live;
 
-/// How long it is at the least from one question to the next: less than the time between two slow checks of a waiter.
+/// How long it is from one question to the next: less than the time between two slow checks of a waiter.
 const PERIOD: Duration = Duration::from_secs(4);
 
-/// When it is to be asked again; never where it may not be.
-pub(super) struct RoleCheck(Mutex<Option<Instant>>);
-
-impl RoleCheck {
-    /// `false`: another task checks that.
-    pub(super) fn new(checked: bool) -> Self {
-        RoleCheck(Mutex::new(checked.then(|| Instant::now() + PERIOD)))
-    }
-
-    /// Whether it is to be asked now, by this one.
-    pub(super) fn is_due(&self) -> bool {
-        let mut next = self.0.lock();
-        let now = Instant::now();
-        let due = next.is_some_and(|next| next <= now);
-        if due {
-            *next = Some(now + PERIOD);
+/// Ends `live` when its server has become a replica.
+pub(super) async fn watch(live: &Weak<Live>) {
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let Some(live) = live.upgrade() else { break };
+        if !live.check_role().await {
+            break;
         }
-        due
     }
-
-    /// The user may not ask.
-    pub(super) fn forbid(&self) {
-        *self.0.lock() = None;
-    }
+    std::future::pending().await
 }
 
 /// The answer to `ROLE` at a master.

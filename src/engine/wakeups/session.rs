@@ -38,11 +38,10 @@ pub(super) async fn listen(registry: Arc<Registry>, mut layout: Follower<Layout>
     let mut sessions = FuturesUnordered::new();
     let mut known: Vec<Node> = Vec::new();
     loop {
-        let nodes = layout.look().nodes();
-        for node in nodes {
-            if !known.iter().any(|other| other.is(&node)) {
+        for node in layout.look().nodes() {
+            if !known.iter().any(|other| other.is(node)) {
                 known.push(node.clone());
-                sessions.push(keep(Arc::clone(&registry), node, layout.clone()));
+                sessions.push(keep(Arc::clone(&registry), node.clone(), layout.clone()));
             }
         }
         tokio::select! {

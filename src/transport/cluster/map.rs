@@ -6,14 +6,6 @@ use crate::transport::address::Address;
 use crate::transport::slot::SLOTS;
 use crate::transport::{Refusal, Value};
 
-/// The number of a configuration, and how many slots are served.
-type Extent = (u64, usize);
-/// Of two maps the one with the higher rank is believed.
-pub(super) type Rank = (bool, Extent);
-
-/// When so many ids are known, those of long ago are forgotten.
-const MOST_NODES: usize = 2000;
-
 /// The slots of each master.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Map {
@@ -23,7 +15,7 @@ pub(crate) struct Map {
     pub(super) masters: Vec<Address>,
     /// Which of them has each slot; empty while nothing is known.
     pub(super) owners: Vec<Option<u16>>,
-    /// The ids of the masters and their replicas, now and before: two maps without a common one are of different clusters.
+    /// The ids of the masters and their replicas: two maps without a common one are of different clusters.
     pub(super) nodes: BTreeSet<Box<str>>,
     /// The node that sent this map takes the cluster for fit to serve.
     pub(super) serves: bool,
@@ -69,22 +61,17 @@ impl Map {
         Ok(map)
     }
 
-    /// Its extent: its configuration, and the number of slots.
-    pub(super) fn extent(&self) -> Extent {
-        (self.epoch, self.owners.iter().flatten().count())
-    }
-
-    /// The same behind whether it is to be believed: nodes that are cut off from most of the masters take the cluster for unfit,
-    /// and count one configuration after the other that no other node agrees to.
-    pub(super) fn rank(&self) -> Rank {
-        (self.serves, self.extent())
-    }
-
-    /// Goes on from `known`: a node that does not answer its peers is missing in their maps, and may return later.
-    pub(super) fn follows(&mut self, known: &Map) {
-        if known.nodes.len() <= MOST_NODES && self.is_related(known) {
-            self.nodes.extend(known.nodes.iter().cloned());
-        }
+    /// Of two maps the one with the higher rank is believed: a map of a node that takes the cluster for fit to serve, then the one of the
+    /// higher epoch, then the one with more slots.
+    ///
+    /// Nodes that are cut off from most of the masters take the cluster for unfit, and count one epoch after the other that no other
+    /// node agrees to.
+    pub(super) fn rank(&self) -> (bool, u64, usize) {
+        (
+            self.serves,
+            self.epoch,
+            self.owners.iter().flatten().count(),
+        )
     }
 
     /// Whether it is of the same cluster as `known`, as far as that can be known.

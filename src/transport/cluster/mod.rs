@@ -1,26 +1,27 @@
 //! The nodes of a cluster: a connection to each master, and the slots of each.
 //!
 //! A node that does not have a key's slot says so, and names the node that has it: nothing was carried out, and the command goes there. The
-//! map learns from that at once. A task asks one of the nodes for the whole of it: once a second, soon when something
-//! was not where it should be (less soon when that was for nothing), and again and again while a master is away. An answer that knows of fewer
-//! configurations than are known is that of a node that was cut off: [`search`] has when it counts all the same. So an old
-//! master that goes on taking itself for one is left, even by a client that gets no answers from it, and what it
-//! had not answered is asked about at the new one.
+//! map learns from that at once. A task asks for the whole map every few seconds, at once when something
+//! was not where it should be, and again and again while a master is away, with pauses that grow.
+//!
+//! The nodes are asked one after the other until one confirms the known map, or has one of a higher epoch: see [`Map::rank`]. The first
+//! map is the best of all nodes. So an old master that goes on taking itself for one is left, even by a client that gets no answers from it, and what it
+//! had not answered is asked about at the new one. A map with a lower rank, or of another cluster at a reused address, is taken only
+//! if no node has confirmed the known map for [`BELIEVED`], and at least half of the known addresses tell it.
 //!
 //! Nothing is sent twice here: the engine repeats calls without an answer.
 
 mod map;
-mod search;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
-use redis::Cmd;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::address::Address;
 use super::failure::Reason;
@@ -29,7 +30,7 @@ use super::link::{Link, News, closed};
 use super::live::Live;
 use super::messages::Messages;
 use super::slot::slot;
-use super::{Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
+use super::{BELIEVED, Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
 use crate::config::ShardedPubSub;
 use crate::outside::{self, Runtime};
 use crate::state::ConnectionState;
@@ -37,11 +38,8 @@ use crate::sync::{Followed, Follower, Locking, Mutex};
 
 pub(crate) use map::Map;
 use map::Redirection;
-use search::Search;
 
-/// How often at the most: less often while nothing comes of it, up to the longest pause.
-const PACE: Duration = Duration::from_millis(50);
-/// The pauses while a master is away.
+/// The pauses behind a request for the map: they grow while nothing comes of it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 /// If one has not answered by then, the next one is asked, too.
@@ -50,8 +48,6 @@ const HEDGE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A command is sent from one node to the next so often at the most before that is for later.
 const MOST_HOPS: usize = 5;
-/// A node that keys are on their way to may have no slot yet; its connection stays for so long.
-const VISIT: Duration = Duration::from_secs(30);
 
 /// The cluster, as far as is known.
 pub(super) struct Cluster {
@@ -69,91 +65,65 @@ pub(super) struct Cluster {
 
 struct State {
     map: Arc<Map>,
-    /// When a node sent it, or one of the same epoch.
-    told: Instant,
-    /// The node that was asked first for the last map.
-    asked: Option<Address>,
+    /// When a node sent it, or confirmed it.
+    confirmed: Instant,
     /// Why there is no map, while there is none.
     why: Refusal,
+    /// To the masters, and to nodes that keys are on their way to.
     links: BTreeMap<Address, Arc<Link>>,
-    /// Nodes without a slot that keys are on their way to, and when we were sent there last.
-    visited: BTreeMap<Address, Instant>,
+    keeper: Option<AbortHandle>,
     closed: bool,
 }
 
 impl Cluster {
-    /// Nothing is asked before [`begin`](Self::begin).
-    pub(super) fn new(endpoint: Endpoint, sharded: ShardedPubSub) -> Arc<Self> {
+    /// Nothing is asked before [`refresh`](Self::refresh) or [`keep`](Self::keep).
+    pub(super) fn new(endpoint: Endpoint, sharded: ShardedPubSub, news: Arc<News>) -> Arc<Self> {
         let why = Refusal::unreachable("not connected yet");
         let doubted = Arc::<Notify>::default();
-        let layout = Layout::of_cluster(
-            endpoint.clone(),
-            Arc::default(),
-            Messages::Plain,
-            Arc::clone(&doubted),
-        );
-        let decided = OnceLock::new();
-        let decision = match sharded {
-            ShardedPubSub::Auto => None,
-            ShardedPubSub::On => Some(true),
-            ShardedPubSub::Off => Some(false),
-        };
-        decision.map(|on| decided.set(on));
+        let layout = Layout::of_cluster(&endpoint, Arc::default(), Messages::Plain, &doubted);
         Arc::new(Cluster {
             runtime: Runtime::current(),
             endpoint,
             shown: watch::Sender::new(down(&why)),
             state: Mutex::new(State {
                 map: Arc::default(),
-                told: Instant::now(),
-                asked: None,
+                confirmed: Instant::now(),
                 why,
                 links: BTreeMap::new(),
-                visited: BTreeMap::new(),
+                keeper: None,
                 closed: false,
             }),
-            news: Arc::default(),
+            news,
             doubted,
             layout: Followed::new(layout),
-            sharded: decided,
+            sharded: match sharded {
+                ShardedPubSub::Auto => OnceLock::new(),
+                ShardedPubSub::On => OnceLock::from(true),
+                ShardedPubSub::Off => OnceLock::from(false),
+            },
         })
     }
 
-    /// Asks for the map, and connects to its nodes in the background.
-    pub(super) async fn begin(&self) -> Result<(), Refusal> {
-        self.refresh().await
-    }
-
-    /// Keeps the map up to date from now on.
-    pub(super) fn keep(self: &Arc<Self>) -> AbortHandle {
-        let cluster = Arc::downgrade(self);
-        let shown = show_changes(Weak::clone(&cluster), Arc::clone(&self.news));
-        let kept = async move {
-            tokio::join!(shown, keep_map(cluster));
-        };
-        outside::spawn(kept).abort_handle()
+    /// Keeps the map up to date from now on, until [`close`](Self::close).
+    pub(super) fn keep(self: &Arc<Self>) {
+        let cluster = Arc::clone(self);
+        let keeping = outside::spawn(async move {
+            tokio::join!(cluster.show_changes(), cluster.keep_map());
+        });
+        self.state.lock().keeper = Some(keeping.abort_handle());
     }
 
     pub(super) fn shown(&self) -> watch::Receiver<ConnectionState> {
         self.shown.subscribe()
     }
 
-    pub(super) fn reconnects(&self) -> u64 {
-        self.news.reconnects()
-    }
-
-    /// How many nodes are connected to, or known without having a slot.
+    /// How many nodes are connected to.
     pub(super) fn count(&self) -> usize {
-        let state = self.state.lock();
-        state.links.len().max(state.visited.len())
+        self.state.lock().links.len()
     }
 
     pub(super) fn layout(&self) -> Follower<Layout> {
         self.layout.follow()
-    }
-
-    pub(super) fn server(&self) -> &str {
-        self.endpoint.address()
     }
 
     pub(super) fn messages(&self) -> Messages {
@@ -214,24 +184,18 @@ impl Cluster {
         }
     }
 
-    /// Ends when [`live_for`](Self::live_for) finds a connection, or will never find one.
-    pub(super) async fn settled(&self, key: Option<&str>) {
+    /// Ends when all masters are connected to, and users see that.
+    pub(super) async fn complete(&self) {
+        self.until(|trouble| trouble.is_none()).await;
+        self.show();
+    }
+
+    async fn until(&self, reached: impl Fn(Option<Refusal>) -> bool) {
         loop {
             let changed = self.news.changed.notified();
             // A change from here on is not missed.
-            if self.live_for(key).is_ok() || self.state.lock().closed {
+            if reached(self.state.lock().trouble()) {
                 return;
-            }
-            changed.await;
-        }
-    }
-
-    /// Ends when all masters are connected to, and users see that.
-    pub(super) async fn complete(&self) {
-        loop {
-            let changed = self.news.changed.notified();
-            if self.state.lock().trouble().is_none() {
-                return self.show();
             }
             changed.await;
         }
@@ -282,14 +246,17 @@ impl Cluster {
 
     /// Closes all connections for good.
     pub(super) fn close(&self) {
-        let links = {
+        let (links, keeper) = {
             let mut state = self.state.lock();
             state.closed = true;
-            std::mem::take(&mut state.links)
+            (std::mem::take(&mut state.links), state.keeper.take())
         };
         links.values().for_each(|link| link.close());
-        self.news.changed.notify_waiters();
         self.show();
+        self.news.changed.notify_waiters();
+        if let Some(keeper) = keeper {
+            keeper.abort();
+        }
     }
 
     /// `slot` is at `address` now.
@@ -306,113 +273,128 @@ impl Cluster {
 
     /// A key of a slot that is on its way may be at `address` already.
     fn visit(&self, address: &Address) -> Arc<Link> {
-        let mut state = self.state.lock();
-        state.visited.insert(address.clone(), Instant::now());
-        self.link(&mut state, address)
+        self.link(&mut self.state.lock(), address)
     }
 
     fn link(&self, state: &mut State, address: &Address) -> Arc<Link> {
-        let make = || {
-            // A caller may be sent to a new node while it is polled by another runtime.
-            let _runtime = self.runtime.enter();
-            Link::lazy(self.endpoint.at(address), Arc::clone(&self.news))
-        };
-        match state.links.get(address) {
-            Some(link) => Arc::clone(link),
-            None => {
-                let link = Arc::new(make());
-                if !state.closed {
-                    state.links.insert(address.clone(), Arc::clone(&link));
-                }
-                link
-            }
+        if let Some(link) = state.links.get(address) {
+            return Arc::clone(link);
         }
+        // A caller may be sent to a new node while it is polled by another runtime.
+        let _runtime = self.runtime.enter();
+        let link = Link::lazy(self.endpoint.at(address), Arc::clone(&self.news));
+        let link = Arc::new(link);
+        if !state.closed {
+            state.links.insert(address.clone(), Arc::clone(&link));
+        }
+        link
     }
 
     /// Asks until a node has confirmed the known map, or sent a later one.
-    async fn refresh(&self) -> Result<(), Refusal> {
-        let candidates = self.candidates();
-        let mut search = {
-            let state = self.state.lock();
-            Search::of(&state.map, state.told, candidates.len())
-        };
-        let mut asking = FuturesUnordered::new();
-        for address in candidates {
-            asking.push(async move { self.ask(&address).await });
-            let hedge = Instant::now() + HEDGE;
-            while !search.is_over()
-                && let Ok(Some(answer)) = timeout_at(hedge, asking.next()).await
-            {
-                search.weigh(answer);
-            }
-            if search.is_over() {
-                break;
-            }
+    pub(super) async fn refresh(&self) -> Result<(), Refusal> {
+        let refreshed = self.latest().await.map(|map| self.accept(map));
+        if let Err(refusal) = &refreshed {
+            self.state.lock().why = refusal.clone();
         }
-        while !search.is_over() {
-            let answer = if search.will_do() {
-                timeout(HEDGE, asking.next()).await.ok().flatten()
-            } else {
-                asking.next().await
-            };
-            let Some(answer) = answer else { break };
-            search.weigh(answer);
-        }
-        let found = search.result();
-        match found {
-            Ok(map) => {
-                self.accept(map);
-                Ok(())
-            }
-            Err(refusal) => {
-                self.state.lock().why = refusal.clone();
-                Err(refusal)
-            }
-        }
+        refreshed
     }
 
-    /// The nodes to ask: one after the other, as a node that has been cut off goes on answering with the known map; then the nodes that are
-    /// connected.
-    fn candidates(&self) -> Vec<Address> {
-        let mut state = self.state.lock();
-        let mut known: Vec<_> = state.links.iter().collect();
-        fastrand::shuffle(&mut known);
-        known.sort_by_key(|(_, link)| link.live().is_err());
-        let mut all: Vec<Address> = known
-            .into_iter()
-            .map(|(address, _)| address.clone())
-            .collect();
-        for seed in self.endpoint.seeds().unwrap_or_default() {
-            if !all.contains(seed) {
-                all.push(seed.clone());
+    async fn latest(&self) -> Result<Map, Refusal> {
+        let candidates = self.candidates();
+        let count = candidates.len();
+        let (known, stale) = {
+            let state = self.state.lock();
+            let stale = state.confirmed.elapsed() >= BELIEVED;
+            (Arc::clone(&state.map), stale)
+        };
+        let weight = |map: &Map| (map.is_related(&known), map.rank());
+        let least = (true, known.rank());
+        // A first map may be that of a node that was cut off: the best of all is taken.
+        let is_known = !known.masters().is_empty();
+        let asking = candidates.into_iter().zip(0..);
+        let asking = asking.map(|((address, live), turn)| async move {
+            sleep(HEDGE * turn).await;
+            self.ask(&address, live).await
+        });
+        let mut asking: FuturesUnordered<_> = asking.collect();
+        let mut maps: Vec<Map> = Vec::new();
+        let mut refused: Option<Refusal> = None;
+        loop {
+            // When there is an answer, others have only little time left.
+            let limit = match maps.is_empty() {
+                true => Duration::MAX,
+                false => 2 * HEDGE,
+            };
+            match timeout(limit, asking.next()).await {
+                Ok(Some(Ok(map))) if is_known && map.serves && weight(&map) >= least => {
+                    return Ok(map);
+                }
+                Ok(Some(Ok(map))) => maps.push(map),
+                // A password that is wrong does not become right by trying again.
+                Ok(Some(Err(refusal)))
+                    if refused
+                        .as_ref()
+                        .is_none_or(|old| old.reason == Reason::Unreachable) =>
+                {
+                    refused = Some(refusal);
+                }
+                Ok(Some(Err(_))) => {}
+                Ok(None) | Err(_) => break,
             }
         }
-        let first = search::next_to(state.asked.as_ref(), &all).cloned();
-        all.sort_by_key(|address| Some(address) != first.as_ref());
-        state.asked = first;
+        let best = maps.iter().map(weight).max();
+        let votes = maps.iter().filter(|map| Some(weight(map)) == best).count();
+        if best >= Some(least) || stale && 2 * votes >= count {
+            let best = maps.into_iter().max_by_key(weight);
+            return best
+                .ok_or_else(|| refused.unwrap_or_else(|| Refusal::unreachable("nobody to ask")));
+        }
+        Err(refused.unwrap_or_else(|| {
+            let detail = "the nodes that answer are cut off, or of another cluster";
+            Refusal::unreachable(detail)
+        }))
+    }
+
+    /// The nodes to ask, in any order, as a node that has been cut off goes on answering with the known map; those that are connected come
+    /// first.
+    fn candidates(&self) -> Vec<(Address, Option<Arc<Live>>)> {
+        let state = self.state.lock();
+        let seeds = self.endpoint.seeds().unwrap_or_default();
+        let known: BTreeSet<&Address> = state.links.keys().chain(seeds).collect();
+        let live = |address| state.links.get(address)?.live().ok();
+        let mut all: Vec<_> = (known.into_iter())
+            .map(|address| (address.clone(), live(address)))
+            .collect();
+        fastrand::shuffle(&mut all);
+        all.sort_by_key(|(_, live)| live.is_none());
         all
     }
 
-    async fn ask(&self, address: &Address) -> Result<Map, Refusal> {
-        let mut words = vec![vec!["CLUSTER", "SLOTS"], vec!["CLUSTER", "INFO"]];
+    async fn ask(&self, address: &Address, live: Option<Arc<Live>>) -> Result<Map, Refusal> {
+        let mut questions = vec![
+            Command::new("CLUSTER").arg("SLOTS"),
+            Command::new("CLUSTER").arg("INFO"),
+        ];
         if self.sharded.get().is_none() {
-            words.push(vec!["PUBSUB", "SHARDNUMSUB", "0"]);
+            questions.push(Command::new("PUBSUB").arg("SHARDNUMSUB").arg("0"));
         }
-        let live = self.state.lock().links.get(address).map(|link| link.live());
         let asking = async {
             match live {
-                Some(Ok(live)) => {
-                    let asking = words.iter().map(|words| ask_live(&live, words));
-                    futures::future::try_join_all(asking).await
+                Some(live) => {
+                    try_join_all(questions.iter().map(|question| ask(&live, question))).await
                 }
-                _ => self.ask_apart(address, &words).await,
+                None => self.endpoint.at(address).ask(&questions).await,
             }
         };
-        let answers = timeout(PATIENCE, asking).await;
-        let answers = answers.unwrap_or_else(|_| {
+        let silent = |_| {
             Err(Refusal::unreachable(format!(
-                "{address}: no answer within {PATIENCE:?}"
+                "no answer within {PATIENCE:?}"
             )))
+        };
+        let answers = timeout(PATIENCE, asking).await.unwrap_or_else(silent);
+        let answers = answers.map_err(|refusal| Refusal {
+            detail: format!("{address}: {}", refusal.detail),
+            ..refusal
         })?;
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
@@ -447,78 +429,34 @@ impl Cluster {
         Ok(())
     }
 
-    /// The same of a node that there is no connection to.
-    async fn ask_apart(
-        &self,
-        address: &Address,
-        words: &[Vec<&str>],
-    ) -> Result<Vec<Result<Value, Refusal>>, Refusal> {
-        let questions: Vec<Cmd> = words
-            .iter()
-            .map(|words| {
-                let mut question = Cmd::new();
-                question.arg(words);
-                question
-            })
-            .collect();
-        let answers = self.endpoint.at(address).ask(&questions).await;
-        let answers = answers.map_err(|refusal| Refusal {
-            detail: format!("{address}: {}", refusal.detail),
-            ..refusal
-        })?;
-        let answer = |answer: redis::RedisResult<redis::Value>| {
-            answer
-                .map(Value::from)
-                .map_err(|error| Refusal::at_connect(&error))
-        };
-        Ok(answers.into_iter().map(answer).collect())
-    }
-
     /// The map from now on.
-    fn accept(&self, mut map: Map) {
-        let (gone, news): (Vec<Arc<Link>>, bool) = {
+    fn accept(&self, map: Map) {
+        let masters = map.masters().iter().map(Address::to_string);
+        let masters = masters.collect::<Vec<_>>().join(", ");
+        let (gone, others) = {
             let mut state = self.state.lock();
-            if state.closed {
+            state.confirmed = Instant::now();
+            if state.closed || *state.map == map {
                 return;
             }
-            state.told = Instant::now();
-            map.follows(&state.map);
             for master in map.masters() {
                 self.link(&mut state, master);
             }
-            let State { links, visited, .. } = &mut *state;
-            visited.retain(|_, when| when.elapsed() < VISIT);
-            let is_gone = |address: &Address| {
-                !map.masters().contains(address) && !visited.contains_key(address)
-            };
-            let gone: Vec<Address> = links
-                .keys()
-                .filter(|address| is_gone(address))
-                .cloned()
-                .collect();
-            let gone = gone
-                .iter()
-                .filter_map(|address| links.remove(address))
-                .collect();
-            if state.map.masters() != map.masters() {
-                let masters: Vec<_> = map.masters().iter().map(Address::to_string).collect();
-                tracing::info!(
-                    cluster = self.server(),
-                    masters = masters.join(", "),
-                    "the cluster's masters"
-                );
-            }
-            let news = *state.map != map;
-            if news {
-                state.map = Arc::new(map);
-            }
-            (gone, news)
+            let links = std::mem::take(&mut state.links).into_iter();
+            let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                links.partition(|(address, _)| map.masters().contains(address));
+            state.links = kept;
+            let others = state.map.masters() != map.masters();
+            state.map = Arc::new(map);
+            (gone, others)
         };
-        // A master that is none any more does not answer, or what it answers does not count.
-        gone.iter().for_each(|link| link.cut());
-        if news {
-            self.tell();
+        if others {
+            let cluster = self.endpoint.address();
+            tracing::info!(cluster, masters, "the cluster's masters");
         }
+        // A master that is none any more does not answer, or what it answers does not count.
+        gone.values().for_each(|link| link.cut());
+        self.tell();
     }
 
     fn tell(&self) {
@@ -526,12 +464,9 @@ impl Cluster {
         let messages = self.messages();
         // Under the mutex: a task with an earlier map must not be the last to announce one.
         let state = self.state.lock();
-        self.layout.set(Layout::of_cluster(
-            self.endpoint.clone(),
-            Arc::clone(&state.map),
-            messages,
-            Arc::clone(&self.doubted),
-        ));
+        let map = Arc::clone(&state.map);
+        let layout = Layout::of_cluster(&self.endpoint, map, messages, &self.doubted);
+        self.layout.set(layout);
     }
 
     /// Shows users how things stand.
@@ -544,6 +479,40 @@ impl Cluster {
             *known = new;
             changed
         });
+    }
+
+    /// Shows users each change at once, whatever is being asked meanwhile.
+    async fn show_changes(&self) {
+        loop {
+            let change = self.news.changed.notified();
+            self.show();
+            change.await;
+        }
+    }
+
+    async fn keep_map(&self) {
+        let pauses = || Backoff::between(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut backoff = pauses();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.doubted.notified() => {}
+                () = self.until(|trouble| trouble.is_some()) => {}
+                () = sleep(jittered(self.endpoint.scan_interval(), 0.75, 1.25)) => {
+                    backoff = pauses();
+                }
+            }
+            let before = Arc::clone(&self.state.lock().map);
+            if let Err(refusal) = self.refresh().await {
+                let cluster = self.endpoint.address();
+                tracing::debug!(cluster, detail = %refusal.detail, "no map of the cluster");
+            }
+            if before != self.state.lock().map {
+                backoff = pauses();
+            }
+            // A slot that is on its way for long gives rise to doubts again and again.
+            sleep(backoff.next()).await;
+        }
     }
 }
 
@@ -610,84 +579,12 @@ fn no_cluster(address: &Address, refusal: Refusal) -> Refusal {
 }
 
 /// The answer, which may be a refusal; the outer error: there is none.
-async fn ask_live(live: &Live, words: &[&str]) -> Result<Result<Value, Refusal>, Refusal> {
-    let (name, rest) = words.split_first().unwrap_or((&"PING", &[]));
-    let command = rest
-        .iter()
-        .fold(Command::new(name), |command, word| command.arg(word));
-    match live.send(&command).await {
+async fn ask(live: &Live, question: &Command) -> Result<Result<Value, Refusal>, Refusal> {
+    match live.send(question).await {
         Ok(value) => Ok(Ok(value)),
         Err(Failure::Refused(refusal)) => Ok(Err(refusal)),
         Err(Failure::NoConnection(refusal)) => Err(refusal),
         Err(Failure::Unanswered { detail, .. }) => Err(Refusal::unreachable(detail)),
-    }
-}
-
-/// Shows users each change at once, whatever is being asked meanwhile, for as long as there is a client.
-async fn show_changes(cluster: Weak<Cluster>, news: Arc<News>) {
-    loop {
-        let change = news.changed.notified();
-        match cluster.upgrade() {
-            Some(cluster) => cluster.show(),
-            None => return,
-        }
-        change.await;
-    }
-}
-
-/// Keeps the map up to date, for as long as there is a client.
-async fn keep_map(cluster: Weak<Cluster>) {
-    let (news, doubted, period) = match cluster.upgrade() {
-        Some(cluster) => (
-            Arc::clone(&cluster.news),
-            Arc::clone(&cluster.doubted),
-            cluster.endpoint.scan_interval(),
-        ),
-        None => return,
-    };
-    let new_backoff = || Backoff::between(FIRST_PAUSE, LONGEST_PAUSE);
-    let mut pace = PACE;
-    let mut backoff: Option<Backoff> = None;
-    let mut due = Instant::now();
-    loop {
-        let change = news.changed.notified();
-        let Some(known) = cluster.upgrade() else {
-            return;
-        };
-        if known.state.lock().trouble().is_none() {
-            backoff = None;
-        } else if backoff.is_none() {
-            // A master has just been lost.
-            due = due.min(Instant::now() + backoff.insert(new_backoff()).next());
-        }
-        drop(known);
-        let in_doubt = tokio::select! {
-            biased;
-            () = doubted.notified() => true,
-            () = tokio::time::sleep_until(due) => false,
-            () = change => continue,
-        };
-        let Some(known) = cluster.upgrade() else {
-            return;
-        };
-        let before = Arc::clone(&known.state.lock().map);
-        if let Err(refusal) = known.refresh().await {
-            tracing::debug!(cluster = known.server(), detail = %refusal.detail, "no map of the cluster");
-        }
-        // A slot that is on its way for long gives rise to doubts again and again.
-        let in_vain = in_doubt && backoff.is_none() && before == known.state.lock().map;
-        pace = if in_vain {
-            LONGEST_PAUSE.min(2 * pace)
-        } else {
-            PACE
-        };
-        drop(known);
-        tokio::time::sleep(pace).await;
-        due = Instant::now()
-            + match &mut backoff {
-                Some(backoff) => backoff.next(),
-                None => jittered(period, 0.75, 1.25),
-            };
     }
 }
 
@@ -713,7 +610,7 @@ mod tests {
         let cluster = own.block_on(async {
             let config = Config::new("redis+cluster://127.0.0.1:1");
             let endpoint = Endpoint::new(&config).expect("a valid URL");
-            Cluster::new(endpoint, ShardedPubSub::Auto)
+            Cluster::new(endpoint, ShardedPubSub::Auto, Arc::default())
         });
         let link = other.block_on(async { cluster.visit(&Address::tcp("127.0.0.1", 1)) });
         drop(other);
