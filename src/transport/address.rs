@@ -29,17 +29,10 @@ impl Address {
 /// The parts of a URL.
 #[derive(Clone)]
 pub(super) struct Target {
-    pub(super) address: Address,
-    /// `rediss://`.
-    pub(super) tls: bool,
-    pub(super) login: Login,
-}
-
-/// The parts of the settings.
-pub(super) struct Targets {
     /// One, or those of several servers that are named.
     pub(super) addresses: Vec<Address>,
     pub(super) kind: Kind,
+    /// `rediss://`.
     pub(super) tls: bool,
     pub(super) login: Login,
 }
@@ -76,20 +69,10 @@ impl fmt::Display for Address {
 }
 
 /// Reads the settings. No error repeats the URL, or a part of it: it may contain a password.
-pub(super) fn read(config: &Config) -> Result<Targets, String> {
-    let mut targets = match read_several(&config.url)? {
-        Some(targets) => targets,
-        None => {
-            let target = read_url(&config.url)?;
-            Targets {
-                addresses: vec![target.address],
-                kind: Kind::One,
-                tls: target.tls,
-                login: target.login,
-            }
-        }
-    };
-    let login = &mut targets.login;
+pub(super) fn read(config: &Config) -> Result<Target, String> {
+    let several = read_several(&config.url)?;
+    let mut target = several.map_or_else(|| read_url(&config.url), Ok)?;
+    let login = &mut target.login;
     if let Some(database) = config.database {
         login.database = database;
     }
@@ -102,14 +85,14 @@ pub(super) fn read(config: &Config) -> Result<Targets, String> {
     if let Some(password) = &config.password {
         login.password = Some(password.clone());
     }
-    Ok(targets)
+    Ok(target)
 }
 
 const SEVERAL_FORM: &str = "of a cluster the URL is redis+cluster:// or rediss+cluster://[[user]:password@]host[:port][,host[:port]]..., \
                             of a master and its replicas redis+replicated://..[/database]";
 
 /// Reads a URL that names several servers; nothing where it is none.
-fn read_several(url: &str) -> Result<Option<Targets>, String> {
+fn read_several(url: &str) -> Result<Option<Target>, String> {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase();
     let (scheme, kind) = match scheme.split_once('+') {
@@ -134,14 +117,17 @@ fn read_several(url: &str) -> Result<Option<Targets>, String> {
         let target = read_url(&format!("{scheme}://{user}{host}{path}"));
         target.map_err(|reason| format!("{SEVERAL_FORM}: {reason}"))
     };
-    let targets: Vec<_> = hosts.split(',').map(target).collect::<Result<_, _>>()?;
-    let tls = targets.iter().any(|target| target.tls);
-    let login = targets.first().map(|target| target.login.clone());
-    Ok(Some(Targets {
-        addresses: targets.into_iter().map(|target| target.address).collect(),
+    let mut targets: Vec<_> = hosts.split(',').map(target).collect::<Result<_, _>>()?;
+    let addresses = targets
+        .iter_mut()
+        .flat_map(|target| target.addresses.drain(..));
+    let addresses = addresses.collect();
+    // What they have in common is that of each.
+    let first = targets.pop().ok_or(SEVERAL_FORM)?;
+    Ok(Some(Target {
+        addresses,
         kind,
-        tls,
-        login: login.unwrap_or_default(),
+        ..first
     }))
 }
 
@@ -153,10 +139,12 @@ pub(super) fn read_sentinel(url: &str) -> Result<Target, String> {
             "a sentinel has no databases: that of the master stands in its own URL".to_owned(),
         );
     }
-    if let Address::Tcp { port, .. } = &mut target.address
-        && host_of(url).1.is_none()
-    {
-        *port = SENTINEL_PORT;
+    for address in &mut target.addresses {
+        if let Address::Tcp { port, .. } = address
+            && host_of(url).1.is_none()
+        {
+            *port = SENTINEL_PORT;
+        }
     }
     Ok(target)
 }
@@ -235,7 +223,8 @@ pub(super) fn read_url(url: &str) -> Result<Target, String> {
         return Err(format!("a database below 0: {FORM}"));
     }
     Ok(Target {
-        address,
+        addresses: vec![address],
+        kind: Kind::One,
         tls,
         login,
     })
@@ -274,7 +263,8 @@ mod tests {
     use super::*;
 
     fn read(url: &str) -> (Address, Option<String>, Option<String>, i64) {
-        let Target { address, login, .. } = read_url(url).expect(url);
+        let target = read_url(url).expect(url);
+        let (address, login) = (target.addresses[0].clone(), target.login);
         (address, login.username, login.password, login.database)
     }
 
@@ -331,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_masters_name_stands_in_place_of_the_host() {
-        let master = |url: &str| master_of(url, &read_url(url).expect(url).address);
+        let master = |url: &str| master_of(url, &read_url(url).expect(url).addresses[0]);
         for (url, name) in [
             ("redis://mymaster", "mymaster"),
             ("rediss://u:p%40@My_Master-1.2/3", "My_Master-1.2"),
@@ -343,7 +333,7 @@ mod tests {
         for url in ["redis://m:6379", "redis://u:p@m:1/3", "redis+unix:///run/r"] {
             assert!(master(url).is_err(), "{url}");
         }
-        let sentinel = |url: &str| read_sentinel(url).map(|target| target.address.to_string());
+        let sentinel = |url: &str| read_sentinel(url).map(|target| target.addresses[0].to_string());
         assert_eq!(sentinel("redis://u:p@h").as_deref(), Ok("h:26379"));
         assert_eq!(sentinel("redis://[::1]").as_deref(), Ok("[::1]:26379"));
         assert_eq!(sentinel("rediss://[::1]:3/").as_deref(), Ok("[::1]:3"));

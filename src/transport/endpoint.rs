@@ -12,10 +12,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
 use tokio::sync::Semaphore;
 
-use super::address::{self, Address, Kind, Login, Targets};
+use super::address::{self, Address, Kind, Login, Target};
 use super::confirm::Replicas;
-use super::handshake::{Entry, check_wait, exchange};
-use super::sentinel::Sentinels;
+use super::handshake::{Entry, exchange};
+use super::sentinel::{Sentinel, Sentinels};
 use super::socket::{Found, Lookup};
 use super::tls::Tls;
 use super::{Command, Refusal, Value};
@@ -83,7 +83,7 @@ impl Endpoint {
     }
 
     fn read(config: &Config) -> Result<Self, String> {
-        let Targets {
+        let Target {
             addresses,
             kind,
             tls,
@@ -110,15 +110,18 @@ impl Endpoint {
                 for url in urls {
                     let target = address::read_sentinel(url)?;
                     wanted |= target.tls;
-                    let tls = secured(target.tls, config.sentinel_tls.as_ref())?;
                     let has_login = target.login.password.is_some();
                     let login = config.sentinel_login.clone().filter(|_| !has_login);
-                    let login = login.map(|(username, password)| Login {
-                        username,
-                        password: Some(password),
-                        ..target.login.clone()
+                    sentinels.push(Sentinel {
+                        address: one(target.addresses)?,
+                        tls: secured(target.tls, config.sentinel_tls.as_ref())?,
+                        login_if_wanted: login.map(|(username, password)| Login {
+                            username,
+                            password: Some(password),
+                            ..target.login.clone()
+                        }),
+                        login: target.login,
                     });
-                    sentinels.push((target, tls, login));
                 }
                 if sentinels.is_empty() {
                     return Err("there is no sentinel to ask".to_owned());
@@ -235,10 +238,7 @@ impl Endpoint {
             // A caller that waits for room, and is not polled then, would keep its place for ever.
             .set_pipeline_buffer_size(Semaphore::MAX_PERMITS);
         self.limited(async {
-            let (address, mut stream) = self.open(Lookup::ForCommands(&self.found)).await?;
-            if self.replicas.is_some() {
-                check_wait(&mut stream).await?;
-            }
+            let (address, stream) = self.open(Lookup::ForCommands(&self.found)).await?;
             let (connection, driver) =
                 MultiplexedConnection::new_with_config(&INTRODUCED, stream, config)
                     .await
@@ -343,6 +343,7 @@ impl Endpoint {
             login,
             client_name: self.client_name.as_deref(),
             master,
+            replicas: self.replicas.is_some() && matches!(lookup, Lookup::ForCommands(_)),
         }
     }
 

@@ -24,6 +24,8 @@ enum Need {
     Master,
     /// An ACL may forbid it, but the server has to be ready.
     Readiness,
+    /// That the server knows the command, and this user may send it.
+    Wait,
     /// It is for the reader of `CLIENT LIST` only.
     Nothing,
 }
@@ -38,6 +40,8 @@ pub(super) struct Entry<'a> {
     pub(super) client_name: Option<&'a str>,
     /// Whether a replica will not do.
     pub(super) master: bool,
+    /// Whether replicas will be waited for.
+    pub(super) replicas: bool,
 }
 
 impl Entry<'_> {
@@ -54,6 +58,12 @@ impl Entry<'_> {
                 (Need::Master, Ok(role)) => self.check(&role)?,
                 (Need::Login, Err(refusal)) => return Err(self.not_let_in(refusal)),
                 (Need::Success | Need::Master, Err(refusal)) => return Err(refusal),
+                (Need::Wait, Err(refusal))
+                    if refusal.reason == Reason::Permission || is_unknown(&refusal) =>
+                {
+                    let detail = format!("{} (wait_for_replicas needs it)", refusal.detail);
+                    return Err(Refusal { detail, ..refusal });
+                }
                 (Need::Readiness, Err(refusal)) if refusal.reason != Reason::Permission => {
                     return Err(refusal);
                 }
@@ -130,22 +140,11 @@ impl Entry<'_> {
         if self.master {
             commands.push((command(&["ROLE"]), Need::Master));
         }
-        commands
-    }
-}
-
-/// Checks that the server can wait for replicas, and that this user may: the command waits for none.
-pub(super) async fn check_wait(stream: &mut Box<dyn Stream>) -> Result<(), Refusal> {
-    let mut wait = redis::cmd("WAIT");
-    wait.arg(0).arg(1);
-    let answers = exchange(stream, &[wait]).await?;
-    let refusal = answers.iter().find_map(|answer| answer.as_ref().err());
-    match refusal.map(Refusal::at_connect) {
-        Some(refusal) if refusal.reason == Reason::Permission || is_unknown(&refusal) => {
-            let detail = format!("{} (wait_for_replicas needs it)", refusal.detail);
-            Err(Refusal { detail, ..refusal })
+        if self.replicas {
+            // It waits for none.
+            commands.push((command(&["WAIT", "0", "1"]), Need::Wait));
         }
-        _ => Ok(()),
+        commands
     }
 }
 

@@ -1,28 +1,48 @@
-//! The protocol of a connection for subscriptions, by RESP2 or RESP3, with both kinds of messages. The redis crate's own does not know
-//! those of a cluster.
+//! A connection for subscriptions, by RESP2 or RESP3, with both kinds of messages. The redis crate's own does not know
+//! those of a cluster. It never carries commands, so that no reply can go astray.
 //!
 //! One request is made at a time, and a task reads all messages, so none is lost while no caller waits for it.
+
+use std::time::Duration;
 
 use redis::Value;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
+use super::address::Address;
+use super::layout::Node;
 use super::messages::{Heard, Messages};
-use super::{Failure, Reason, Refusal};
+use super::slot::slot;
+use super::{Endpoint, Failure, Reason, Refusal};
 use crate::clock::Moment;
 use crate::outside::{self, Stream};
 
-/// The half that asks.
-pub(super) struct Asking {
+/// One command names this many channels at the most.
+const MOST_CHANNELS: usize = 512;
+
+/// The half that asks for subscriptions.
+pub(crate) struct Subscriptions {
     writer: WriteHalf<Box<dyn Stream>>,
     replies: UnboundedReceiver<Reply>,
+    kind: Messages,
+    /// How long a request may take.
+    limit: Duration,
 }
 
 /// The half that receives. The connection ends with it.
 pub(super) struct Hearing {
     heard: UnboundedReceiver<Heard>,
     reader: AbortHandle,
+}
+
+/// The half that receives messages from the server to listen to.
+pub(crate) struct Subscriber {
+    hearing: Hearing,
+    endpoint: Endpoint,
+    /// Where it leads.
+    address: Address,
 }
 
 /// The possible answers to a request.
@@ -33,12 +53,45 @@ enum Reply {
     Refused(Refusal),
 }
 
-pub(super) fn start(stream: Box<dyn Stream>) -> (Asking, Hearing) {
+pub(super) fn start(
+    stream: Box<dyn Stream>,
+    kind: Messages,
+    limit: Duration,
+) -> (Subscriptions, Hearing) {
     let (reader, writer) = tokio::io::split(stream);
     let (sender, replies) = mpsc::unbounded_channel();
     let (messages, heard) = mpsc::unbounded_channel();
     let reader = outside::spawn(read(reader, sender, messages)).abort_handle();
-    (Asking { writer, replies }, Hearing { heard, reader })
+    let subscriptions = Subscriptions {
+        writer,
+        replies,
+        kind,
+        limit,
+    };
+    (subscriptions, Hearing { heard, reader })
+}
+
+impl Subscriber {
+    pub(crate) async fn connect(node: &Node) -> Result<(Subscriptions, Self), Refusal> {
+        let endpoint = node.endpoint().clone();
+        let (address, stream) = endpoint.connect_pubsub().await?;
+        let (subscriptions, hearing) = start(stream, node.messages(), endpoint.response_timeout());
+        let subscriber = Subscriber {
+            hearing,
+            endpoint,
+            address,
+        };
+        Ok((subscriptions, subscriber))
+    }
+
+    /// The next message or event; `None` when the connection is gone, or leads to a server that is not the master any more.
+    pub(crate) async fn next(&mut self) -> Option<Heard> {
+        tokio::select! {
+            biased;
+            () = self.endpoint.until_not(&self.address) => None,
+            heard = self.hearing.next() => heard,
+        }
+    }
 }
 
 impl Hearing {
@@ -54,20 +107,38 @@ impl Drop for Hearing {
     }
 }
 
-impl Asking {
+impl Subscriptions {
+    /// Whether each end of a subscription is heard, also where it was asked for.
+    pub(crate) fn tell_of_ends(&self) -> bool {
+        self.kind == Messages::Sharded
+    }
+
+    /// `channels` in those groups that can be subscribed together, in their order.
+    pub(crate) fn groups(&self, mut channels: Vec<String>) -> Vec<Vec<String>> {
+        let sharded = self.kind == Messages::Sharded;
+        if sharded {
+            channels.sort_by_cached_key(|channel| slot(channel));
+        }
+        let groups = channels.chunk_by(|one, two| !sharded || slot(one) == slot(two));
+        let groups = groups.flat_map(|group| group.chunks(MOST_CHANNELS));
+        groups.map(<[String]>::to_vec).collect()
+    }
+
     /// Subscribes the channels of each group with a command of its own, all at once; which of them the server refuses.
-    pub(super) async fn subscribe(
+    pub(crate) async fn subscribe(
         &mut self,
-        kind: Messages,
         groups: &[&[String]],
     ) -> Result<Vec<Result<(), Refusal>>, Failure> {
-        self.send(&commands(kind.subscribe(), groups)).await?;
-        let mut answers = Vec::with_capacity(groups.len());
-        for group in groups {
-            let answer = self.confirmed(group.len()).await?;
-            answers.push(answer.map_err(|refusal| refusal.naming(|| group.to_vec())));
-        }
-        Ok(answers)
+        limited(self.limit, async {
+            self.send(&commands(self.kind.subscribe(), groups)).await?;
+            let mut answers = Vec::with_capacity(groups.len());
+            for group in groups {
+                let answer = self.confirmed(group.len()).await?;
+                answers.push(answer.map_err(|refusal| refusal.naming(|| group.to_vec())));
+            }
+            Ok(answers)
+        })
+        .await
     }
 
     /// The confirmation of so many channels. A refusal is one for all of them.
@@ -83,20 +154,24 @@ impl Asking {
         Ok(Ok(()))
     }
 
-    /// The channels whose slot has gone to another server: their subscriptions here have ended with that.
-    pub(super) async fn unsubscribe(
+    /// Returns the channels whose slot has gone to another server: their subscriptions here have ended with that, and no end
+    /// is heard any more.
+    pub(crate) async fn unsubscribe(
         &mut self,
-        kind: Messages,
         groups: &[&[String]],
     ) -> Result<Vec<String>, Failure> {
-        self.send(&commands(kind.unsubscribe(), groups)).await?;
-        let mut elsewhere = Vec::new();
-        for group in groups {
-            if !self.left(group).await? {
-                elsewhere.extend(group.iter().cloned());
+        limited(self.limit, async {
+            self.send(&commands(self.kind.unsubscribe(), groups))
+                .await?;
+            let mut elsewhere = Vec::new();
+            for group in groups {
+                if !self.left(group).await? {
+                    elsewhere.extend(group.iter().cloned());
+                }
             }
-        }
-        Ok(elsewhere)
+            Ok(elsewhere)
+        })
+        .await
     }
 
     /// The confirmation that none of `channels` is heard any more, which the server may have said by itself just before. `false` if
@@ -117,15 +192,19 @@ impl Asking {
         Ok(true)
     }
 
-    pub(super) async fn ping(&mut self) -> Result<(), Failure> {
-        self.send(&redis::cmd("PING").get_packed_command()).await?;
-        loop {
-            match self.reply().await? {
-                // An ACL may forbid it, and a busy server refuses it; that it answers is all that matters.
-                Reply::Pong | Reply::Refused(_) => return Ok(()),
-                Reply::Subscribed | Reply::Unsubscribed(_) => {}
+    /// Asks whether the server is still there.
+    pub(crate) async fn ping(&mut self) -> Result<(), Failure> {
+        limited(self.limit, async {
+            self.send(&redis::cmd("PING").get_packed_command()).await?;
+            loop {
+                match self.reply().await? {
+                    // An ACL may forbid it, and a busy server refuses it; that it answers is all that matters.
+                    Reply::Pong | Reply::Refused(_) => return Ok(()),
+                    Reply::Subscribed | Reply::Unsubscribed(_) => {}
+                }
             }
-        }
+        })
+        .await
     }
 
     async fn send(&mut self, packed: &[u8]) -> Result<(), Failure> {
@@ -144,6 +223,14 @@ fn unanswered(detail: &str) -> Failure {
     Failure::unanswered(detail, Moment::now())
 }
 
+async fn limited<T>(
+    limit: Duration,
+    asking: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let answered = timeout(limit, asking).await;
+    answered.unwrap_or_else(|_| Err(unanswered(&format!("no answer within {limit:?}"))))
+}
+
 fn commands(name: &str, groups: &[&[String]]) -> Vec<u8> {
     let command = |channels: &&[String]| redis::cmd(name).arg(channels).get_packed_command();
     groups.iter().flat_map(command).collect()
@@ -160,54 +247,47 @@ async fn read(
         let Ok(value) = redis::parse_redis_value_async(&mut decoder, &mut reader).await else {
             return;
         };
-        let reply = match value.extract_error() {
-            Err(error) => Reply::Refused(Refusal::at_connect(&error)),
+        let (event, reply) = match value.extract_error() {
+            Err(error) => (None, Some(Reply::Refused(Refusal::at_connect(&error)))),
             Ok(value) => match sort(value) {
-                Some(Sorted::Message(message)) => {
-                    // The listeners end with this task.
-                    let _ = heard.send(message);
-                    continue;
-                }
-                // The server says so by itself, too.
-                Some(Sorted::Ended(channel)) => {
-                    let _ = heard.send(Heard::Ended(channel.clone()));
-                    Reply::Unsubscribed(channel)
-                }
-                Some(Sorted::Reply(reply)) => reply,
+                Some(sorted) => sorted,
                 None => return,
             },
         };
-        // Nobody asks any more, and messages are heard all the same.
-        let _ = replies.send(reply);
+        // The task ends with the half that listens; without the other half nobody waits for replies.
+        event.map(|event| heard.send(event));
+        reply.map(|reply| replies.send(reply));
     }
 }
 
-enum Sorted {
-    Reply(Reply),
-    Message(Heard),
-    Ended(String),
-}
-
-fn sort(value: Value) -> Option<Sorted> {
+/// An event, and the answer to a request, which the server may send by itself.
+fn sort(value: Value) -> Option<(Option<Heard>, Option<Reply>)> {
     let (kind, items) = match value {
-        Value::SimpleString(word) if word == "PONG" => return Some(Sorted::Reply(Reply::Pong)),
+        Value::SimpleString(word) if word == "PONG" => return Some((None, Some(Reply::Pong))),
         Value::Array(mut items) if !items.is_empty() => (text(items.remove(0))?, items),
         // By RESP3.
         Value::Push { kind, data } => (kind.to_string(), data),
         _ => return None,
     };
     let mut items = items.into_iter();
-    Some(match &*kind {
-        "message" | "smessage" => Sorted::Message(Heard::Message {
-            channel: text(items.next()?)?,
-            payload: bytes(items.next()?)?,
-        }),
-        "subscribe" | "ssubscribe" => Sorted::Reply(Reply::Subscribed),
-        "unsubscribe" => Sorted::Reply(Reply::Unsubscribed(text(items.next()?)?)),
-        "sunsubscribe" => Sorted::Ended(text(items.next()?)?),
-        "pong" => Sorted::Reply(Reply::Pong),
+    let mut next = || items.next();
+    let reply = match &*kind {
+        "message" | "smessage" => {
+            let channel = text(next()?)?;
+            let payload = bytes(next()?)?;
+            return Some((Some(Heard::Message { channel, payload }), None));
+        }
+        "subscribe" | "ssubscribe" => Reply::Subscribed,
+        "unsubscribe" => Reply::Unsubscribed(text(next()?)?),
+        "sunsubscribe" => {
+            let channel = text(next()?)?;
+            let reply = Reply::Unsubscribed(channel.clone());
+            return Some((Some(Heard::Ended(channel)), Some(reply)));
+        }
+        "pong" => Reply::Pong,
         _ => return None,
-    })
+    };
+    Some((None, Some(reply)))
 }
 
 fn bytes(value: Value) -> Option<Vec<u8>> {
@@ -227,9 +307,9 @@ mod tests {
 
     use super::*;
 
-    fn connection() -> (Asking, Hearing, DuplexStream) {
+    fn connection() -> (Subscriptions, Hearing, DuplexStream) {
         let (ours, server) = tokio::io::duplex(4096);
-        let (asking, hearing) = start(Box::new(ours));
+        let (asking, hearing) = start(Box::new(ours), Messages::Sharded, Duration::from_secs(5));
         (asking, hearing, server)
     }
 
@@ -250,7 +330,7 @@ mod tests {
             server.write_all(said.as_bytes()).await.unwrap();
             let groups = [names(&["a"]), names(&["b"]), names(&["c", "d"])];
             let groups: Vec<&[String]> = groups.iter().map(Vec::as_slice).collect();
-            let answers = asking.subscribe(Messages::Sharded, &groups).await.unwrap();
+            let answers = asking.subscribe(&groups).await.unwrap();
             let refused: Vec<_> = answers
                 .iter()
                 .map(|answer| answer.as_ref().err().map(|refusal| &*refusal.detail))
@@ -276,10 +356,10 @@ mod tests {
         server.write_all(said.as_bytes()).await.unwrap();
         let groups = [names(&["a", "b"]), names(&["c"])];
         let groups: Vec<&[String]> = groups.iter().map(Vec::as_slice).collect();
-        let elsewhere = asking.unsubscribe(Messages::Sharded, &groups).await;
+        let elsewhere = asking.unsubscribe(&groups).await;
         assert_eq!(elsewhere.unwrap(), names(&["a", "b"]));
         let other = names(&["d"]);
-        let left = asking.unsubscribe(Messages::Sharded, &[&other]).await;
+        let left = asking.unsubscribe(&[&other]).await;
         assert!(matches!(left, Err(Failure::Refused(_))));
     }
 
@@ -292,10 +372,7 @@ mod tests {
         server.write_all(said.as_bytes()).await.unwrap();
         let channels = names(&["a", "b"]);
         let channels = [&channels[..1], &channels[1..]];
-        asking
-            .unsubscribe(Messages::Sharded, &channels)
-            .await
-            .unwrap();
+        asking.unsubscribe(&channels).await.unwrap();
         asking.ping().await.unwrap();
         drop(server);
         assert!(asking.ping().await.is_err());

@@ -8,16 +8,15 @@
 //! They also announce a failover. A client with a connection to another server then ends it at once, even where that
 //! server goes on taking itself for the master.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 use tokio::sync::{Mutex, Notify, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
-use super::address::{Address, Login, Target};
+use super::address::{Address, Login};
 use super::failure::{Failure, Reason, Refusal};
 use super::handshake::{Entry, exchange};
 use super::messages::{Heard, Messages};
@@ -29,7 +28,7 @@ use crate::outside::Stream;
 
 /// Their answer is used for this long.
 const FRESH: Duration = Duration::from_millis(500);
-/// How long the others are waited for when most have answered.
+/// How long another answer is waited for when most have answered.
 const GRACE: Duration = Duration::from_millis(100);
 /// How often one that is listened to is asked whether it is still there.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -63,12 +62,12 @@ struct Told {
 }
 
 /// How to come in to one of them.
-struct Sentinel {
-    address: Address,
-    tls: Option<Tls>,
-    login: Login,
+pub(super) struct Sentinel {
+    pub(super) address: Address,
+    pub(super) tls: Option<Tls>,
+    pub(super) login: Login,
     /// If it wants a password.
-    login_if_wanted: Option<Login>,
+    pub(super) login_if_wanted: Option<Login>,
 }
 
 /// A master, and since which configuration it is that.
@@ -82,22 +81,10 @@ struct Master {
 type Answer = Option<Master>;
 
 impl Sentinels {
-    pub(super) fn new(
-        master: String,
-        sentinels: Vec<(Target, Option<Tls>, Option<Login>)>,
-        patience: Duration,
-    ) -> Self {
-        let sentinels = sentinels
-            .into_iter()
-            .map(|(target, tls, login_if_wanted)| Sentinel {
-                address: target.address,
-                login: target.login,
-                login_if_wanted,
-                tls,
-            });
+    pub(super) fn new(master: String, sentinels: Vec<Sentinel>, patience: Duration) -> Self {
         Sentinels {
             master,
-            sentinels: sentinels.collect(),
+            sentinels,
             patience,
             told: Mutex::default(),
             known: watch::Sender::new(None),
@@ -141,16 +128,14 @@ impl Sentinels {
         }
         let answers = self.ask_all().await;
         let stale = told.missed.is_some_and(|since| since.elapsed() >= BELIEVED);
-        let master = choose(
-            known.as_ref().map(|known| (known, stale)),
-            &answers,
-            &self.master,
-        );
-        match &master {
-            Err(_) => told.missed = told.missed.or_else(|| Some(Instant::now())),
-            Ok(_) => told.missed = None,
-        }
-        let master = master?;
+        let known_and_stale = known.as_ref().map(|known| (known, stale));
+        let sentinels = self.sentinels.len();
+        let chosen = choose(known_and_stale, &answers, sentinels, &self.master);
+        told.missed = match &chosen {
+            Ok(_) => None,
+            Err(_) => told.missed.or_else(|| Some(Instant::now())),
+        };
+        let master = chosen?;
         told.last = Some(Instant::now());
         if let Some(known) = known
             && known.address != master.address
@@ -186,23 +171,15 @@ impl Sentinels {
         });
         let mut asking: FuturesUnordered<_> = asking.collect();
         let mut answers = Vec::new();
-        let mut end = None;
         loop {
-            let next = match end {
-                None => asking.next().await,
-                Some(end) => timeout_at(end, asking.next()).await.unwrap_or_else(|_| {
-                    let detail = "others were faster".to_owned();
-                    Some(Err(Refusal::unreachable(detail)))
-                }),
+            let good = answers.iter().filter(|answer| Result::is_ok(answer));
+            let limit = match 2 * good.count() > self.sentinels.len() {
+                true => GRACE,
+                false => Duration::MAX,
             };
-            let Some(answer) = next else { return answers };
-            answers.push(answer);
-            let good = answers.iter().filter(|answer| answer.is_ok()).count();
-            if end.is_some_and(|end| end <= Instant::now()) {
-                return answers;
-            }
-            if end.is_none() && good > self.sentinels.len() / 2 {
-                end = Some(Instant::now() + GRACE);
+            match timeout(limit, asking.next()).await {
+                Ok(Some(answer)) => answers.push(answer),
+                Ok(None) | Err(_) => return answers,
             }
         }
     }
@@ -237,19 +214,13 @@ impl Sentinels {
     /// Listens to one of them until its connection ends.
     async fn hear(&self, sentinel: &Sentinel) -> Result<(), Refusal> {
         let lost = |failure: Failure| Refusal::unreachable(failure.to_string());
-        let connecting = async {
-            let (mut asking, hearing) = pubsub::start(sentinel.enter().await?);
-            let news = NEWS.map(str::to_owned);
-            let subscribed = asking.subscribe(Messages::Plain, &[&news]).await;
-            subscribed
-                .map_err(lost)?
-                .into_iter()
-                .collect::<Result<(), _>>()?;
-            Ok((asking, hearing))
-        };
-        let connected = timeout(self.patience, connecting).await;
-        let connected = connected.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")));
-        let (mut asking, mut hearing) = connected?;
+        let entered = timeout(self.patience, sentinel.enter()).await;
+        let stream = entered.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")))?;
+        let (mut asking, mut hearing) = pubsub::start(stream, Messages::Plain, self.patience);
+        let news = NEWS.map(str::to_owned);
+        for subscribed in asking.subscribe(&[&news]).await.map_err(lost)? {
+            subscribed?;
+        }
         // Some may have been missed.
         self.news.notify_one();
         loop {
@@ -262,12 +233,7 @@ impl Sentinels {
                     }
                 }
                 Ok(Some(Heard::Ended(_))) => {}
-                Err(_) => {
-                    let pong = timeout(self.patience, asking.ping()).await;
-                    if !matches!(pong, Ok(Ok(()))) {
-                        return Err(Refusal::unreachable("it has fallen silent"));
-                    }
-                }
+                Err(_) => asking.ping().await.map_err(lost)?,
             }
         }
     }
@@ -292,6 +258,7 @@ impl Sentinel {
             login,
             client_name: None,
             master: false,
+            replicas: false,
         };
         entry.enter().await
     }
@@ -326,29 +293,27 @@ fn epoch(details: Value) -> Option<u64> {
     details.get("config-epoch")?.parse().ok()
 }
 
-/// The configuration to follow; `answers` are those of all sentinels, in any order. With the known one comes whether no sentinel has confirmed it
-/// for long.
+/// The configuration to follow, by the `answers` of some of so many `sentinels`. With the known one comes whether no sentinel has
+/// confirmed it for long.
 fn choose(
     known: Option<(&Master, bool)>,
     answers: &[Result<Answer, Refusal>],
+    sentinels: usize,
     name: &str,
 ) -> Result<Master, Refusal> {
     let masters = || answers.iter().flatten().flatten();
     let votes = |master: &Master| masters().filter(|other| *other == master).count();
-    // Where as many say one thing as another, all clients are to go the same way, and none back and forth.
+    // Where as many say one thing as another, clients do not go back and forth.
     let is_known = |master: &Master| known.is_some_and(|(known, _)| known == master);
-    let order = |master: &&Master| {
-        let text = Reverse(master.address.to_string());
-        (master.epoch, votes(master), is_known(master), text)
-    };
+    let order = |master: &&Master| (master.epoch, votes(master), is_known(master));
     let Some(best) = masters().max_by_key(order) else {
         return Err(nobody(answers, name));
     };
     match known {
         Some((known, stale))
             if known.epoch > best.epoch
-                && masters().count() < answers.len()
-                && !(stale && votes(best) > answers.len() / 2) =>
+                && masters().count() < sentinels
+                && !(stale && 2 * votes(best) > sentinels) =>
         {
             Err(Refusal::unreachable(format!(
                 "the sentinels that answer know only an older master than {}",
@@ -397,7 +362,12 @@ mod tests {
     #[test]
     fn the_latest_configuration_counts() {
         let chosen = |known: Option<&Master>, answers: &[_]| {
-            choose(known.map(|known| (known, false)), answers, "m")
+            choose(
+                known.map(|known| (known, false)),
+                answers,
+                answers.len(),
+                "m",
+            )
         };
         let old = master(1, 4);
         for (known, answers, expected) in [
@@ -415,8 +385,6 @@ mod tests {
             // As many as say so.
             (None, vec![says(1, 0), says(2, 0), says(2, 0)], master(2, 0)),
             // As many say the other thing.
-            (None, vec![says(1, 4), says(2, 4)], master(1, 4)),
-            (None, vec![says(2, 4), says(1, 4)], master(1, 4)),
             (Some(&old), vec![says(0, 4), says(1, 4)], master(1, 4)),
         ] {
             assert_eq!(chosen(known, &answers).unwrap(), expected, "{answers:?}");
@@ -436,7 +404,7 @@ mod tests {
             (true, vec![says(2, 3), says(3, 3), silent()], None),
             (true, vec![says(1, 4), says(2, 3), says(2, 3)], Some(1)),
         ] {
-            let master = choose(Some((&old, stale)), &answers, "m").ok();
+            let master = choose(Some((&old, stale)), &answers, answers.len(), "m").ok();
             let expected = chosen.map(|port| says(port, 0).unwrap().unwrap().address);
             assert_eq!(master.map(|master| master.address), expected, "{answers:?}");
         }
@@ -455,7 +423,7 @@ mod tests {
             (vec![silent(), wrong()], Reason::Authentication, "WRONGPASS"),
             (vec![silent(), Ok(None), wrong()], Reason::Other, "\"m\""),
         ] {
-            let refusal = choose(None, &answers, "m").unwrap_err();
+            let refusal = choose(None, &answers, answers.len(), "m").unwrap_err();
             assert_eq!(refusal.reason, reason, "{answers:?}");
             assert!(refusal.detail.contains(words), "{}", refusal.detail);
         }
