@@ -12,12 +12,16 @@ pub(crate) enum Messages {
 }
 
 impl Messages {
+    fn choose(self, plain: &'static str, sharded: &'static str) -> &'static str {
+        match self {
+            Messages::Plain => plain,
+            Messages::Sharded => sharded,
+        }
+    }
+
     /// The command that sends one.
     pub(crate) fn publish(self) -> &'static str {
-        match self {
-            Messages::Plain => "PUBLISH",
-            Messages::Sharded => "SPUBLISH",
-        }
+        self.choose("PUBLISH", "SPUBLISH")
     }
 
     pub(crate) fn are_sharded(self) -> bool {
@@ -26,27 +30,18 @@ impl Messages {
 
     /// Asks how many listen to each of `channels`: all must be at home on one server.
     pub(crate) fn count_listeners<'a>(self, channels: impl Iterator<Item = &'a str>) -> Command {
-        let question = Command::new("PUBSUB").arg(match self {
-            Messages::Plain => "NUMSUB",
-            Messages::Sharded => "SHARDNUMSUB",
-        });
+        let question = Command::new("PUBSUB").arg(self.choose("NUMSUB", "SHARDNUMSUB"));
         channels.fold(question, |question, channel| {
             question.arg(channel).beside(channel)
         })
     }
 
     pub(super) fn subscribe(self) -> &'static str {
-        match self {
-            Messages::Plain => "SUBSCRIBE",
-            Messages::Sharded => "SSUBSCRIBE",
-        }
+        self.choose("SUBSCRIBE", "SSUBSCRIBE")
     }
 
     pub(super) fn unsubscribe(self) -> &'static str {
-        match self {
-            Messages::Plain => "UNSUBSCRIBE",
-            Messages::Sharded => "SUNSUBSCRIBE",
-        }
+        self.choose("UNSUBSCRIBE", "SUNSUBSCRIBE")
     }
 }
 
