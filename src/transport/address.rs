@@ -122,7 +122,7 @@ fn read_several(url: &str) -> Result<Option<Target>, String> {
         .iter_mut()
         .flat_map(|target| target.addresses.drain(..));
     let addresses = addresses.collect();
-    // What they have in common is that of each.
+    // The other parts are the same for each host.
     let first = targets.pop().ok_or(SEVERAL_FORM)?;
     Ok(Some(Target {
         addresses,
@@ -141,7 +141,7 @@ pub(super) fn read_sentinel(url: &str) -> Result<Target, String> {
     }
     for address in &mut target.addresses {
         if let Address::Tcp { port, .. } = address
-            && host_of(url).1.is_none()
+            && !has_port(url)
         {
             *port = SENTINEL_PORT;
         }
@@ -151,8 +151,8 @@ pub(super) fn read_sentinel(url: &str) -> Result<Target, String> {
 
 /// The master's name, where a URL has it in place of the host.
 pub(super) fn master_of(url: &str, address: &Address) -> Result<String, String> {
-    match (address, host_of(url)) {
-        (Address::Tcp { host, .. }, (_, None)) => Ok(host.clone()),
+    match address {
+        Address::Tcp { host, .. } if !has_port(url) => Ok(host.clone()),
         _ => Err(
             "with sentinels the URL is redis://[[user]:password@]name[/database], with the master's name and no port"
                 .to_owned(),
@@ -162,17 +162,12 @@ pub(super) fn master_of(url: &str, address: &Address) -> Result<String, String> 
 
 const SENTINEL_PORT: u16 = 26379;
 
-/// Host and port as they stand in a URL.
-fn host_of(url: &str) -> (&str, Option<&str>) {
+/// Whether a port stands in a URL.
+fn has_port(url: &str) -> bool {
     let (_, rest) = url.split_once("://").unwrap_or_default();
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
-        _ => (host, None),
-    }
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    (host.rsplit_once(':')).is_some_and(|(_, port)| !port.ends_with(']'))
 }
 
 const FORM: &str = "not a Redis URL (redis:// or rediss://[[user]:password@]host[:port][/database][?protocol=resp3], with reserved \

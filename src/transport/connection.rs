@@ -9,11 +9,11 @@ use tokio::time::{Instant, timeout_at};
 use super::cluster::Cluster;
 use super::failure::Reason;
 use super::layout::Layout;
-use super::link::{Link, News};
+use super::link::{Link, NOT_YET, News};
 use super::live::Live;
 use super::messages::Messages;
 use super::slot::slot;
-use super::{Backoff, Command, Endpoint, Failure, Refusal, Value};
+use super::{Command, Endpoint, Failure, Refusal, Value};
 use crate::config::ShardedPubSub;
 use crate::error::Error;
 use crate::state::ConnectionState;
@@ -44,54 +44,30 @@ impl Connection {
     /// a wrong password ends it at once. Of a cluster one master will do, when that time is over.
     pub(crate) async fn open(endpoint: Endpoint, sharded: ShardedPubSub) -> Result<Self, Error> {
         let began = Instant::now();
-        let mut backoff = Backoff::new();
-        let limit = began + endpoint.connect_timeout();
-        let mut last: Option<Refusal> = None;
+        let limit = began + endpoint.connect_timeout;
+        let connection = Self::lazy(endpoint, sharded);
+        let news = Arc::clone(&connection.news);
         loop {
-            let attempt = Self::attempt(&endpoint, sharded, limit);
-            let attempted = match last.take() {
-                // It has a limit of its own.
-                None => attempt.await,
-                // The time left for another attempt is less than that.
-                Some(last) => timeout_at(limit, attempt).await.unwrap_or(Err(last)),
-            };
-            let refusal = match attempted {
-                Ok(connection) => return Ok(connection),
-                Err(refusal) => refusal,
-            };
-            let pause = backoff.next();
-            let retry = refusal.reason == Reason::Unreachable || refusal.may_pass();
-            if !retry || Instant::now() + pause > limit {
-                return Err(first_connect_error(&endpoint, refusal, began));
+            let changed = news.changed.notified();
+            let over = Instant::now() >= limit;
+            match connection.route(None).map(drop) {
+                Ok(()) if over || connection.cluster().is_none_or(Cluster::is_complete) => {
+                    return Ok(connection);
+                }
+                Err(refusal)
+                    if refusal.detail != NOT_YET
+                        && (over
+                            || refusal.reason != Reason::Unreachable && !refusal.may_pass()) =>
+                {
+                    return Err(first_connect_error(&connection.endpoint, refusal, began));
+                }
+                _ => {}
             }
-            last = Some(refusal);
-            tokio::time::sleep(pause).await;
-        }
-    }
-
-    async fn attempt(
-        endpoint: &Endpoint,
-        sharded: ShardedPubSub,
-        limit: Instant,
-    ) -> Result<Self, Refusal> {
-        let news = Arc::<News>::default();
-        let connection = |kind| Connection {
-            kind,
-            endpoint: endpoint.clone(),
-            news: Arc::clone(&news),
-        };
-        if endpoint.seeds().is_none() {
-            let link = Link::open(endpoint.clone(), Arc::clone(&news)).await?;
-            return Ok(connection(Kind::One(Arc::new(link))));
-        }
-        let cluster = Cluster::new(endpoint.clone(), sharded, Arc::clone(&news));
-        cluster.refresh().await?;
-        cluster.keep();
-        let connection = connection(Kind::Cluster(Arc::clone(&cluster)));
-        let complete = timeout_at(limit, cluster.complete()).await;
-        match cluster.live_for(None) {
-            Err(refusal) if complete.is_err() => Err(refusal),
-            _ => Ok(connection),
+            match over {
+                false => drop(timeout_at(limit, changed).await),
+                // The first attempt has a limit of its own.
+                true => changed.await,
+            }
         }
     }
 
@@ -99,7 +75,7 @@ impl Connection {
     pub(crate) fn lazy(endpoint: Endpoint, sharded: ShardedPubSub) -> Self {
         let news = Arc::<News>::default();
         let kind = if endpoint.seeds().is_none() {
-            let link = Link::lazy(endpoint.clone(), Arc::clone(&news));
+            let link = Link::new(endpoint.clone(), Arc::clone(&news));
             Kind::One(Arc::new(link))
         } else {
             let cluster = Cluster::new(endpoint.clone(), sharded, Arc::clone(&news));

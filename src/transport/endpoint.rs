@@ -45,12 +45,12 @@ pub(crate) struct Endpoint {
     login: Login,
     credentials: Option<Arc<dyn CredentialsProvider>>,
     client_name: Option<String>,
-    connect_timeout: Duration,
-    response_timeout: Duration,
-    scan_interval: Duration,
-    replicas: Option<Replicas>,
-    /// It is no node of a cluster, where a replica redirects its clients.
-    alone: bool,
+    pub(super) connect_timeout: Duration,
+    pub(super) response_timeout: Duration,
+    pub(super) scan_interval: Duration,
+    pub(super) replicas: Option<Replicas>,
+    /// It is no node of a cluster, where a replica redirects its clients: it may become one without a word.
+    pub(super) alone: bool,
 }
 
 /// Where the server is.
@@ -72,9 +72,6 @@ pub(super) struct Opened {
     pub(super) address: Address,
     /// Has to be polled for the connection to work; ends when the connection has.
     pub(super) driver: BoxFuture<'static, ()>,
-    pub(super) replicas: Option<Replicas>,
-    /// It may become a replica without a word.
-    pub(super) alone: bool,
 }
 
 impl Endpoint {
@@ -165,7 +162,7 @@ impl Endpoint {
     pub(super) fn seeds(&self) -> Option<&[Address]> {
         match &self.place {
             Place::Cluster(seeds) => Some(seeds),
-            Place::Fixed(_) | Place::Sentinels(_) | Place::Replicated(_) => None,
+            _ => None,
         }
     }
 
@@ -197,38 +194,23 @@ impl Endpoint {
     }
 
     /// Finds out by itself when the server is another one, as long as this is polled.
-    pub(super) fn watch(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
-        match &self.place {
-            Place::Fixed(_) | Place::Cluster(_) | Place::Replicated(_) => None,
-            Place::Sentinels(sentinels) => Some(Arc::clone(sentinels).watch()),
+    pub(super) async fn watch(&self) {
+        if let Place::Sentinels(sentinels) = &self.place {
+            sentinels.watch().await;
         }
     }
 
     /// Returns when the server is known to be another one than that at `address`.
     pub(super) async fn until_not(&self, address: &Address) {
         match &self.place {
-            Place::Fixed(_) | Place::Cluster(_) | Place::Replicated(_) => {
-                std::future::pending().await
-            }
             Place::Sentinels(sentinels) => sentinels.until_not(address).await,
+            _ => std::future::pending().await,
         }
     }
 
     /// The server's address, without user and password.
     pub(crate) fn address(&self) -> &str {
         &self.printed
-    }
-
-    pub(crate) fn response_timeout(&self) -> Duration {
-        self.response_timeout
-    }
-
-    pub(super) fn scan_interval(&self) -> Duration {
-        self.scan_interval
-    }
-
-    pub(crate) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
     }
 
     /// Opens a connection for commands to a server that has been seen to answer.
@@ -245,22 +227,11 @@ impl Endpoint {
                     .map_err(|error| Refusal::at_connect(&error))?;
             Ok(Opened {
                 connection,
-                replicas: self.replicas,
-                alone: self.alone,
-                driver: self.clone().drive(driver, address.clone()).boxed(),
                 address,
+                driver: driver.boxed(),
             })
         })
         .await
-    }
-
-    /// Calls under way at a server that is not the master any more get no answer; they are repeated at the new one.
-    async fn drive(self, driver: impl Future<Output = ()>, address: Address) {
-        tokio::select! {
-            biased;
-            () = driver => {}
-            () = self.until_not(&address) => {}
-        }
     }
 
     /// Opens a connection for subscriptions; where it leads.

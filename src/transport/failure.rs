@@ -7,6 +7,7 @@ use redis::RedisError;
 use super::Value;
 use super::address::Address;
 use crate::clock::Moment;
+use crate::state::ConnectionState;
 
 /// Why an attempt brought no answer.
 #[derive(Debug, Clone)]
@@ -114,6 +115,13 @@ impl Refusal {
             _ => Reason::Other,
         };
         Refusal { reason, detail }
+    }
+
+    /// The state of a connection that cannot be used for this reason.
+    pub(super) fn shown(&self) -> ConnectionState {
+        ConnectionState::Disconnected {
+            detail: self.detail.clone(),
+        }
     }
 
     /// Whether the server may say otherwise in a moment.

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{Notify, SetOnce, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::endpoint::Opened;
 use super::live::{End, Live};
 use super::{Backoff, Endpoint, Refusal};
 use crate::outside;
@@ -49,35 +48,25 @@ struct Shared {
 /// A caller may leave its future unpolled: a command is passed on at the first poll.
 pub(super) struct Link {
     shared: Arc<Shared>,
-    tasks: Vec<AbortHandle>,
+    keeper: AbortHandle,
 }
 
 impl Link {
-    /// Connects for the first time.
-    pub(super) async fn open(endpoint: Endpoint, news: Arc<News>) -> Result<Self, Refusal> {
-        let first = endpoint.connect().await?;
-        Ok(Self::new(endpoint, news, Some(first)))
-    }
-
     /// Connects in the background, for as long as it takes.
-    pub(super) fn lazy(endpoint: Endpoint, news: Arc<News>) -> Self {
-        Self::new(endpoint, news, None)
-    }
-
-    fn new(endpoint: Endpoint, news: Arc<News>, first: Option<Opened>) -> Self {
-        let down = State::Down(Refusal::unreachable("not connected yet"));
+    pub(super) fn new(endpoint: Endpoint, news: Arc<News>) -> Self {
+        let down = State::Down(Refusal::unreachable(NOT_YET));
         let shared = Arc::new(Shared {
             endpoint,
             shown: watch::Sender::new(down.shown()),
             state: Mutex::new(down),
             news,
         });
-        let end = first.map(|first| shared.set_up(first));
-        let mut tasks = vec![outside::spawn(keep(Arc::clone(&shared), end)).abort_handle()];
-        if let Some(watching) = shared.endpoint.watch() {
-            tasks.push(outside::spawn(watching).abort_handle());
-        }
-        Link { shared, tasks }
+        let kept = Arc::clone(&shared);
+        let keeping = outside::spawn(async move {
+            tokio::join!(keep(&kept), kept.endpoint.watch());
+        });
+        let keeper = keeping.abort_handle();
+        Link { shared, keeper }
     }
 
     /// The connection as it is now, or why there is none.
@@ -99,7 +88,7 @@ impl Link {
 
     /// Closes the connection for good.
     pub(super) fn close(&self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
+        self.keeper.abort();
         self.shared.put(State::Closed);
     }
 
@@ -113,6 +102,9 @@ impl Link {
     }
 }
 
+/// Why there is no connection while the first attempt goes on.
+pub(super) const NOT_YET: &str = "not connected yet";
+
 /// Why nothing is sent after the shutdown.
 pub(super) fn closed() -> Refusal {
     Refusal::unreachable("the client has been shut down")
@@ -125,13 +117,6 @@ impl Drop for Link {
 }
 
 impl Shared {
-    fn set_up(&self, opened: Opened) -> Arc<SetOnce<End>> {
-        let live = Live::start(opened);
-        let end = Arc::clone(live.ending());
-        self.put(State::Up(live));
-        end
-    }
-
     /// The new state, unless the connection has been closed.
     fn put(&self, new: State) {
         let former = {
@@ -143,16 +128,7 @@ impl Shared {
         };
         // Wakers are called while no mutex is held.
         drop(former);
-        {
-            // The watch is locked meanwhile.
-            let _locking = Locking::begin();
-            self.shown.send_if_modified(|known| {
-                let state = self.state.lock().shown();
-                let changed = *known != state;
-                *known = state;
-                changed
-            });
-        }
+        show(&self.shown, || self.state.lock().shown());
         self.news.changed.notify_waiters();
     }
 }
@@ -161,35 +137,35 @@ impl State {
     fn shown(&self) -> ConnectionState {
         match self {
             State::Up(_) => ConnectionState::Connected,
-            State::Down(refusal) => ConnectionState::Disconnected {
-                detail: refusal.detail.clone(),
-            },
+            State::Down(refusal) => refusal.shown(),
             State::Closed => ConnectionState::ShutDown,
         }
     }
 }
 
-/// Makes the connection anew each time that it has ended; `end` is that of the first one, if there is one already.
-async fn keep(shared: Arc<Shared>, mut end: Option<Arc<SetOnce<End>>>) {
+/// Shows users another state.
+pub(super) fn show(
+    shown: &watch::Sender<ConnectionState>,
+    state: impl FnOnce() -> ConnectionState,
+) {
+    // The watch is locked meanwhile.
+    let _locking = Locking::begin();
+    shown.send_if_modified(|known| {
+        let state = state();
+        let changed = *known != state;
+        *known = state;
+        changed
+    });
+}
+
+/// Makes the connection, and makes it anew each time that it has ended.
+async fn keep(shared: &Shared) {
     let server = shared.endpoint.address();
     let mut backoff = Backoff::new();
-    let mut first = end.is_none();
+    let mut first = true;
     // The log has a loss; it will have its end, too.
     let mut told = false;
     loop {
-        if let Some(end) = end.take() {
-            let since = Instant::now();
-            let End { why, loss } = end.wait().await;
-            if *loss {
-                tracing::warn!(server, why = why.detail, "connection lost");
-                told = true;
-            }
-            shared.put(State::Down(why.clone()));
-            // The first attempt is made at once, unless there was one just now.
-            if !backoff.note_end(since.elapsed()) {
-                tokio::time::sleep(backoff.next()).await;
-            }
-        }
         let opened = loop {
             match shared.endpoint.connect().await {
                 Ok(opened) => break opened,
@@ -207,17 +183,30 @@ async fn keep(shared: Arc<Shared>, mut end: Option<Arc<SetOnce<End>>>) {
                 }
             }
         };
-        if !first {
-            shared.news.reconnects.fetch_add(1, Ordering::Relaxed);
-        }
-        end = Some(shared.set_up(opened));
-        let told = std::mem::take(&mut told);
-        if std::mem::take(&mut first) {
-            tracing::info!(server, "connected");
-        } else if told {
-            tracing::info!(server, "connected again");
+        let what = if std::mem::take(&mut first) {
+            "connected"
         } else {
-            tracing::debug!(server, "connected again");
+            shared.news.reconnects.fetch_add(1, Ordering::Relaxed);
+            "connected again"
+        };
+        let since = Instant::now();
+        let live = Live::start(opened, &shared.endpoint);
+        let end = Arc::clone(live.ending());
+        shared.put(State::Up(live));
+        if std::mem::take(&mut told) {
+            tracing::info!(server, "{what}");
+        } else {
+            tracing::debug!(server, "{what}");
+        }
+        let End { why, loss } = end.wait().await;
+        if *loss {
+            tracing::warn!(server, why = why.detail, "connection lost");
+            told = true;
+        }
+        shared.put(State::Down(why.clone()));
+        // The first attempt is made at once, unless there was one just now.
+        if !backoff.note_end(since.elapsed()) {
+            tokio::time::sleep(backoff.next()).await;
         }
     }
 }

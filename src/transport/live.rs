@@ -13,7 +13,7 @@ use super::confirm::Confirming;
 use super::endpoint::Opened;
 use super::failure::Reason;
 use super::role;
-use super::{Command, Failure, Refusal, Value};
+use super::{Command, Endpoint, Failure, Refusal, Value};
 use crate::clock::Moment;
 use crate::outside;
 
@@ -40,14 +40,25 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(super) fn start(opened: Opened) -> Arc<Self> {
+    /// A connection to a server of `endpoint`.
+    pub(super) fn start(opened: Opened, endpoint: &Endpoint) -> Arc<Self> {
+        let Opened {
+            connection,
+            address,
+            driver,
+        } = opened;
+        let confirming = |replicas| Arc::new(Confirming::new(connection.clone(), replicas));
+        let confirming = endpoint.replicas.map(confirming);
         Arc::new_cyclic(|itself: &Weak<Self>| {
             let itself = Weak::clone(itself);
+            let (endpoint, leads_to) = (endpoint.clone(), address.clone());
             let driving = async move {
                 tokio::select! {
                     biased;
-                    () = opened.driver => {}
-                    () = role::watch(&itself), if opened.alone => {}
+                    () = driver => {}
+                    // Calls under way get no answer; they are repeated at the new master.
+                    () = endpoint.until_not(&leads_to) => {}
+                    () = role::watch(&itself), if endpoint.alone => {}
                 }
                 // Commands under way hold it, too; they tell why.
                 let loss = itself.strong_count() > 1;
@@ -57,11 +68,9 @@ impl Live {
                 }
             };
             Live {
-                address: opened.address,
-                confirming: opened
-                    .replicas
-                    .map(|replicas| Arc::new(Confirming::new(opened.connection.clone(), replicas))),
-                connection: opened.connection,
+                address,
+                confirming,
+                connection,
                 end: Arc::default(),
                 used: AtomicBool::new(false),
                 driver: outside::spawn(driving).abort_handle(),

@@ -75,7 +75,7 @@ impl Subscriber {
     pub(crate) async fn connect(node: &Node) -> Result<(Subscriptions, Self), Refusal> {
         let endpoint = node.endpoint().clone();
         let (address, stream) = endpoint.connect_pubsub().await?;
-        let (subscriptions, hearing) = start(stream, node.messages(), endpoint.response_timeout());
+        let (subscriptions, hearing) = start(stream, node.messages(), endpoint.response_timeout);
         let subscriber = Subscriber {
             hearing,
             endpoint,

@@ -8,9 +8,9 @@
 //! They also announce a failover. A client with a connection to another server then ends it at once, even where that
 //! server goes on taking itself for the master.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 use tokio::sync::{Mutex, Notify, watch};
@@ -185,9 +185,8 @@ impl Sentinels {
     }
 
     /// Listens to all of them, and asks again when one has news.
-    pub(super) async fn watch(self: Arc<Self>) {
+    pub(super) async fn watch(&self) {
         let listening = self.sentinels.iter().map(|sentinel| self.listen(sentinel));
-        let mut listening: FuturesUnordered<_> = listening.collect();
         let asking = async {
             loop {
                 self.news.notified().await;
@@ -198,7 +197,7 @@ impl Sentinels {
                 }
             }
         };
-        tokio::join!(asking, async { while listening.next().await.is_some() {} });
+        tokio::join!(asking, join_all(listening));
     }
 
     async fn listen(&self, sentinel: &Sentinel) {

@@ -4,37 +4,34 @@
 //! map learns from that at once. A task asks for the whole map every few seconds, at once when something
 //! was not where it should be, and again and again while a master is away, with pauses that grow.
 //!
-//! The nodes are asked one after the other until one confirms the known map, or has one of a higher epoch: see [`Map::rank`]. The first
-//! map is the best of all nodes. So an old master that goes on taking itself for one is left, even by a client that gets no answers from it, and what it
-//! had not answered is asked about at the new one. A map with a lower rank, or of another cluster at a reused address, is taken only
-//! if no node has confirmed the known map for [`BELIEVED`], and at least half of the known addresses tell it.
+//! [`search`] has which answer counts. So an old master that goes on taking itself for one is left, even by a client that gets no
+//! answers from it, and what it had not answered is asked about at the new one.
 //!
 //! Nothing is sent twice here: the engine repeats calls without an answer.
 
 mod map;
+mod search;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::future::try_join_all;
-use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::address::Address;
 use super::failure::Reason;
 use super::layout::Layout;
-use super::link::{Link, News, closed};
+use super::link::{Link, NOT_YET, News, closed, show};
 use super::live::Live;
 use super::messages::Messages;
 use super::slot::slot;
-use super::{BELIEVED, Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
+use super::{Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
 use crate::config::ShardedPubSub;
 use crate::outside::{self, Runtime};
 use crate::state::ConnectionState;
-use crate::sync::{Followed, Follower, Locking, Mutex};
+use crate::sync::{Followed, Follower, Mutex};
 
 pub(crate) use map::Map;
 use map::Redirection;
@@ -42,10 +39,6 @@ use map::Redirection;
 /// The pauses behind a request for the map: they grow while nothing comes of it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
-/// If one has not answered by then, the next one is asked, too.
-const HEDGE: Duration = Duration::from_millis(100);
-/// One may take this long to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// A command is sent from one node to the next so often at the most before that is for later.
 const MOST_HOPS: usize = 5;
 
@@ -76,15 +69,15 @@ struct State {
 }
 
 impl Cluster {
-    /// Nothing is asked before [`refresh`](Self::refresh) or [`keep`](Self::keep).
+    /// Nothing is asked before [`keep`](Self::keep).
     pub(super) fn new(endpoint: Endpoint, sharded: ShardedPubSub, news: Arc<News>) -> Arc<Self> {
-        let why = Refusal::unreachable("not connected yet");
+        let why = Refusal::unreachable(NOT_YET);
         let doubted = Arc::<Notify>::default();
         let layout = Layout::of_cluster(&endpoint, Arc::default(), Messages::Plain, &doubted);
         Arc::new(Cluster {
             runtime: Runtime::current(),
             endpoint,
-            shown: watch::Sender::new(down(&why)),
+            shown: watch::Sender::new(why.shown()),
             state: Mutex::new(State {
                 map: Arc::default(),
                 confirmed: Instant::now(),
@@ -184,17 +177,20 @@ impl Cluster {
         }
     }
 
-    /// Ends when all masters are connected to, and users see that.
-    pub(super) async fn complete(&self) {
-        self.until(|trouble| trouble.is_none()).await;
-        self.show();
+    /// Whether all masters are connected to; then users see that.
+    pub(super) fn is_complete(&self) -> bool {
+        let complete = self.state.lock().trouble().is_none();
+        if complete {
+            self.show();
+        }
+        complete
     }
 
-    async fn until(&self, reached: impl Fn(Option<Refusal>) -> bool) {
+    async fn until_in_trouble(&self) {
         loop {
             let changed = self.news.changed.notified();
             // A change from here on is not missed.
-            if reached(self.state.lock().trouble()) {
+            if self.state.lock().trouble().is_some() {
                 return;
             }
             changed.await;
@@ -282,7 +278,7 @@ impl Cluster {
         }
         // A caller may be sent to a new node while it is polled by another runtime.
         let _runtime = self.runtime.enter();
-        let link = Link::lazy(self.endpoint.at(address), Arc::clone(&self.news));
+        let link = Link::new(self.endpoint.at(address), Arc::clone(&self.news));
         let link = Arc::new(link);
         if !state.closed {
             state.links.insert(address.clone(), Arc::clone(&link));
@@ -291,142 +287,13 @@ impl Cluster {
     }
 
     /// Asks until a node has confirmed the known map, or sent a later one.
-    pub(super) async fn refresh(&self) -> Result<(), Refusal> {
-        let refreshed = self.latest().await.map(|map| self.accept(map));
-        if let Err(refusal) = &refreshed {
+    async fn refresh(&self) -> Result<(), Refusal> {
+        let latest = self.latest().await;
+        if let Err(refusal) = &latest {
             self.state.lock().why = refusal.clone();
+            self.news.changed.notify_waiters();
         }
-        refreshed
-    }
-
-    async fn latest(&self) -> Result<Map, Refusal> {
-        let candidates = self.candidates();
-        let count = candidates.len();
-        let (known, stale) = {
-            let state = self.state.lock();
-            let stale = state.confirmed.elapsed() >= BELIEVED;
-            (Arc::clone(&state.map), stale)
-        };
-        let weight = |map: &Map| (map.is_related(&known), map.rank());
-        let least = (true, known.rank());
-        // A first map may be that of a node that was cut off: the best of all is taken.
-        let is_known = !known.masters().is_empty();
-        let asking = candidates.into_iter().zip(0..);
-        let asking = asking.map(|((address, live), turn)| async move {
-            sleep(HEDGE * turn).await;
-            self.ask(&address, live).await
-        });
-        let mut asking: FuturesUnordered<_> = asking.collect();
-        let mut maps: Vec<Map> = Vec::new();
-        let mut refused: Option<Refusal> = None;
-        loop {
-            // When there is an answer, others have only little time left.
-            let limit = match maps.is_empty() {
-                true => Duration::MAX,
-                false => 2 * HEDGE,
-            };
-            match timeout(limit, asking.next()).await {
-                Ok(Some(Ok(map))) if is_known && map.serves && weight(&map) >= least => {
-                    return Ok(map);
-                }
-                Ok(Some(Ok(map))) => maps.push(map),
-                // A password that is wrong does not become right by trying again.
-                Ok(Some(Err(refusal)))
-                    if refused
-                        .as_ref()
-                        .is_none_or(|old| old.reason == Reason::Unreachable) =>
-                {
-                    refused = Some(refusal);
-                }
-                Ok(Some(Err(_))) => {}
-                Ok(None) | Err(_) => break,
-            }
-        }
-        let best = maps.iter().map(weight).max();
-        let votes = maps.iter().filter(|map| Some(weight(map)) == best).count();
-        if best >= Some(least) || stale && 2 * votes >= count {
-            let best = maps.into_iter().max_by_key(weight);
-            return best
-                .ok_or_else(|| refused.unwrap_or_else(|| Refusal::unreachable("nobody to ask")));
-        }
-        Err(refused.unwrap_or_else(|| {
-            let detail = "the nodes that answer are cut off, or of another cluster";
-            Refusal::unreachable(detail)
-        }))
-    }
-
-    /// The nodes to ask, in any order, as a node that has been cut off goes on answering with the known map; those that are connected come
-    /// first.
-    fn candidates(&self) -> Vec<(Address, Option<Arc<Live>>)> {
-        let state = self.state.lock();
-        let seeds = self.endpoint.seeds().unwrap_or_default();
-        let known: BTreeSet<&Address> = state.links.keys().chain(seeds).collect();
-        let live = |address| state.links.get(address)?.live().ok();
-        let mut all: Vec<_> = (known.into_iter())
-            .map(|address| (address.clone(), live(address)))
-            .collect();
-        fastrand::shuffle(&mut all);
-        all.sort_by_key(|(_, live)| live.is_none());
-        all
-    }
-
-    async fn ask(&self, address: &Address, live: Option<Arc<Live>>) -> Result<Map, Refusal> {
-        let mut questions = vec![
-            Command::new("CLUSTER").arg("SLOTS"),
-            Command::new("CLUSTER").arg("INFO"),
-        ];
-        if self.sharded.get().is_none() {
-            questions.push(Command::new("PUBSUB").arg("SHARDNUMSUB").arg("0"));
-        }
-        let asking = async {
-            match live {
-                Some(live) => {
-                    try_join_all(questions.iter().map(|question| ask(&live, question))).await
-                }
-                None => self.endpoint.at(address).ask(&questions).await,
-            }
-        };
-        let silent = |_| {
-            Err(Refusal::unreachable(format!(
-                "no answer within {PATIENCE:?}"
-            )))
-        };
-        let answers = timeout(PATIENCE, asking).await.unwrap_or_else(silent);
-        let answers = answers.map_err(|refusal| Refusal {
-            detail: format!("{address}: {}", refusal.detail),
-            ..refusal
-        })?;
-        let mut answers = answers.into_iter();
-        let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
-        let (slots, info) = (next(), next());
-        let slots = slots.map_err(|refusal| no_cluster(address, refusal))?;
-        // It may not be allowed to tell.
-        let info = info.unwrap_or(Value::Nil);
-        let map = Map::read(&slots, &info, address)?;
-        if let Some(probe) = answers.next() {
-            self.decide(probe)?;
-        }
-        Ok(map)
-    }
-
-    /// Whether messages are sharded ones, by the answer to a question about them: Redisson decides it in the same way.
-    fn decide(&self, probe: Result<Value, Refusal>) -> Result<(), Refusal> {
-        if let Err(refusal) = &probe
-            && refusal.reason == Reason::Permission
-        {
-            // A wrong guess would have no listener.
-            let detail = format!(
-                "PUBSUB SHARDNUMSUB is forbidden, which tells whether the cluster's messages are sharded: \
-                 allow it, or say so by the setting `sharded_pubsub`: {}",
-                refusal.detail
-            );
-            return Err(Refusal {
-                detail,
-                ..refusal.clone()
-            });
-        }
-        let _ = self.sharded.set(probe.is_ok());
-        Ok(())
+        latest.map(|map| self.accept(map))
     }
 
     /// The map from now on.
@@ -471,14 +338,7 @@ impl Cluster {
 
     /// Shows users how things stand.
     fn show(&self) {
-        // The watch is locked meanwhile.
-        let _locking = Locking::begin();
-        self.shown.send_if_modified(|known| {
-            let new = self.state.lock().shown();
-            let changed = *known != new;
-            *known = new;
-            changed
-        });
+        show(&self.shown, || self.state.lock().shown());
     }
 
     /// Shows users each change at once, whatever is being asked meanwhile.
@@ -497,8 +357,8 @@ impl Cluster {
             tokio::select! {
                 biased;
                 () = self.doubted.notified() => {}
-                () = self.until(|trouble| trouble.is_some()) => {}
-                () = sleep(jittered(self.endpoint.scan_interval(), 0.75, 1.25)) => {
+                () = self.until_in_trouble() => {}
+                () = sleep(jittered(self.endpoint.scan_interval, 0.75, 1.25)) => {
                     backoff = pauses();
                 }
             }
@@ -533,7 +393,7 @@ impl State {
         match self.trouble() {
             _ if self.closed => ConnectionState::ShutDown,
             None => ConnectionState::Connected,
-            Some(refusal) => down(&refusal),
+            Some(refusal) => refusal.shown(),
         }
     }
 
@@ -557,35 +417,6 @@ fn not_now(refusal: Refusal) -> Failure {
         reason: Reason::NotNow,
         ..refusal
     })
-}
-
-fn down(refusal: &Refusal) -> ConnectionState {
-    ConnectionState::Disconnected {
-        detail: refusal.detail.clone(),
-    }
-}
-
-fn no_cluster(address: &Address, refusal: Refusal) -> Refusal {
-    let hint = if refusal.detail.contains("cluster support disabled") {
-        "; its URL is redis://, not redis+cluster://"
-    } else {
-        ""
-    };
-    let detail = format!(
-        "{address} tells nothing of a cluster: {}{hint}",
-        refusal.detail
-    );
-    Refusal { detail, ..refusal }
-}
-
-/// The answer, which may be a refusal; the outer error: there is none.
-async fn ask(live: &Live, question: &Command) -> Result<Result<Value, Refusal>, Refusal> {
-    match live.send(question).await {
-        Ok(value) => Ok(Ok(value)),
-        Err(Failure::Refused(refusal)) => Ok(Err(refusal)),
-        Err(Failure::NoConnection(refusal)) => Err(refusal),
-        Err(Failure::Unanswered { detail, .. }) => Err(Refusal::unreachable(detail)),
-    }
 }
 
 #[cfg(test)]
