@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, unlocked};
 use tokio::sync::Notify;
 
 /// Whether something is still held: a lock, or a permit with a lease.
@@ -33,23 +33,26 @@ pub struct Lease {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    /// The last change.
+    state: Mutex<Change>,
     changed: Notify,
 }
 
-#[derive(Clone, Copy)]
-enum State {
-    /// Until then; `None` where it never ends by itself.
-    Held(Option<Moment>),
-    /// Put off all the time: so much is always left of it.
+/// A change of a lease.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    /// It was granted, until then; `None` where it never ends by itself.
+    Until(Option<Moment>),
+    /// It was granted, and is put off all the time, so that so much is left of it.
     Kept(Duration),
-    /// Given back.
+    /// It has been given back.
     Ended,
+    /// Its time is over, or someone else has taken it.
     Lost,
 }
 
 /// The lease of what an owner has held last, as far as its handles have seen.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LastLease(Arc<Mutex<Option<Lease>>>);
 
 impl LastLease {
@@ -73,25 +76,25 @@ impl LastLease {
 impl Lease {
     /// A lease that has been granted and ends at `until`.
     pub(crate) fn until(until: Option<impl Into<Moment>>) -> Self {
-        Lease::new(State::Held(until.map(Into::into)))
+        Lease::new(Change::Until(until.map(Into::into)))
     }
 
     /// A lease that a server has granted and that ends at `until`.
     pub(crate) fn granted(until: Moment) -> Self {
-        Lease::new(State::Held(Some(until)))
+        Lease::new(Change::Until(Some(until)))
     }
 
     /// A lease that has been granted and is put off all the time, so that `lasts` is left of it.
     pub(crate) fn kept(lasts: Duration) -> Self {
-        Lease::new(State::Kept(lasts))
+        Lease::new(Change::Kept(lasts))
     }
 
     /// The lease of something that is not held.
     pub(crate) fn ended() -> Self {
-        Lease::new(State::Ended)
+        Lease::new(Change::Ended)
     }
 
-    fn new(state: State) -> Self {
+    fn new(state: Change) -> Self {
         Lease {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
@@ -104,16 +107,16 @@ impl Lease {
     /// that was given back is not lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        matches!(*self.look(), State::Lost)
+        matches!(*self.look(), Change::Lost)
     }
 
     /// How much of it is left: `None` where it never ends by itself, zero where it is lost or given back.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         match *self.look() {
-            State::Held(until) => until.map(Moment::remaining),
-            State::Kept(lasts) => Some(lasts),
-            State::Ended | State::Lost => Some(Duration::ZERO),
+            Change::Until(until) => until.map(Moment::remaining),
+            Change::Kept(lasts) => Some(lasts),
+            Change::Ended | Change::Lost => Some(Duration::ZERO),
         }
     }
 
@@ -146,11 +149,11 @@ impl Lease {
             changed.as_mut().enable();
             let state = *self.look();
             match state {
-                State::Lost => return,
-                State::Held(Some(until)) => {
+                Change::Lost => return,
+                Change::Until(Some(until)) => {
                     let _ = tokio::time::timeout(until.nap(), changed).await;
                 }
-                State::Held(None) | State::Kept(_) | State::Ended => changed.await,
+                Change::Until(None) | Change::Kept(_) | Change::Ended => changed.await,
             }
         }
     }
@@ -168,14 +171,12 @@ impl Lease {
     /// It was granted anew, until `until`; nothing happens to one that has ended or is lost.
     #[cfg(test)]
     pub(crate) fn extend(&self, until: Option<impl Into<Moment>>) {
-        self.change(Change::Until(until.map(Into::into)));
-        self.tell();
+        self.set(Change::Until(until.map(Into::into)));
     }
 
     /// Someone else has taken it.
     pub(crate) fn lose(&self) {
-        self.change(Change::Lost);
-        self.tell();
+        self.set(Change::Lost);
     }
 
     /// The same lease, which ends with what is returned: it is being given back.
@@ -185,37 +186,39 @@ impl Lease {
 
     /// It has been given back.
     pub(crate) fn end(&self) {
-        self.change(Change::Ended);
+        self.set(Change::Ended);
+    }
+
+    /// Changes it, and wakes the waiters for a change.
+    pub(crate) fn set(&self, change: Change) {
+        self.change(change);
         self.tell();
     }
 
-    /// Changes it without a word: [`tell`](Lease::tell) follows when no lock is held.
+    /// Changes it without a word: [`tell`](Lease::tell) follows.
     pub(crate) fn change(&self, change: Change) {
         let mut state = self.lock();
-        *state = match (*state, change) {
-            (State::Ended, _) => State::Ended,
-            (State::Lost, _) | (_, Change::Lost) => State::Lost,
-            (_, Change::Ended) => State::Ended,
-            (_, Change::Until(until)) => State::Held(until),
-            (_, Change::Kept(lasts)) => State::Kept(lasts),
-        };
+        if matches!(*state, Change::Until(_) | Change::Kept(_)) {
+            *state = change;
+        }
     }
 
-    /// Wakes the waiters for a change.
+    /// Wakes the waiters for a change, as soon as no mutex is held.
     pub(crate) fn tell(&self) {
-        self.shared.changed.notify_waiters();
+        let shared = Arc::clone(&self.shared);
+        unlocked(move || shared.changed.notify_waiters());
     }
 
     /// The state as of now: time passes by itself.
-    fn look(&self) -> MutexGuard<'_, State> {
+    fn look(&self) -> MutexGuard<'_, Change> {
         let mut state = self.lock();
-        if matches!(*state, State::Held(Some(until)) if until.has_come()) {
-            *state = State::Lost;
+        if matches!(*state, Change::Until(Some(until)) if until.has_come()) {
+            *state = Change::Lost;
         }
         state
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Change> {
         self.shared.state.lock()
     }
 }
@@ -230,19 +233,6 @@ pub(crate) async fn run_unless<F: Future>(
         () = lost => None,
         done = future => Some(done),
     }
-}
-
-/// A change of a lease.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Change {
-    /// It was granted anew, until then; `None` where it never ends by itself.
-    Until(Option<Moment>),
-    /// It was granted anew, and is put off all the time, so that so much is left of it.
-    Kept(Duration),
-    /// It has been given back.
-    Ended,
-    /// Someone else has taken it.
-    Lost,
 }
 
 /// A lease that is being given back.
