@@ -1,12 +1,9 @@
 //! [`Faults`]: failures on demand, for tests of the code that meets them.
 
-use std::collections::VecDeque;
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::error::{Effect, Error, Result};
 use crate::sync::Mutex;
@@ -18,29 +15,27 @@ const RETRY_WINDOW: Duration = Duration::from_secs(30);
 /// Why there is no answer.
 const STALLED: &str = "it stalls, as it was told to";
 
-/// The present faults.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The present fault.
+#[derive(Clone, PartialEq, Eq)]
 enum Fault {
     None,
     Fails(Error),
     Stalls,
 }
 
-/// The work that is left for the time after the faults.
+/// The work that is left for the time after the fault.
 type Owed = Box<dyn FnOnce() + Send>;
 
 /// The fault switch of one object.
 pub(super) struct Faults {
-    /// Something is wrong: nothing is locked where nothing is.
-    active: AtomicBool,
     fault: watch::Sender<Fault>,
-    owed: Mutex<VecDeque<Owed>>,
+    /// Locked while the fault ends.
+    owed: Mutex<Vec<Owed>>,
 }
 
 impl Default for Faults {
     fn default() -> Self {
         Faults {
-            active: AtomicBool::new(false),
             fault: watch::Sender::new(Fault::None),
             owed: Mutex::default(),
         }
@@ -49,55 +44,48 @@ impl Default for Faults {
 
 impl Faults {
     pub(super) fn fail_with(&self, error: Error) {
-        self.set(Fault::Fails(error));
+        self.fault.send_replace(Fault::Fails(error));
     }
 
     pub(super) fn stall(&self) {
-        self.set(Fault::Stalls);
+        self.fault.send_replace(Fault::Stalls);
     }
 
     pub(super) fn recover(&self) {
-        // Releases come before callers that wait for an answer.
-        self.active.store(false, Ordering::SeqCst);
-        loop {
-            let owed = self.owed.lock().pop_front();
-            match owed {
-                Some(owed) => owed(),
-                None => break,
-            }
-        }
-        self.fault.send_replace(Fault::None);
+        let mut owed = self.owed.lock();
+        self.fault.send_if_modified(|fault| {
+            *fault = Fault::None;
+            false
+        });
+        let left = std::mem::take(&mut *owed);
+        drop(owed);
+        // Releases come before callers that wait for an answer: these are woken now.
+        left.into_iter().for_each(|owed| owed());
+        self.fault.send_modify(|_| ());
     }
 
-    fn set(&self, fault: Fault) {
-        self.fault.send_replace(fault);
-        self.active.store(true, Ordering::SeqCst);
-    }
-
-    fn is_active(&self) -> bool {
-        self.active.load(Ordering::SeqCst)
+    fn present(&self) -> Fault {
+        self.fault.borrow().clone()
     }
 
     /// Lets a call on `name` pass that waits for `wait` at the most (`None`: it does not, or without a limit), as soon as
     /// nothing is wrong.
     pub(super) async fn pass(&self, name: &str, wait: Option<Duration>) -> Result<()> {
-        if !self.is_active() {
-            return Ok(());
+        if self.present() == Fault::Stalls {
+            let waited = wait.map_or(RETRY_WINDOW, |wait| wait.saturating_add(TIMED_CALL));
+            let mut fault = self.fault.subscribe();
+            let over = fault.wait_for(|fault| *fault != Fault::Stalls);
+            if timeout(waited, over).await.is_err() {
+                return Err(Error::Unavailable {
+                    name: name.to_owned(),
+                    waited,
+                    detail: STALLED.to_owned(),
+                });
+            }
         }
-        let limit = wait.map_or(RETRY_WINDOW, |wait| wait.saturating_add(TIMED_CALL));
-        let began = Instant::now();
-        let mut fault = self.fault.subscribe();
-        let settled = fault.wait_for(|fault| *fault != Fault::Stalls);
-        match timeout(limit, settled).await {
-            Ok(Ok(fault)) => match &*fault {
-                Fault::Fails(error) => Err(error.clone()),
-                _ => Ok(()),
-            },
-            _ => Err(Error::Unavailable {
-                name: name.to_owned(),
-                waited: began.elapsed(),
-                detail: STALLED.to_owned(),
-            }),
+        match self.present() {
+            Fault::Fails(error) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -110,31 +98,30 @@ impl Faults {
         operation: &'static str,
         act: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        if !self.is_active() {
-            return Ok(act());
-        }
-        let fails = match &*self.fault.borrow() {
-            Fault::Fails(error) => Some(error.clone()),
-            _ => None,
-        };
-        if let Some(error) = fails {
+        if let Fault::Fails(error) = self.present() {
             if error.effect() == Effect::NotApplied && !error.is_retryable() {
                 return Err(error);
             }
             self.owe(move || drop(act()));
-            return Err(in_doubt(error, name, operation));
+            return Err(match error {
+                Error::OutcomeUnknown { .. } => error,
+                other => Error::outcome_unknown(name, operation, other.to_string()),
+            });
         }
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = oneshot::channel();
         self.owe(move || {
             let _ = reply.send(act());
         });
-        let began = Instant::now();
+        // Where nothing is wrong no timer is needed.
+        if let Ok(answer) = answer.try_recv() {
+            return Ok(answer);
+        }
         match timeout(RETRY_WINDOW, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             _ => Err(Error::OutcomeUnknown {
                 name: name.to_owned(),
                 operation,
-                waited: began.elapsed(),
+                waited: RETRY_WINDOW,
                 detail: STALLED.to_owned(),
             }),
         }
@@ -142,41 +129,19 @@ impl Faults {
 
     /// The same without a caller: it happens now, or as soon as the fault ends.
     pub(super) fn owe(&self, act: impl FnOnce() + Send + 'static) {
-        if self.is_active() {
-            self.owed.lock().push_back(Box::new(act));
-        } else {
+        let mut owed = self.owed.lock();
+        if self.present() == Fault::None {
+            drop(owed);
             act();
-        }
-        // It may have recovered meanwhile.
-        if !self.is_active() {
-            let owed = self.owed.lock().pop_front();
-            owed.into_iter().for_each(|owed| owed());
+        } else {
+            owed.push(Box::new(act));
         }
     }
 }
 
-/// The error of an operation that has failed so and will be carried out.
-fn in_doubt(error: Error, name: &str, operation: &'static str) -> Error {
-    match error {
-        Error::OutcomeUnknown { .. } => error,
-        Error::Unavailable { name, detail, .. } | Error::RefusedForNow { name, detail, .. } => {
-            Error::outcome_unknown(name, operation, detail)
-        }
-        other => Error::outcome_unknown(name, operation, other.to_string()),
-    }
-}
-
-impl fmt::Debug for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Faults")
-            .field(&*self.fault.borrow())
-            .finish()
-    }
-}
-
-/// The switch as methods of an object, which has it at `self.$faults`.
+/// The switch as methods of an object.
 macro_rules! fault_switch {
-    ($type:ty: $($faults:ident).+) => {
+    ($type:ty) => {
         /// Faults on purpose: for tests of what code does when there is trouble. All handles to this object share them, and
         /// they keep to tokio's clock, which a test may pause (`start_paused`).
         ///
@@ -206,7 +171,7 @@ macro_rules! fault_switch {
             /// # }
             /// ```
             pub fn fail_with(&self, error: $crate::Error) {
-                self.$($faults).+.fail_with(error);
+                self.shared.faults.fail_with(error);
             }
 
             /// Answers no call from now on, until it [recovers](Self::recover), as a server that hangs.
@@ -216,13 +181,13 @@ macro_rules! fault_switch {
             /// unlock or a count-down is [`OutcomeUnknown`](crate::Error::OutcomeUnknown), and will be. Needs a tokio runtime
             /// with its timer.
             pub fn stall(&self) {
-                self.$($faults).+.stall();
+                self.shared.faults.stall();
             }
 
             /// Ends what [`fail_with`](Self::fail_with) or [`stall`](Self::stall) began. Calls that wait for an answer
             /// are carried out.
             pub fn recover(&self) {
-                self.$($faults).+.recover();
+                self.shared.faults.recover();
             }
         }
     };

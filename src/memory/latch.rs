@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tokio::sync::watch;
-
-use super::faults::{Faults, fault_switch};
+use super::faults::fault_switch;
+use super::queue::{Rules, Shared};
 use crate::api;
-use crate::api::check_name;
 use crate::error::Result;
+use async_trait::async_trait;
 
 /// A count-down latch inside this process.
 ///
@@ -34,15 +32,34 @@ use crate::error::Result;
 /// ```
 #[derive(Debug, Clone)]
 pub struct CountDownLatch {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Count>>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    name: String,
-    faults: Faults,
-    /// The count, if there is one; and how often it has come to zero.
-    count: watch::Sender<(Option<u32>, u64)>,
+/// The count, if there is one.
+struct Count(Option<u32>);
+
+impl Count {
+    fn left(&self) -> u32 {
+        self.0.unwrap_or(0)
+    }
+}
+
+/// Nothing is taken: all that wait pass when the count has come to zero.
+impl Rules for Count {
+    type Want = ();
+    type Grant = ();
+
+    fn is_used_up(&self) -> bool {
+        self.left() > 0
+    }
+
+    fn fits(&self, (): &()) -> bool {
+        self.left() == 0
+    }
+
+    fn take(&mut self, (): &()) {}
+
+    fn take_back(&mut self, (): ()) {}
 }
 
 impl CountDownLatch {
@@ -50,40 +67,17 @@ impl CountDownLatch {
     #[must_use]
     pub fn new(name: &str) -> Self {
         CountDownLatch {
-            shared: Arc::new(Shared {
-                name: name.to_owned(),
-                faults: Faults::default(),
-                count: watch::Sender::new((None, 0)),
-            }),
+            shared: Shared::new(name.to_owned(), Ok(()), Count(None)),
         }
     }
 
     /// Loses the count, as a server does that restarts without its data: the latch is open.
     pub fn lose(&self) {
-        self.shared.count.send_if_modified(|(known, opened)| {
-            let lost = known.take().is_some();
-            *opened += u64::from(lost);
-            lost
-        });
-    }
-
-    /// Unless something is wrong with it, or on purpose.
-    async fn pass(&self, wait: Option<Duration>) -> Result<()> {
-        check_name(&self.shared.name)?;
-        self.shared.faults.pass(&self.shared.name, wait).await
-    }
-
-    async fn open(&self) {
-        let mut watch = self.shared.count.subscribe();
-        let before = watch.borrow().1;
-        let open =
-            |(count, opened): &(Option<u32>, u64)| count.unwrap_or(0) == 0 || *opened > before;
-        // The sender is here.
-        let _ = watch.wait_for(open).await;
+        self.shared.change(|count| count.0 = None);
     }
 }
 
-fault_switch!(CountDownLatch: shared.faults);
+fault_switch!(CountDownLatch);
 
 impl api::Sealed for CountDownLatch {}
 
@@ -99,43 +93,29 @@ impl api::CountDownLatch for CountDownLatch {
     }
 
     async fn try_set_count(&self, count: u32) -> Result<bool> {
-        let set = |(known, _): &mut (Option<u32>, u64)| {
-            let new = known.is_none();
-            *known = known.or(Some(count));
+        let set = |known: &mut Count| {
+            let new = known.0.is_none();
+            known.0 = known.0.or(Some(count));
             new
         };
-        self.pass(None).await?;
-        Ok(self.shared.count.send_if_modified(set))
+        self.shared.call(set).await
     }
 
     async fn count_down(&self) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let count_down = move || {
-            shared.count.send_if_modified(|(known, opened)| {
-                let Some(count) = *known else { return false };
-                *known = count.checked_sub(1).filter(|left| *left > 0);
-                *opened += u64::from(known.is_none());
-                true
-            });
-        };
-        let Shared { name, faults, .. } = &*self.shared;
-        check_name(name)?;
-        faults.carry_out(name, "count_down", count_down).await
+        let count_down =
+            |count: &mut Count| count.0 = count.left().checked_sub(1).filter(|left| *left > 0);
+        self.shared.carry_out("count_down", count_down).await
     }
 
     async fn count(&self) -> Result<i64> {
-        self.pass(None).await?;
-        Ok(self.shared.count.borrow().0.unwrap_or(0).into())
+        self.shared.call(|count| count.left().into()).await
     }
 
     async fn wait(&self) -> Result<()> {
-        self.pass(None).await?;
-        self.open().await;
-        Ok(())
+        self.shared.acquire((), None).await.map(drop)
     }
 
     async fn wait_for(&self, wait: Duration) -> Result<bool> {
-        self.pass((!wait.is_zero()).then_some(wait)).await?;
-        Ok(tokio::time::timeout(wait, self.open()).await.is_ok())
+        Ok(self.shared.acquire((), Some(wait)).await?.is_some())
     }
 }

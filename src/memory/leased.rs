@@ -1,7 +1,6 @@
 //! [`LeasedSemaphore`]: permits with ids inside this process.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fmt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use tokio::time::Instant;
 
 use super::faults::fault_switch;
 use super::queue::{Rules, Shared};
-use crate::api::{self, Held, Holder, MAX_PERMITS, check_name};
+use crate::api::{self, Held, Holder, MAX_PERMITS};
 use crate::error::{Error, Result};
 use crate::lease::{Change, Lease};
 
@@ -41,29 +40,22 @@ use crate::lease::{Change, Lease};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LeasedSemaphore {
     shared: Arc<Shared<Leases>>,
     limit: u32,
     lease: Option<Duration>,
 }
 
-/// The holders of the permits.
+/// The holders of the permits, by slot.
 struct Leases {
-    limit: usize,
+    limit: u32,
     lease: Option<Duration>,
-    holders: HashMap<Arc<str>, Entry>,
-    /// Of the holders, in the order of their coming.
-    next: u64,
-    /// Slots that have fallen free, below the first one that was never used.
-    free_slots: BTreeSet<u32>,
-    fresh_slot: u32,
-    changed: Vec<Lease>,
+    holders: BTreeMap<u32, Entry>,
 }
 
 struct Entry {
-    number: u64,
-    slot: u32,
+    id: Arc<str>,
     until: Option<Instant>,
     /// It has a guard, and does not expire.
     kept: Option<Lease>,
@@ -72,34 +64,31 @@ struct Entry {
 impl Rules for Leases {
     type Want = ();
     type Grant = Held;
-    const BLOCKS: bool = false;
 
     fn expire(&mut self, now: Instant) {
-        let expired = |entry: &mut Entry| entry.until.is_some_and(|until| until <= now);
-        for (_, entry) in self.holders.extract_if(|_, entry| expired(entry)) {
-            self.free_slots.insert(entry.slot);
-        }
+        let lasts = |entry: &Entry| entry.until.is_none_or(|until| until > now);
+        self.holders.retain(|_, entry| lasts(entry));
+    }
+
+    fn is_used_up(&self) -> bool {
+        !self.fits(&())
     }
 
     fn fits(&self, (): &()) -> bool {
-        self.holders.len() < self.limit
+        self.holders.len() < self.limit as usize
     }
 
     fn take(&mut self, (): &()) -> Held {
         let id: Arc<str> = crate::outside::uuid().to_string().into();
         let until = self.end();
-        let slot = self.free_slots.pop_first().unwrap_or_else(|| {
-            self.fresh_slot += 1;
-            self.fresh_slot
-        });
-        self.next += 1;
+        let slot = (1..).find(|slot| !self.holders.contains_key(slot));
+        let slot = slot.expect("the limit is a number, too");
         let entry = Entry {
-            number: self.next,
-            slot,
+            id: Arc::clone(&id),
             until,
             kept: None,
         };
-        self.holders.insert(Arc::clone(&id), entry);
+        self.holders.insert(slot, entry);
         Held {
             id,
             slot: Some(slot),
@@ -114,10 +103,6 @@ impl Rules for Leases {
     fn next_end(&self) -> Option<Instant> {
         self.holders.values().filter_map(|entry| entry.until).min()
     }
-
-    fn changed(&mut self) -> Vec<Lease> {
-        std::mem::take(&mut self.changed)
-    }
 }
 
 impl Leases {
@@ -126,25 +111,28 @@ impl Leases {
         Instant::now().checked_add(self.lease?)
     }
 
-    fn release(&mut self, id: &str) -> bool {
-        let entry = self.holders.remove(id);
-        let held = entry.is_some();
-        entry.into_iter().for_each(|entry| self.ended(entry));
-        held
+    fn entry(&mut self, id: &str) -> Option<&mut Entry> {
+        self.holders.values_mut().find(|entry| *entry.id == *id)
     }
 
-    /// One holds no more. Its guard becomes lost; a release would have ended the keeping first.
-    fn ended(&mut self, entry: Entry) {
-        self.free_slots.insert(entry.slot);
-        if let Some(lease) = entry.kept {
-            lease.change(Change::Lost);
-            self.changed.push(lease);
-        }
+    /// Frees the permits that are meant, and returns how many they were. Guards become lost; a release would have ended the keeping first.
+    fn end_all(&mut self, are_meant: impl Fn(&Entry) -> bool) -> u64 {
+        let before = self.holders.len();
+        self.holders.retain(|_, entry| {
+            let ends = are_meant(entry);
+            entry.kept.iter().filter(|_| ends).for_each(Lease::lose);
+            !ends
+        });
+        (before - self.holders.len()) as u64
+    }
+
+    fn release(&mut self, id: &str) -> bool {
+        self.end_all(|entry| *entry.id == *id) > 0
     }
 
     fn refresh(&mut self, id: &str) -> bool {
         let until = self.end();
-        let entry = self.holders.get_mut(id);
+        let entry = self.entry(id);
         let held = entry.is_some();
         if let Some(entry) = entry.filter(|entry| entry.kept.is_none()) {
             entry.until = until;
@@ -157,14 +145,13 @@ impl Leases {
             Some(lasts) => Lease::kept(lasts),
             None => Lease::until(None::<Instant>),
         };
-        match self.holders.get_mut(id) {
+        match self.entry(id) {
             Some(entry) => {
                 entry.until = None;
                 entry.kept.get_or_insert(lease).clone()
             }
             None => {
-                // Nobody has seen it yet.
-                lease.change(Change::Lost);
+                lease.lose();
                 lease
             }
         }
@@ -172,88 +159,60 @@ impl Leases {
 
     fn unkeep(&mut self, id: &str) {
         let until = self.end();
-        if let Some(entry) = self.holders.get_mut(id)
+        if let Some(entry) = self.entry(id)
             && let Some(lease) = entry.kept.take()
         {
             entry.until = until;
-            lease.change(Change::Until(until.map(Into::into)));
-            self.changed.push(lease);
+            lease.set(Change::Until(until.map(Into::into)));
         }
     }
 
     fn holders(&mut self) -> Vec<Holder> {
         let now = Instant::now();
-        let mut entries: Vec<_> = self.holders.iter().collect();
-        entries.sort_by_key(|(_, entry)| entry.number);
         let left = |until: Instant| until.saturating_duration_since(now);
-        let holder = |(id, entry): (&Arc<str>, &Entry)| Holder {
-            id: id.to_string(),
-            remaining: match &entry.kept {
-                Some(_) => self.lease,
-                None => entry.until.map(left),
-            },
-            slot: Some(entry.slot),
+        let holder = |(slot, entry): (&u32, &Entry)| Holder {
+            id: entry.id.to_string(),
+            // One that is kept lasts for its full time.
+            remaining: entry.until.map(left).or(self.lease),
+            slot: Some(*slot),
         };
-        entries.into_iter().map(holder).collect()
-    }
-
-    fn release_all(&mut self) -> u64 {
-        let entries = std::mem::take(&mut self.holders);
-        let count = entries.len() as u64;
-        entries.into_values().for_each(|entry| self.ended(entry));
-        count
+        self.holders.iter().map(holder).collect()
     }
 }
 
 impl LeasedSemaphore {
     /// A semaphore of `limit` permits, which last for `lease` without a refresh; for ever with `None`.
     pub fn new(name: impl Into<String>, limit: u32, lease: Option<Duration>) -> Self {
-        let leases = Leases {
-            limit: limit as usize,
-            lease,
-            holders: HashMap::new(),
-            next: 0,
-            free_slots: BTreeSet::new(),
-            fresh_slot: 0,
-            changed: Vec::new(),
+        let name = name.into();
+        let valid = match lease {
+            _ if limit == 0 || limit > MAX_PERMITS => Err(Error::InvalidLimit {
+                name: name.clone(),
+                limit,
+                most: MAX_PERMITS,
+            }),
+            Some(lease) => api::check_millis(&name, "lease", lease).map(drop),
+            None => Ok(()),
         };
-        LeasedSemaphore {
-            shared: Arc::new(Shared::new(name.into(), leases)),
+        let leases = Leases {
             limit,
             lease,
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        let name = &self.shared.name;
-        check_name(name)?;
-        if self.limit == 0 || self.limit > MAX_PERMITS {
-            return Err(Error::InvalidLimit {
-                name: name.clone(),
-                limit: self.limit,
-                most: MAX_PERMITS,
-            });
-        }
-        match self.lease {
-            Some(lease) => api::check_millis(name, "lease", lease).map(drop),
-            None => Ok(()),
+            holders: BTreeMap::new(),
+        };
+        LeasedSemaphore {
+            shared: Shared::new(name, valid, leases),
+            limit,
+            lease,
         }
     }
 
     /// Takes all permits away from their holders, whose guards become lost, as where a server has lost its data or
     /// a lease could not be refreshed in time.
     pub fn lose(&self) {
-        self.shared.change(Leases::release_all);
-    }
-
-    /// Unless something is wrong with it, or on purpose.
-    async fn pass(&self, wait: Option<Duration>) -> Result<()> {
-        self.check()?;
-        self.shared.pass(wait).await
+        self.shared.change(|leases| leases.end_all(|_| true));
     }
 }
 
-fault_switch!(LeasedSemaphore: shared.faults);
+fault_switch!(LeasedSemaphore);
 
 impl api::Sealed for LeasedSemaphore {}
 
@@ -276,55 +235,44 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     async fn acquire(&self) -> Result<Held> {
-        self.pass(None).await?;
-        let held = self.shared.wait((), None).await;
+        let held = self.shared.acquire((), None).await?;
         Ok(held.expect("it waits until there is one"))
     }
 
     async fn try_acquire(&self) -> Result<Option<Held>> {
-        self.pass(None).await?;
-        Ok(self.shared.take(&()))
+        self.try_acquire_for(Duration::ZERO).await
     }
 
     async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
-        if wait.is_zero() {
-            return self.try_acquire().await;
-        }
-        self.pass(Some(wait)).await?;
-        Ok(self.shared.wait((), Some(wait)).await)
+        self.shared.acquire((), Some(wait)).await
     }
 
     async fn release(&self, id: &str) -> Result<bool> {
-        self.check()?;
+        self.shared.check()?;
         api::check_id(id)?;
-        let (semaphore, id) = (self.clone(), id.to_owned());
-        let release = move || semaphore.shared.change(|leases| leases.release(&id));
+        let id = id.to_owned();
+        let release = move |leases: &mut Leases| leases.release(&id);
         self.shared.carry_out("release", release).await
     }
 
     async fn refresh(&self, id: &str) -> Result<bool> {
         api::check_id(id)?;
-        self.pass(None).await?;
-        Ok(self.shared.change(|leases| leases.refresh(id)))
+        self.shared.call(|leases| leases.refresh(id)).await
     }
 
     async fn holders(&self) -> Result<Vec<Holder>> {
-        self.pass(None).await?;
-        Ok(self.shared.change(Leases::holders))
+        self.shared.call(Leases::holders).await
     }
 
     async fn release_all(&self) -> Result<u64> {
-        self.pass(None).await?;
-        Ok(self.shared.change(Leases::release_all))
+        self.shared.call(|leases| leases.end_all(|_| true)).await
     }
 
     fn release_detached(&self, id: &str) {
-        let (semaphore, id) = (self.clone(), id.to_owned());
-        self.shared.faults.owe(move || {
-            semaphore.shared.change(|leases| {
-                leases.unkeep(&id);
-                leases.release(&id);
-            });
+        let id = id.to_owned();
+        self.shared.owe(move |leases| {
+            leases.unkeep(&id);
+            leases.release(&id);
         });
     }
 
@@ -334,14 +282,5 @@ impl api::LeasedSemaphore for LeasedSemaphore {
 
     fn unkeep(&self, id: &str) {
         self.shared.change(|leases| leases.unkeep(id));
-    }
-}
-
-impl fmt::Debug for LeasedSemaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeasedSemaphore")
-            .field("name", &self.shared.name)
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
     }
 }

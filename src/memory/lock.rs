@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use super::faults::fault_switch;
 use super::queue::{Rules, Shared};
-use crate::api::{self, Hold, HoldId, RemainingTtl, check_name};
+use crate::api::{self, Hold, HoldId, RemainingTtl};
 use crate::error::{Error, Result};
 use crate::lease::{Change, LastLease, Lease};
+use crate::sync::unlocked;
 
 /// A reentrant lock inside one process, with the behaviour of [`RLock`](crate::RLock).
 ///
@@ -39,11 +40,12 @@ use crate::lease::{Change, LastLease, Lease};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Lock {
     shared: Arc<Shared<State>>,
     owner: Arc<str>,
-    side: Side,
+    /// The side for readers; any other lock is one for a writer.
+    reads: bool,
     /// The lease of its last hold.
     last: LastLease,
     /// For how long this handle takes the lock; `None`: without an end.
@@ -85,31 +87,22 @@ impl ReadWriteLock {
     /// The side for readers.
     #[must_use]
     pub fn read(&self) -> Lock {
-        self.side(Side::Read)
+        self.side(true)
     }
 
     /// The side for one writer.
     #[must_use]
     pub fn write(&self) -> Lock {
-        self.side(Side::Write)
+        self.side(false)
     }
 
-    fn side(&self, side: Side) -> Lock {
-        let last = LastLease::default();
+    fn side(&self, reads: bool) -> Lock {
         Lock {
-            side,
-            last,
+            reads,
+            last: LastLease::default(),
             ..self.0.clone()
         }
     }
-}
-
-/// The part of a lock that a claim takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Side {
-    Whole,
-    Read,
-    Write,
 }
 
 /// The remaining time of a lock that was taken without a lease.
@@ -117,27 +110,22 @@ const KEPT: Duration = Duration::from_secs(30);
 
 struct State {
     fenced: bool,
-    holding: Vec<Holding>,
-    last_token: u64,
-    /// Of the times that the lock was taken.
-    last_number: u64,
-    /// Of the owners that were made for guards.
-    last_owner: u64,
-    changed: Vec<Lease>,
+    holdings: Vec<Holding>,
+    /// How often the lock was taken: the number, and the fencing token, of the last hold.
+    taken: u64,
 }
 
 /// The lock for this owner, for so long; `None`: without an end.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     owner: Arc<str>,
-    side: Side,
+    reads: bool,
     term: Option<Duration>,
 }
 
 /// The lock as somebody holds it.
 struct Holding {
     owner: Arc<str>,
-    side: Side,
+    reads: bool,
     /// Each time that it was taken, the latest last.
     holds: Vec<Held>,
     expires: Option<Instant>,
@@ -155,164 +143,122 @@ struct Held {
 }
 
 impl Holding {
-    fn is_of(&self, owner: &str, side: Side) -> bool {
-        *self.owner == *owner && self.side == side
+    fn is_of(&self, owner: &str, reads: bool) -> bool {
+        *self.owner == *owner && self.reads == reads
     }
 
-    /// When it ends by its holds: those of a reader each have their own end.
-    fn end(&self) -> Option<Instant> {
-        let ends = self.holds.iter().map(|held| held.expires);
-        ends.max().flatten()
+    /// Sets its end by the holds that are left: none where one of them has none. Else those of a reader each have their own, and of a writer
+    /// the latest counts anew.
+    fn renew(&mut self) {
+        let endless = self.holds.iter().any(|held| held.term.is_none());
+        let end = match self.reads {
+            true => self.holds.iter().map(|held| held.expires).max(),
+            false => self.holds.last().map(|held| end_of(held.term)),
+        };
+        self.expires = end.flatten().filter(|_| !endless);
+        self.lease.set(match self.expires {
+            Some(expires) => Change::Until(Some(expires.into())),
+            None => Change::Kept(KEPT),
+        });
     }
 }
 
 impl Rules for State {
     type Want = Claim;
-    type Grant = (Claim, Hold);
-    const BLOCKS: bool = false;
+    type Grant = Hold;
 
     fn expire(&mut self, now: Instant) {
         let over = |held: &mut Holding| held.expires.is_some_and(|expires| expires <= now);
-        let over: Vec<_> = self.holding.extract_if(.., over).collect();
-        for held in over {
-            self.change(&held.lease, Change::Lost);
-        }
+        let over = self.holdings.extract_if(.., over);
+        over.for_each(|held| held.lease.lose());
     }
 
     /// An owner does not wait for itself, but one that reads and wants to write.
     fn fits(&self, claim: &Claim) -> bool {
-        let reads = claim.side == Side::Read;
-        let beside = |held: &Holding| {
-            held.owner == claim.owner && (reads || held.side == claim.side)
-                || reads && held.side == Side::Read
-        };
-        let is_held = |held: &Holding| held.is_of(&claim.owner, claim.side);
-        self.holding.iter().all(beside) || self.holding.iter().any(is_held)
+        let beside = |held: &Holding| claim.reads && (held.reads || held.owner == claim.owner);
+        let again = |held: &Holding| held.is_of(&claim.owner, claim.reads);
+        self.holdings.iter().all(beside) || self.holdings.iter().any(again)
     }
 
     fn stays_behind(&self, claim: &Claim) -> bool {
-        let is_in = |held: &Holding| held.owner == claim.owner;
-        claim.side != Side::Whole && !self.holding.iter().any(is_in)
+        self.holdings.iter().all(|held| held.owner != claim.owner)
     }
 
-    fn take(&mut self, Claim { owner, side, term }: &Claim) -> Self::Grant {
-        self.last_number += 1;
-        let id = HoldId::new(self.last_number);
-        let taken = Held {
-            number: self.last_number,
+    fn take(&mut self, claim: &Claim) -> Hold {
+        let Claim { owner, reads, term } = claim;
+        self.taken += 1;
+        let id = HoldId::new(self.taken);
+        let mut holdings = self.holdings.iter();
+        let held = holdings.position(|held| held.is_of(owner, *reads));
+        let place = held.unwrap_or_else(|| {
+            self.holdings.push(Holding {
+                owner: Arc::clone(owner),
+                reads: *reads,
+                holds: Vec::new(),
+                expires: None,
+                lease: Lease::kept(KEPT),
+            });
+            self.holdings.len() - 1
+        });
+        let holding = &mut self.holdings[place];
+        holding.holds.push(Held {
+            number: self.taken,
             claim: id.watch(),
             term: *term,
             expires: end_of(*term),
-        };
-        let expires = end_of(*term);
-        let lease = match self
-            .holding
-            .iter_mut()
-            .find(|held| held.is_of(owner, *side))
-        {
-            Some(held) => {
-                // A hold without an end stays so.
-                let endless = held.holds.iter().any(|held| held.term.is_none());
-                held.holds.push(taken);
-                let expires = if *side == Side::Read {
-                    held.end()
-                } else {
-                    expires
-                };
-                held.expires = expires.filter(|_| !endless);
-                let (lease, change) = (held.lease.clone(), until(held.expires));
-                self.change(&lease, change);
-                lease
-            }
-            None => {
-                let lease = match expires {
-                    Some(_) => Lease::until(expires),
-                    None => Lease::kept(KEPT),
-                };
-                self.holding.push(Holding {
-                    owner: Arc::clone(owner),
-                    side: *side,
-                    holds: vec![taken],
-                    expires,
-                    lease: lease.clone(),
-                });
-                lease
-            }
-        };
-        let token = self.fenced.then(|| {
-            self.last_token += 1;
-            self.last_token
         });
-        let claim = Claim {
-            owner: Arc::clone(owner),
-            side: *side,
-            term: *term,
-        };
-        (claim, Hold { lease, id, token })
+        holding.renew();
+        Hold {
+            lease: holding.lease.clone(),
+            id,
+            token: self.fenced.then_some(self.taken),
+        }
     }
 
-    fn take_back(&mut self, (claim, hold): Self::Grant) {
-        self.release(&claim.owner, claim.side, Some(hold.id.number()));
+    fn take_back(&mut self, hold: Hold) {
+        let number = hold.id.number();
+        let is_it = |held: &Held| held.number == number;
+        self.release(|held| held.holds.iter().any(is_it), Some(number));
     }
 
     fn next_end(&self) -> Option<Instant> {
-        self.holding.iter().filter_map(|held| held.expires).min()
-    }
-
-    fn changed(&mut self) -> Vec<Lease> {
-        std::mem::take(&mut self.changed)
+        self.holdings.iter().filter_map(|held| held.expires).min()
     }
 }
 
 impl State {
-    fn change(&mut self, lease: &Lease, change: Change) {
-        lease.change(change);
-        self.changed.push(lease.clone());
-    }
-
-    /// Gives a hold of `owner` back: the one with `number`; without that the latest that nobody has the id of, or the
-    /// latest. Whether it had it.
-    fn release(&mut self, owner: &str, side: Side, number: Option<u64>) -> bool {
-        let Some(at) = self.holding.iter().position(|held| held.is_of(owner, side)) else {
+    /// Gives a hold back: the one with `number`; without that the latest that nobody has the id of, or the latest. Whether there was
+    /// one.
+    fn release(&mut self, is_meant: impl FnMut(&Holding) -> bool, number: Option<u64>) -> bool {
+        let Some(at) = self.holdings.iter().position(is_meant) else {
             return false;
         };
-        let held = &mut self.holding[at];
-        let place = match number {
-            Some(number) => held.holds.iter().position(|held| held.number == number),
-            None => {
-                let free = |held: &Held| held.claim.strong_count() == 0;
-                let latest = held.holds.len().checked_sub(1);
-                held.holds.iter().rposition(free).or(latest)
-            }
+        let holding = &mut self.holdings[at];
+        let place = holding.holds.iter().rposition(|held| match number {
+            Some(number) => held.number == number,
+            None => held.claim.strong_count() == 0,
+        });
+        let latest = holding.holds.len() - 1;
+        let Some(place) = place.or(number.is_none().then_some(latest)) else {
+            return false;
         };
-        let Some(place) = place else { return false };
-        held.holds.remove(place);
-        let lease = held.lease.clone();
-        let terms = held.holds.iter().map(|held| held.term);
-        // A hold without an end stays so, whatever was taken on top of it.
-        match terms.reduce(|below, term| below.and(term)) {
-            None => {
-                self.holding.remove(at);
-                self.change(&lease, Change::Ended);
-            }
-            Some(term) => {
-                held.expires = match (side, term) {
-                    (Side::Read, Some(_)) => held.end(),
-                    _ => end_of(term),
-                };
-                let change = until(held.expires);
-                self.change(&lease, change);
-            }
+        holding.holds.remove(place);
+        if holding.holds.is_empty() {
+            self.holdings.remove(at).lease.end();
+        } else {
+            holding.renew();
         }
         true
     }
-}
 
-/// The change of a lease that ends then, or never by itself.
-fn until(expires: Option<Instant>) -> Change {
-    match expires {
-        Some(expires) => Change::Until(Some(expires.into())),
-        None => Change::Kept(KEPT),
+    /// Takes one side away from its holders; whether there were any. Readers beside the writer are its own.
+    fn force(&mut self, reads: bool) -> bool {
+        if reads == self.holdings.iter().any(|held| !held.reads) {
+            return false;
+        }
+        let gone = std::mem::take(&mut self.holdings);
+        gone.iter().for_each(|held| held.lease.lose());
+        !gone.is_empty()
     }
 }
 
@@ -335,30 +281,29 @@ impl Lock {
     fn make(name: String, fenced: bool) -> Self {
         let state = State {
             fenced,
-            holding: Vec::new(),
-            last_token: 0,
-            last_number: 0,
-            last_owner: u32::MAX.into(),
-            changed: Vec::new(),
+            holdings: Vec::new(),
+            taken: 0,
         };
         Lock {
-            shared: Arc::new(Shared::new(name, state)),
+            shared: Shared::new(name, Ok(()), state),
             owner: "memory:0".into(),
-            side: Side::Whole,
+            reads: false,
             last: LastLease::default(),
             lease: None,
         }
     }
 
-    /// This lock for the owner number `id`, below 2^32. Handles of the same number are the same owner; the first one has 0.
+    /// This lock for the owner number `id`. Handles of the same number are the same owner; the first one has 0.
     #[must_use]
     pub fn with_owner(&self, id: u64) -> Self {
+        self.of(&id)
+    }
+
+    fn of(&self, owner: &dyn fmt::Display) -> Self {
         Lock {
-            shared: Arc::clone(&self.shared),
-            owner: format!("memory:{id}").into(),
-            side: self.side,
+            owner: format!("memory:{owner}").into(),
             last: LastLease::default(),
-            lease: self.lease,
+            ..self.clone()
         }
     }
 
@@ -371,68 +316,46 @@ impl Lock {
         }
     }
 
-    /// Releases a hold, and grants the lock to the next waiter; whether it was held.
-    fn release(&self, number: Option<u64>) -> bool {
-        self.shared
-            .change(|state| state.release(&self.owner, self.side, number))
+    /// Releases a hold; see [`State::release`].
+    fn release(&self, number: Option<u64>) -> impl FnOnce(&mut State) -> bool + Send + 'static {
+        let (owner, reads) = (Arc::clone(&self.owner), self.reads);
+        move |state| state.release(|held| held.is_of(&owner, reads), number)
     }
 
     /// The same without a caller.
     fn release_detached(&self, number: Option<u64>) {
-        let lock = self.clone();
-        self.shared.faults.owe(move || {
-            if !lock.release(number) {
-                tracing::debug!(name = lock.shared.name, "lost before it was unlocked");
+        let (release, name) = (self.release(number), self.shared.name.clone());
+        self.shared.owe(move |state| {
+            if !release(state) {
+                unlocked(move || tracing::debug!(name, "lost before it was unlocked"));
             }
         });
     }
 
     async fn give_back(&self, number: Option<u64>) -> Result<()> {
-        let lock = self.clone();
-        let release = move || lock.release(number);
+        let release = self.release(number);
         let held = self.shared.carry_out("unlock", release).await?;
-        held.then_some(()).ok_or_else(|| self.not_held())
+        held.then_some(()).ok_or_else(|| Error::NotHeld {
+            name: self.shared.name.clone(),
+            owner: self.owner.to_string(),
+        })
     }
 
     /// Takes the lock away from its owner, whose guards are lost: as when a server has lost its data, or a lease could not be
     /// renewed in time.
     pub fn lose(&self) {
-        self.force();
-    }
-
-    fn force(&self) -> bool {
-        self.shared.change(|state| {
-            let side = |held: &Holding| held.side == self.side;
-            let takes = match self.side {
-                Side::Read => !state.holding.iter().any(|held| held.side == Side::Write),
-                _ => state.holding.iter().any(side),
-            };
-            // Readers beside the writer are its own.
-            let gone = state.holding.extract_if(.., |_| takes).collect::<Vec<_>>();
-            gone.iter()
-                .for_each(|held| state.change(&held.lease, Change::Lost));
-            !gone.is_empty()
-        })
+        self.shared.change(|state| state.force(self.reads));
     }
 
     /// Reads what this owner holds.
-    fn held<T>(&self, read: impl FnOnce(&Holding) -> T) -> Option<T> {
-        self.shared.change(|state| {
-            let mut all = state.holding.iter();
-            all.find(|held| held.is_of(&self.owner, self.side))
-                .map(read)
-        })
-    }
-
-    fn not_held(&self) -> Error {
-        Error::NotHeld {
-            name: self.shared.name.clone(),
-            owner: self.owner.to_string(),
-        }
+    fn held<T>(&self, state: &State, read: impl FnOnce(&Holding) -> T) -> Option<T> {
+        let mut all = state.holdings.iter();
+        all.find(|held| held.is_of(&self.owner, self.reads))
+            .map(read)
     }
 }
 
-fault_switch!(Lock: shared.faults);
+fault_switch!(Lock);
 
 impl api::Sealed for Lock {}
 
@@ -447,11 +370,7 @@ impl api::Lock for Lock {
     }
 
     fn fresh_handle(&self) -> Arc<dyn api::Lock> {
-        let owner = self.shared.change(|state| {
-            state.last_owner += 1;
-            state.last_owner
-        });
-        Arc::new(self.with_owner(owner))
+        Arc::new(self.of(&crate::outside::uuid()))
     }
 
     fn with_lease(&self, lease: Duration) -> Arc<dyn api::Lock> {
@@ -459,23 +378,16 @@ impl api::Lock for Lock {
     }
 
     async fn hold(&self, wait: Option<Duration>) -> Result<Option<Hold>> {
-        check_name(&self.shared.name)?;
+        self.shared.check()?;
         if let Some(lease) = self.lease {
             api::check_millis(&self.shared.name, "lease", lease)?;
         }
-        self.shared
-            .pass(wait.filter(|wait| !wait.is_zero()))
-            .await?;
         let claim = Claim {
             owner: Arc::clone(&self.owner),
-            side: self.side,
+            reads: self.reads,
             term: self.lease,
         };
-        let taken = match wait {
-            Some(Duration::ZERO) => self.shared.take(&claim),
-            wait => self.shared.wait(claim, wait).await,
-        };
-        let hold = taken.map(|(_, hold)| hold);
+        let hold = self.shared.acquire(claim, wait).await?;
         hold.iter().for_each(|hold| self.last.note(&hold.lease));
         Ok(hold)
     }
@@ -485,43 +397,34 @@ impl api::Lock for Lock {
     }
 
     async fn force_unlock(&self) -> Result<bool> {
-        self.shared.pass(None).await?;
-        Ok(self.force())
+        self.shared.call(|state| state.force(self.reads)).await
     }
 
     async fn is_locked(&self) -> Result<bool> {
-        self.shared.pass(None).await?;
-        let is_side = |held: &Holding| held.side == self.side;
-        Ok(self
-            .shared
-            .change(|state| state.holding.iter().any(is_side)))
+        let is_side = |held: &Holding| held.reads == self.reads;
+        let is_locked = |state: &mut State| state.holdings.iter().any(is_side);
+        self.shared.call(is_locked).await
     }
 
     async fn hold_count(&self) -> Result<u32> {
-        self.shared.pass(None).await?;
-        let count = self.held(|held| u32::try_from(held.holds.len()).unwrap_or(u32::MAX));
+        let count = |held: &Holding| u32::try_from(held.holds.len()).unwrap_or(u32::MAX);
+        let count = self.shared.call(|state| self.held(state, count)).await?;
         Ok(count.unwrap_or(0))
     }
 
     async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        self.shared.pass(None).await?;
+        let left = |expires: Instant| expires.saturating_duration_since(Instant::now());
+        let remaining = |held: &Holding| held.expires.map_or(KEPT, left);
         // One without an end is the last.
         let last = |held: &&Holding| (held.expires.is_none(), held.expires);
-        let end = self.shared.change(|state| {
-            let held = state.holding.iter().max_by_key(last);
-            held.map(|held| held.expires)
-        });
-        Ok(match end {
-            None => RemainingTtl::Missing,
-            Some(None) => RemainingTtl::Expires(KEPT),
-            Some(Some(expires)) => {
-                RemainingTtl::Expires(expires.saturating_duration_since(Instant::now()))
-            }
-        })
+        let last = |state: &mut State| state.holdings.iter().max_by_key(last).map(remaining);
+        let left = self.shared.call(last).await?;
+        Ok(left.map_or(RemainingTtl::Missing, RemainingTtl::Expires))
     }
 
     fn lease(&self) -> Lease {
-        self.last.show(self.held(|held| held.lease.clone()))
+        let lease = |state: &mut State| self.held(state, |held| held.lease.clone());
+        self.last.show(self.shared.change(lease))
     }
 
     fn unlock_detached(&self) {
@@ -534,14 +437,5 @@ impl api::Lock for Lock {
 
     fn unlock_hold_detached(&self, hold: &Hold) {
         self.release_detached(Some(hold.id.number()));
-    }
-}
-
-impl fmt::Debug for Lock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock")
-            .field("name", &self.shared.name)
-            .field("owner", &self.owner)
-            .finish_non_exhaustive()
     }
 }

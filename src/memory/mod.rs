@@ -38,9 +38,8 @@
 
 // | File | What it holds |
 // |---|---|
-// | `queue.rs` | the queue of the callers that wait, which all but the latch have |
-// | `semaphore.rs`, `leased.rs`, `lock.rs` | the public types, and what they hold |
-// | `latch.rs` | the count-down latch |
+// | `queue.rs` | the core that all have: their state, and the queue of the callers that wait |
+// | `semaphore.rs`, `leased.rs`, `lock.rs`, `latch.rs` | the public types, and their states |
 // | `faults.rs` | failures on demand |
 
 mod faults;

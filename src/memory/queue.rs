@@ -1,9 +1,11 @@
-//! The queue of waiting callers, common to all in-memory implementations: the rule of `lua/queue` in one process.
+//! The one core of all objects in memory: their state, and the queue of waiting callers. It follows the rule of `lua/queue`.
 //!
 //! Each change serves, before it returns, the first waiters that what is free suffices for. Wakers are called, and dropped, when nothing
 //! is locked: they may run anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -12,18 +14,22 @@ use tokio::time::{Instant, sleep_until};
 use super::faults::Faults;
 use crate::api::check_name;
 use crate::error::Result;
-use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
 
-/// The object that callers wait for, and its holders.
+/// The state of an object that callers wait for.
 pub(super) trait Rules: Send + 'static {
-    type Want: Clone + Ord + Send + Sync;
+    type Want: Send + Sync;
     type Grant: Send;
     /// A waiter that the rest does not suffice for holds those behind it up for a time, again and again.
-    const BLOCKS: bool;
+    const BLOCKS: bool = false;
 
     /// Frees the holds and counters whose time has ended by `now`.
-    fn expire(&mut self, now: Instant);
+    fn expire(&mut self, _now: Instant) {}
+
+    /// Nothing is left for any waiter.
+    fn is_used_up(&self) -> bool {
+        false
+    }
 
     fn fits(&self, want: &Self::Want) -> bool;
 
@@ -37,16 +43,17 @@ pub(super) trait Rules: Send + 'static {
     /// The caller has gone that this was granted to.
     fn take_back(&mut self, grant: Self::Grant);
 
-    /// When the next one ends.
-    fn next_end(&self) -> Option<Instant>;
-
-    /// The leases that have changed, and whose holders are to be woken.
-    fn changed(&mut self) -> Vec<Lease>;
+    /// When the next hold ends.
+    fn next_end(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// The part that all handles of one object share.
 pub(super) struct Shared<R: Rules> {
     pub(super) name: String,
+    /// The error of all calls, if the object has been made with wrong arguments.
+    valid: Result<()>,
     pub(super) faults: Faults,
     queue: Mutex<Queue<R>>,
     /// Tells waiters that something ends earlier than when they looked.
@@ -55,12 +62,11 @@ pub(super) struct Shared<R: Rules> {
 
 struct Queue<R: Rules> {
     rules: R,
-    /// By the order of their arrival.
-    waiters: BTreeMap<u64, Waiter<R>>,
-    by_want: BTreeMap<R::Want, BTreeSet<u64>>,
-    next: u64,
+    /// In the order of their arrival.
+    waiters: VecDeque<Waiter<R>>,
+    next_id: u64,
     /// Grants whose waiters are to be woken.
-    served: Vec<(Waiter<R>, R::Grant)>,
+    served: Vec<(oneshot::Sender<R::Grant>, R::Grant)>,
     /// From when to when a waiter has blocked those behind it; and when the one that does so now stops.
     block: Option<(Instant, Instant)>,
     block_end: Option<Instant>,
@@ -69,6 +75,7 @@ struct Queue<R: Rules> {
 }
 
 struct Waiter<R: Rules> {
+    id: u64,
     want: R::Want,
     since: Instant,
     /// Behind that it is granted nothing, whether it has been polled since or not.
@@ -77,45 +84,69 @@ struct Waiter<R: Rules> {
 }
 
 impl<R: Rules> Shared<R> {
-    pub(super) fn new(name: String, rules: R) -> Self {
-        Shared {
+    /// An object whose calls all fail with the error of `valid`, if there is one.
+    pub(super) fn new(name: String, valid: Result<()>, rules: R) -> Arc<Self> {
+        Arc::new(Shared {
+            valid: check_name(&name).and(valid),
             name,
             faults: Faults::default(),
             queue: Mutex::new(Queue {
                 rules,
-                waiters: BTreeMap::new(),
-                by_want: BTreeMap::new(),
-                next: 0,
+                waiters: VecDeque::new(),
+                next_id: 0,
                 served: Vec::new(),
                 block: None,
                 block_end: None,
                 end: None,
             }),
             sooner: Notify::new(),
-        }
+        })
     }
 
-    /// Lets a call pass that waits for `wait` at the most, unless its name is none, or something is wrong on purpose.
-    pub(super) async fn pass(&self, wait: Option<Duration>) -> Result<()> {
-        check_name(&self.name)?;
-        self.faults.pass(&self.name, wait).await
+    pub(super) fn check(&self) -> Result<()> {
+        self.valid.clone()
+    }
+
+    /// Carries out a call that does not wait.
+    pub(super) async fn call<T>(&self, call: impl FnOnce(&mut R) -> T) -> Result<T> {
+        self.check()?;
+        self.faults.pass(&self.name, None).await?;
+        Ok(self.change(call))
+    }
+
+    /// Takes what is wanted, waiting for `wait` at the most: without a limit for `None`, not at all for zero.
+    pub(super) async fn acquire(
+        &self,
+        want: R::Want,
+        wait: Option<Duration>,
+    ) -> Result<Option<R::Grant>> {
+        self.check()?;
+        let at_most = wait.filter(|wait| !wait.is_zero());
+        self.faults.pass(&self.name, at_most).await?;
+        Ok(match wait {
+            Some(Duration::ZERO) => {
+                self.change(|rules| rules.fits(&want).then(|| rules.take(&want)))
+            }
+            wait => self.wait(want, wait).await,
+        })
     }
 
     /// Carries out what must happen once its caller has asked for it, also when it goes.
     pub(super) async fn carry_out<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         operation: &'static str,
-        act: impl FnOnce() -> T + Send + 'static,
+        call: impl FnOnce(&mut R) -> T + Send + 'static,
     ) -> Result<T> {
-        check_name(&self.name)?;
-        self.faults.carry_out(&self.name, operation, act).await
+        self.check()?;
+        let shared = Arc::clone(self);
+        let call = move || shared.change(call);
+        self.faults.carry_out(&self.name, operation, call).await
     }
 
-    /// The queue as of now.
-    fn current(&self) -> MutexGuard<'_, Queue<R>> {
-        let mut queue = self.queue.lock();
-        queue.rules.expire(Instant::now());
-        queue
+    /// The same without a caller.
+    pub(super) fn owe(self: &Arc<Self>, call: impl FnOnce(&mut R) + Send + 'static) {
+        let shared = Arc::clone(self);
+        self.faults.owe(move || shared.change(call));
     }
 
     /// Does something with what there is now.
@@ -127,13 +158,14 @@ impl<R: Rules> Shared<R> {
         answer
     }
 
-    /// Takes what is wanted if it is free.
-    pub(super) fn take(&self, want: &R::Want) -> Option<R::Grant> {
-        self.change(|rules| rules.fits(want).then(|| rules.take(want)))
+    /// The queue as of now.
+    fn current(&self) -> MutexGuard<'_, Queue<R>> {
+        let mut queue = self.queue.lock();
+        queue.rules.expire(Instant::now());
+        queue
     }
 
-    /// Takes what is wanted in turn, waiting for `wait` at the most; `None`: without limit.
-    pub(super) async fn wait(&self, want: R::Want, wait: Option<Duration>) -> Option<R::Grant> {
+    async fn wait(&self, want: R::Want, wait: Option<Duration>) -> Option<R::Grant> {
         // A wait that the clock cannot express has no end.
         let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
         let mut place = self.join(want, deadline);
@@ -164,17 +196,15 @@ impl<R: Rules> Shared<R> {
     fn join(&self, want: R::Want, deadline: Option<Instant>) -> Place<'_, R> {
         let (reply, granted) = oneshot::channel();
         let mut queue = self.current();
-        let id = queue.next;
-        queue.next += 1;
-        let alike = queue.by_want.entry(want.clone()).or_default();
-        alike.insert(id);
-        let waiter = Waiter {
+        let id = queue.next_id;
+        queue.next_id += 1;
+        queue.waiters.push_back(Waiter {
+            id,
             want,
             since: Instant::now(),
             deadline,
             reply,
-        };
-        queue.waiters.insert(id, waiter);
+        });
         self.settle(queue);
         Place {
             shared: self,
@@ -188,14 +218,13 @@ impl<R: Rules> Shared<R> {
         loop {
             queue.serve();
             let served = std::mem::take(&mut queue.served);
-            let (changed, sooner) = (queue.rules.changed(), queue.comes_nearer());
+            let sooner = queue.comes_nearer();
             drop(queue);
             if sooner {
                 self.sooner.notify_waiters();
             }
-            changed.iter().for_each(Lease::tell);
-            let tell = |(waiter, grant): (Waiter<R>, R::Grant)| waiter.reply.send(grant).err();
-            let unclaimed: Vec<_> = served.into_iter().filter_map(tell).collect();
+            let send = |(reply, grant): (oneshot::Sender<_>, _)| reply.send(grant).err();
+            let unclaimed: Vec<_> = served.into_iter().filter_map(send).collect();
             if unclaimed.is_empty() {
                 return;
             }
@@ -208,52 +237,41 @@ impl<R: Rules> Shared<R> {
 }
 
 impl<R: Rules> Queue<R> {
+    /// Grants what is free to the waiters in their order. A waiter that it does not suffice for is passed, unless it blocks.
     fn serve(&mut self) {
-        self.block_end = None;
         let now = Instant::now();
-        while let Some(id) = self.due(now) {
-            let Some(waiter) = self.remove(id) else {
-                return;
-            };
-            // Something has come of it.
-            let window = window(waiter.since, now);
-            self.block = self.block.filter(|(_, end)| *end != window.1);
-            let grant = self.rules.take(&waiter.want);
-            self.served.push((waiter, grant));
-        }
-    }
-
-    /// The waiter whose turn it is: the first that what is free suffices for, and that none before it holds up.
-    fn due(&mut self, now: Instant) -> Option<u64> {
-        let (mut fit, mut others) = (Vec::new(), Vec::new());
-        for (want, alike) in &self.by_want {
-            let in_time = |id: &&u64| {
-                let deadline = self.waiters.get(id).and_then(|waiter| waiter.deadline);
-                deadline.is_none_or(|deadline| deadline >= now)
-            };
-            let Some(first) = alike.iter().find(in_time).copied() else {
+        let (mut place, mut passed) = (0, Vec::new());
+        self.block_end = None;
+        while !self.rules.is_used_up()
+            && let Some(waiter) = self.waiters.get(place)
+        {
+            let is_late = waiter.deadline.is_some_and(|deadline| deadline < now);
+            let fits = !is_late && self.rules.fits(&waiter.want);
+            if !fits || (self.rules.stays_behind(&waiter.want) && !passed.is_empty()) {
+                if !is_late && !fits {
+                    passed.push(waiter.since);
+                }
+                place += 1;
                 continue;
-            };
-            if self.rules.fits(want) {
-                fit.push((first, self.rules.stays_behind(want)));
-            } else {
-                others.push(first);
+            }
+            if R::BLOCKS && passed.drain(..).any(|since| self.blocks(since, now)) {
+                return;
+            }
+            if let Some(Waiter {
+                want, since, reply, ..
+            }) = self.waiters.remove(place)
+            {
+                // Something has come of its window.
+                let end = window(since, now).1;
+                self.block = self.block.filter(|(_, ended)| *ended != end);
+                self.served.push((reply, self.rules.take(&want)));
             }
         }
-        let held_up = |behind, id| behind && others.iter().any(|other| *other < id);
-        fit.retain(|(id, behind)| !held_up(*behind, *id));
-        let due = fit.into_iter().map(|(id, _)| id).min()?;
-        let mut before = others.into_iter().filter(|other| R::BLOCKS && *other < due);
-        let blocked = before.any(|other| self.blocks(other, now));
-        (!blocked).then_some(due)
     }
 
     /// Whether a waiter holds those behind it up now. When it was not served, no waiter does so for twice as long.
-    fn blocks(&mut self, id: u64, now: Instant) -> bool {
-        let Some(waiter) = self.waiters.get(&id) else {
-            return false;
-        };
-        let (from, end) = window(waiter.since, now);
+    fn blocks(&mut self, since: Instant, now: Instant) -> bool {
+        let (from, end) = window(since, now);
         if now < from || now >= end {
             return false;
         }
@@ -264,17 +282,6 @@ impl<R: Rules> Queue<R> {
         }
         self.block_end = Some(end);
         true
-    }
-
-    fn remove(&mut self, id: u64) -> Option<Waiter<R>> {
-        let waiter = self.waiters.remove(&id)?;
-        if let Some(alike) = self.by_want.get_mut(&waiter.want) {
-            alike.remove(&id);
-            if alike.is_empty() {
-                self.by_want.remove(&waiter.want);
-            }
-        }
-        Some(waiter)
     }
 
     /// Whether waiters are to look earlier than they know.
@@ -311,12 +318,19 @@ impl<R: Rules> Drop for Place<'_, R> {
             return;
         }
         let mut queue = self.shared.current();
-        let waiter = queue.remove(self.id);
+        let place = queue.waiters.binary_search_by_key(&self.id, |one| one.id);
+        // Dropped when nothing is locked: it has a waker.
+        let _waiter = place.ok().and_then(|place| queue.waiters.remove(place));
         self.shared.settle(queue);
-        drop(waiter);
         self.granted.close();
         if let Ok(grant) = self.granted.try_recv() {
             self.shared.change(|rules| rules.take_back(grant));
         }
+    }
+}
+
+impl<R: Rules> fmt::Debug for Shared<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
     }
 }

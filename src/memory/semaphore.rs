@@ -1,6 +1,5 @@
 //! [`Semaphore`]: the counting semaphore inside one process.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +8,9 @@ use tokio::time::Instant;
 
 use super::faults::fault_switch;
 use super::queue::{Rules, Shared};
-use crate::api::{self, MAX_PERMITS, check_millis, check_name};
+use crate::api::{self, MAX_PERMITS, check_millis};
 use crate::error::{Error, Result};
-use crate::lease::Lease;
+use crate::sync::unlocked;
 
 /// The range of a counter: Java's `int`.
 const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
@@ -34,7 +33,7 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 /// # Errors
 ///
 /// [`Error::InvalidName`] if the name is empty; [`Error::InvalidPermits`] above [`MAX_PERMITS`]; [`Error::OutOfRange`] where the counter
-/// would leave the range of 32 bits; [`Error::InvalidDuration`] for a time to live below a millisecond, or too far away for the clock.
+/// would leave the range of 32 bits; [`Error::InvalidDuration`] for a time to live below a millisecond, or above 2^53 of them.
 ///
 /// # Cancel safety
 ///
@@ -56,7 +55,7 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Semaphore {
     shared: Arc<Shared<Counter>>,
 }
@@ -70,12 +69,26 @@ pub(super) struct Counter {
 }
 
 impl Counter {
+    fn count(&self) -> i64 {
+        self.available.unwrap_or(0)
+    }
+
     /// Changes the counter by `delta`; the counter as it stays if the result does not fit.
     fn add(&mut self, delta: i64) -> std::result::Result<(), i64> {
-        let available = self.available.unwrap_or(0);
-        let changed = Some(available + delta).filter(|changed| RANGE.contains(changed));
-        self.available = Some(changed.ok_or(available)?);
+        let changed = self.count() + delta;
+        if !RANGE.contains(&changed) {
+            return Err(self.count());
+        }
+        self.available = Some(changed);
         Ok(())
+    }
+
+    /// Gives permits back; `only` if the semaphore exists.
+    fn release(&mut self, permits: u32, only: bool) -> std::result::Result<bool, i64> {
+        if permits == 0 || (only && self.available.is_none()) {
+            return Ok(false);
+        }
+        self.add(permits.into()).map(|()| true)
     }
 
     fn lose(&mut self) {
@@ -94,15 +107,16 @@ impl Rules for Counter {
         }
     }
 
+    fn is_used_up(&self) -> bool {
+        self.count() <= 0
+    }
+
     fn fits(&self, permits: &u32) -> bool {
-        self.available
-            .is_some_and(|available| available >= i64::from(*permits))
+        self.count() >= i64::from(*permits)
     }
 
     fn take(&mut self, permits: &u32) -> u32 {
-        self.available = self
-            .available
-            .map(|available| available - i64::from(*permits));
+        self.available = Some(self.count() - i64::from(*permits));
         *permits
     }
 
@@ -110,14 +124,6 @@ impl Rules for Counter {
     fn take_back(&mut self, permits: u32) {
         let back = |available: i64| (available + i64::from(permits)).min(MAX_PERMITS.into());
         self.available = self.available.map(back);
-    }
-
-    fn next_end(&self) -> Option<Instant> {
-        None
-    }
-
-    fn changed(&mut self) -> Vec<Lease> {
-        Vec::new()
     }
 }
 
@@ -145,7 +151,7 @@ impl Semaphore {
         let expires = None;
         let counter = Counter { available, expires };
         Semaphore {
-            shared: Arc::new(Shared::new(name, counter)),
+            shared: Shared::new(name, Ok(()), counter),
         }
     }
 
@@ -157,44 +163,32 @@ impl Semaphore {
 
     async fn create(&self, permits: u32, ttl: Option<Duration>) -> Result<bool> {
         self.check(permits)?;
-        self.expiry(ttl)?;
-        self.shared.pass(None).await?;
-        // It begins now: the call may have waited.
-        let expires = self.expiry(ttl)?;
-        Ok(self.shared.change(|counter| {
+        let millis = |ttl| check_millis(&self.shared.name, "time to live", ttl);
+        let millis = ttl.map(millis).transpose()?;
+        let ttl = millis.map(|millis| Duration::from_millis(millis.unsigned_abs()));
+        let create = |counter: &mut Counter| {
             let new = counter.available.is_none();
             if new {
-                (counter.available, counter.expires) = (Some(permits.into()), expires);
+                counter.available = Some(permits.into());
+                // It begins now: the call may have waited. Behind the end of the clock there is none.
+                counter.expires = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
             }
             new
-        }))
+        };
+        self.shared.call(create).await
     }
 
     /// Takes permits; `wait` as in [`take`](api::Semaphore::take).
     async fn acquired(&self, permits: u32, wait: Option<Duration>) -> Result<bool> {
         self.check(permits)?;
-        if permits == 0 {
-            return Ok(true);
-        }
-        self.shared
-            .pass(wait.filter(|wait| !wait.is_zero()))
-            .await?;
-        Ok(match wait {
-            Some(Duration::ZERO) => self.shared.take(&permits).is_some(),
-            wait => self.shared.wait(permits, wait).await.is_some(),
-        })
+        Ok(permits == 0 || self.shared.acquire(permits, wait).await?.is_some())
     }
 
     /// Gives permits back; `only` if the semaphore exists.
-    fn release_now(&self, permits: u32, only: bool) -> Result<bool> {
+    async fn give_back(&self, operation: &'static str, permits: u32, only: bool) -> Result<bool> {
         self.check(permits)?;
-        if permits == 0 {
-            return Ok(false);
-        }
-        let released = self.shared.change(|counter| match counter.available {
-            None if only => Ok(false),
-            _ => counter.add(permits.into()).map(|()| true),
-        });
+        let release = move |counter: &mut Counter| counter.release(permits, only);
+        let released = self.shared.carry_out(operation, release).await?;
         released.map_err(|available| self.out_of_range(available, permits.into()))
     }
 
@@ -207,35 +201,16 @@ impl Semaphore {
     }
 
     fn check(&self, permits: u32) -> Result<()> {
-        let name = &self.shared.name;
-        check_name(name)?;
+        self.shared.check()?;
         if permits > MAX_PERMITS {
-            return Err(Error::InvalidPermits {
-                name: name.clone(),
-                permits,
-            });
+            let name = self.shared.name.clone();
+            return Err(Error::InvalidPermits { name, permits });
         }
         Ok(())
     }
-
-    /// When a time to live that begins now ends.
-    fn expiry(&self, ttl: Option<Duration>) -> Result<Option<Instant>> {
-        let name = &self.shared.name;
-        let Some(ttl) = ttl else { return Ok(None) };
-        let millis = check_millis(name, "time to live", ttl)?;
-        let ttl = Duration::from_millis(millis.unsigned_abs());
-        let expires = Instant::now().checked_add(ttl);
-        let refusal = || Error::InvalidDuration {
-            name: name.clone(),
-            what: "time to live",
-            value: ttl,
-            reason: "the clock cannot express its end",
-        };
-        expires.map(Some).ok_or_else(refusal)
-    }
 }
 
-fault_switch!(Semaphore: shared.faults);
+fault_switch!(Semaphore);
 
 impl api::Sealed for Semaphore {}
 
@@ -270,39 +245,34 @@ impl api::Semaphore for Semaphore {
     }
 
     async fn release(&self, permits: u32) -> Result<()> {
-        self.check(permits)?;
-        let semaphore = self.clone();
-        let release = move || semaphore.release_now(permits, false);
-        self.shared.carry_out("release", release).await?.map(drop)
+        self.give_back("release", permits, false).await.map(drop)
     }
 
     async fn release_if_exists(&self, permits: u32) -> Result<bool> {
-        self.check(permits)?;
-        let semaphore = self.clone();
-        let release = move || semaphore.release_now(permits, true);
-        self.shared.carry_out("release_if_exists", release).await?
+        self.give_back("release_if_exists", permits, true).await
     }
 
     async fn add_permits(&self, delta: i32) -> Result<()> {
-        self.shared.pass(None).await?;
-        let added = self.shared.change(|counter| counter.add(delta.into()));
+        let added = self
+            .shared
+            .call(|counter| counter.add(delta.into()))
+            .await?;
         added.map_err(|available| self.out_of_range(available, delta.into()))
     }
 
     async fn drain_permits(&self) -> Result<i64> {
-        self.shared.pass(None).await?;
         let drain = |counter: &mut Counter| counter.available.as_mut().map(std::mem::take);
-        Ok(self.shared.change(drain).unwrap_or(0))
+        Ok(self.shared.call(drain).await?.unwrap_or(0))
     }
 
     async fn available_permits(&self) -> Result<i64> {
-        self.shared.pass(None).await?;
-        Ok(self.shared.change(|counter| counter.available.unwrap_or(0)))
+        self.shared.call(|counter| counter.count()).await
     }
 
     async fn exists(&self) -> Result<bool> {
-        self.shared.pass(None).await?;
-        Ok(self.shared.change(|counter| counter.available.is_some()))
+        self.shared
+            .call(|counter| counter.available.is_some())
+            .await
     }
 
     fn identity(&self) -> usize {
@@ -310,19 +280,13 @@ impl api::Semaphore for Semaphore {
     }
 
     fn release_detached(&self, permits: u32) {
-        let semaphore = self.clone();
-        self.shared.faults.owe(move || {
-            if let Err(error) = semaphore.release_now(permits, true) {
-                tracing::warn!(%error, permits, "permits could not be given back");
+        let name = self.shared.name.clone();
+        self.shared.owe(move |counter| {
+            if let Err(available) = counter.release(permits, true) {
+                unlocked(move || {
+                    tracing::warn!(name, available, permits, "permits could not be given back")
+                });
             }
         });
-    }
-}
-
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore")
-            .field("name", &self.shared.name)
-            .finish_non_exhaustive()
     }
 }
