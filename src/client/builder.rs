@@ -72,11 +72,9 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    pub(super) fn new(url: String) -> Self {
-        ClientBuilder {
-            config: Config::new(url),
-            runtime: None,
-        }
+    pub(crate) fn of(config: Config) -> Self {
+        let runtime = None;
+        ClientBuilder { config, runtime }
     }
 
     /// The database to select; that of the URL, or 0, by default.
@@ -159,13 +157,6 @@ impl ClientBuilder {
     pub fn sentinels(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.config.sentinels = Some(urls.into_iter().map(Into::into).collect());
         self.config.sentinel_login = None;
-        self
-    }
-
-    /// User and password for sentinels that have a password and none in their URLs.
-    #[cfg(feature = "redisson-yaml")]
-    pub(crate) fn sentinel_login(mut self, username: Option<String>, password: String) -> Self {
-        self.config.sentinel_login = Some((username, password));
         self
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 pub use builder::ClientBuilder;
 
 use crate::api::Answer;
+use crate::config::Config;
 use crate::engine::Core;
 use crate::error::Result;
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
@@ -56,7 +57,7 @@ impl Client {
 
     /// All settings, to be changed before [`connect`](ClientBuilder::connect).
     pub fn builder(url: impl Into<String>) -> ClientBuilder {
-        ClientBuilder::new(url.into())
+        ClientBuilder::of(Config::new(url))
     }
 
     /// The semaphore called `name`: a handle, made without I/O. Redisson: `getSemaphore(String)`.

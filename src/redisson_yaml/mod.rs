@@ -150,9 +150,9 @@ impl RedissonYaml {
         };
         let text = text::substitute(&self.text, value);
         let mut common = Section::whole(node::read(&text)?)?;
-        let builder = servers::read(&mut common, &self.mappers, ignored)?;
-        common.finish(known::COMMON, ignored)?;
-        Ok(builder)
+        let config = servers::read(&mut common, &self.mappers, ignored)?;
+        common.finish(ignored)?;
+        Ok(ClientBuilder::of(config))
     }
 }
 
