@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::Sealed;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, run_unless};
-use crate::stats::{Counters, Held, What};
+use crate::stats::Holding;
 
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
@@ -133,10 +133,10 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn identity(&self) -> usize;
 
-    /// The counters for the permits of guards.
+    /// Counts what a guard holds.
     #[doc(hidden)]
-    fn counters(&self) -> Option<&Counters> {
-        None
+    fn holding(&self, _permits: u32) -> Holding {
+        Holding::default()
     }
 
     /// Gives `permits` permits back without waiting for it, where the semaphore still exists: what a guard does when it is dropped.
@@ -211,7 +211,7 @@ pub struct Permit {
     semaphore: Arc<dyn Semaphore>,
     permits: u32,
     record: Option<OnRecord>,
-    held: Held,
+    holding: Holding,
 }
 
 impl Permit {
@@ -221,12 +221,7 @@ impl Permit {
         record: Option<OnRecord>,
     ) -> Self {
         Permit {
-            held: Held::begin(
-                semaphore.counters(),
-                What::Permits,
-                semaphore.name(),
-                permits,
-            ),
+            holding: semaphore.holding(permits),
             semaphore,
             permits,
             record,
@@ -300,7 +295,7 @@ impl Permit {
             None => semaphore.release_if_exists(permits).await.map(drop),
         };
         if matches!(released, Err(Error::NotHeld { .. })) {
-            self.note_lost();
+            self.holding.note_lost();
         }
         released
     }
@@ -329,7 +324,7 @@ impl Permit {
             semaphore: Arc::clone(&self.semaphore),
             permits,
             record: self.record.as_mut().map(|record| record.split(permits)),
-            held: self.held.split(permits),
+            holding: self.holding.split(permits),
         })
     }
 
@@ -362,7 +357,7 @@ impl Permit {
                 None => self.record = Some(more),
             }
         }
-        self.held.merge(std::mem::take(&mut other.held));
+        self.holding.merge(std::mem::take(&mut other.holding));
     }
 
     /// Keeps the permits taken: they are not released on drop. Returns how many.
@@ -382,22 +377,15 @@ impl Permit {
         let record = self.record.as_ref();
         record.map_or(Vec::new(), |record| self.semaphore.leases_of(record))
     }
-
-    fn note_lost(&self) {
-        if let Some(counters) = self.semaphore.counters() {
-            counters.note_lost();
-        }
-    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.held.end(self.semaphore.counters());
         if self.permits == 0 {
             return;
         }
         if self.is_lost() {
-            self.note_lost();
+            self.holding.note_lost();
         }
         match &self.record {
             Some(record) => self.semaphore.release_recorded_detached(record),
@@ -477,8 +465,8 @@ macro_rules! semaphore_by_inherent_methods {
                 self.identity()
             }
 
-            fn counters(&self) -> Option<&$crate::stats::Counters> {
-                self.counters()
+            fn holding(&self, permits: u32) -> $crate::stats::Holding {
+                self.holding(permits)
             }
 
             fn release_detached(&self, permits: u32) {

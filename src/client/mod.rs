@@ -206,8 +206,7 @@ impl Client {
     /// clients of a process add up: the counters `redisson_semaphore_granted_total`, `_refused_total`, `_failed_total`, `_outcomes_unknown_total`,
     /// `_lost_total`, `_retries_total` and `_reconnections_total`, and the gauges `redisson_semaphore_waiting`, `_held_permits` and
     /// `_held_locks`. As they come, the histograms `redisson_semaphore_wait_seconds` (of what was granted) and
-    /// `redisson_semaphore_hold_seconds` (of guards) are reported, with the label `what`, which is `permits` or `lock`: of more than 10,000 a second a sample of
-    /// about so many. Names of objects are no labels, as they may be many. The recorder has to be there before the client is made.
+    /// `redisson_semaphore_hold_seconds` (of guards) are reported, with the label `what`, which is `permits` or `lock`. Names of objects are no labels, as they may be many. The recorder has to be there before the client is made.
     ///
     /// With the feature `spans` there is a span of [`tracing`](https://docs.rs/tracing) at the level `INFO` for each wait, `wait`, and one for as long as a
     /// guard holds something, `hold`: with the `name` of the object, `what`, and the `amount` of permits.

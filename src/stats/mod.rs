@@ -43,9 +43,9 @@ pub struct Stats {
     pub reconnections: u64,
 }
 
-/// The counters of one client: hidden in the traits, so users cannot name them.
+/// The counters of one client.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub(crate) struct Counters {
     granted: AtomicI64,
     refused: AtomicI64,
     failed: AtomicI64,
@@ -58,11 +58,11 @@ pub struct Counters {
     meters: Meters,
 }
 
-/// Since when something lasts; the clock is not read where it is not measured.
+/// Since when something lasts; the clock is read for metrics only.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Since {
     #[cfg(feature = "metrics")]
-    began: Option<std::time::Instant>,
+    began: std::time::Instant,
 }
 
 impl Counters {
@@ -70,7 +70,7 @@ impl Counters {
     pub(crate) fn since(&self) -> Since {
         Since {
             #[cfg(feature = "metrics")]
-            began: self.meters.begin(),
+            began: std::time::Instant::now(),
         }
     }
 
@@ -97,11 +97,6 @@ impl Counters {
             What::Lock => &self.held_locks,
         };
         held.fetch_add(amount, Relaxed);
-    }
-
-    /// Something was lost while a guard held it.
-    pub(crate) fn note_lost(&self) {
-        self.lost.fetch_add(1, Relaxed);
     }
 
     /// A call has failed.
@@ -152,7 +147,7 @@ impl Drop for Counters {
     }
 }
 
-/// The counted hold of a guard.
+/// What is waited for, and held by guards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Permits,
@@ -170,12 +165,13 @@ impl What {
     }
 }
 
-/// The counted hold of a guard whose owner has the counters at hand: all threads would change a reference count for each guard.
+/// The counted hold of a guard; nothing where holds are not counted. Hidden in the traits, so users cannot name it.
 #[derive(Debug, Default)]
-pub(crate) struct Held(Option<Amount>);
+pub struct Holding(Option<Held>);
 
 #[derive(Debug)]
-struct Amount {
+struct Held {
+    counters: Arc<Counters>,
     what: What,
     amount: u32,
     since: Since,
@@ -184,45 +180,32 @@ struct Amount {
     _span: tracing::Span,
 }
 
-impl Held {
-    /// Begins to hold it; without counters nothing.
-    pub(crate) fn begin(counters: Option<&Counters>, what: What, _name: &str, amount: u32) -> Self {
-        Held(counters.map(|counters| {
-            counters.count_held(what, amount.into());
-            Amount {
-                what,
-                amount,
-                since: counters.since(),
-                #[cfg(feature = "spans")]
-                _span: tracing::info_span!(
-                    "hold",
-                    name = _name,
-                    what = what.word(),
-                    amount = i64::from(amount)
-                ),
-            }
+impl Holding {
+    pub(crate) fn new(counters: &Arc<Counters>, what: What, _name: &str, amount: u32) -> Self {
+        counters.count_held(what, amount.into());
+        Holding(Some(Held {
+            counters: Arc::clone(counters),
+            what,
+            amount,
+            since: counters.since(),
+            #[cfg(feature = "spans")]
+            _span: tracing::info_span!(
+                "hold",
+                name = _name,
+                what = what.word(),
+                amount = i64::from(amount)
+            ),
         }))
     }
 
-    /// Does not hold it any more.
-    pub(crate) fn end(&mut self, counters: Option<&Counters>) {
-        let Some((held, counters)) = self.0.take().zip(counters) else {
-            return;
-        };
-        counters.count_held(held.what, -i64::from(held.amount));
-        #[cfg(feature = "metrics")]
-        if held.amount > 0 {
-            counters.meters.held(held.what, held.since.began);
-        }
-    }
-
     /// Lets another guard hold so much of it, which is no more than there is.
-    pub(crate) fn split(&mut self, amount: u32) -> Held {
-        Held(self.0.as_mut().map(|held| {
+    pub(crate) fn split(&mut self, amount: u32) -> Holding {
+        Holding(self.0.as_mut().map(|held| {
             held.amount -= amount;
-            Amount {
-                amount,
+            Held {
+                counters: Arc::clone(&held.counters),
                 what: held.what,
+                amount,
                 since: held.since,
                 #[cfg(feature = "spans")]
                 _span: held._span.clone(),
@@ -231,39 +214,27 @@ impl Held {
     }
 
     /// Takes over what another guard holds of the same thing.
-    pub(crate) fn merge(&mut self, other: Held) {
-        if let (Some(held), Some(other)) = (&mut self.0, other.0) {
-            held.amount += other.amount;
-        }
-    }
-}
-
-/// The same with counters of its own, as long as the guard is there: hidden in the traits, so users cannot name it.
-#[derive(Debug, Default)]
-pub struct Holding {
-    counters: Option<Arc<Counters>>,
-    held: Held,
-}
-
-impl Holding {
-    pub(crate) fn new(counters: &Arc<Counters>, what: What, name: &str, amount: u32) -> Self {
-        Holding {
-            held: Held::begin(Some(counters), what, name, amount),
-            counters: Some(Arc::clone(counters)),
+    pub(crate) fn merge(&mut self, mut other: Holding) {
+        if let (Some(held), Some(other)) = (&mut self.0, &mut other.0) {
+            held.amount += std::mem::take(&mut other.amount);
         }
     }
 
     /// It was lost on the way.
     pub(crate) fn note_lost(&self) {
-        if let Some(counters) = &self.counters {
-            counters.note_lost();
+        if let Some(held) = &self.0 {
+            held.counters.lost.fetch_add(1, Relaxed);
         }
     }
 }
 
-impl Drop for Holding {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.held.end(self.counters.as_deref());
+        self.counters.count_held(self.what, -i64::from(self.amount));
+        #[cfg(feature = "metrics")]
+        if self.amount > 0 {
+            self.counters.meters.held(self.what, self.since.began);
+        }
     }
 }
 
@@ -274,11 +245,11 @@ mod tests {
     #[test]
     fn what_guards_hold_is_split_merged_and_given_back() {
         let counters = Arc::new(Counters::default());
-        let mut all = Held::begin(Some(&counters), What::Permits, "seats", 5);
+        let mut all = Holding::new(&counters, What::Permits, "seats", 5);
         let lock = Holding::new(&counters, What::Lock, "door", 1);
-        let mut two = all.split(2);
+        let two = all.split(2);
         assert_eq!(counters.look(0, 0).held_permits, 5);
-        two.end(Some(&counters));
+        drop(two);
         assert_eq!(counters.look(0, 0).held_permits, 3);
         let one = all.split(1);
         all.merge(one);
@@ -286,7 +257,7 @@ mod tests {
         lock.note_lost();
         assert_eq!(counters.look(0, 0).held_locks, 1);
         drop(lock);
-        all.end(Some(&counters));
+        drop(all);
         let stats = Stats {
             lost: 1,
             ..Stats::default()

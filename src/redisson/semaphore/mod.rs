@@ -20,7 +20,7 @@ use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::queue::{Amount, Call as _, Grant, Leases, Object, Outcome};
-use crate::stats::{Counters, What};
+use crate::stats::{Holding, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
@@ -443,8 +443,8 @@ impl RSemaphore {
         self.run(call).await.map(|done| done == 1)
     }
 
-    fn counters(&self) -> Option<&Counters> {
-        Some(&self.core().stats)
+    fn holding(&self, permits: u32) -> Holding {
+        Holding::new(&self.core().stats, What::Permits, self.name(), permits)
     }
 
     /// The client's.
