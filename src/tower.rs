@@ -60,6 +60,7 @@ pub enum Refused {
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct LimitLayer<F> {
     limit: Limit,
     refuse: F,
@@ -114,15 +115,6 @@ impl<F> LimitLayer<F> {
     }
 }
 
-impl<F: Clone> Clone for LimitLayer<F> {
-    fn clone(&self) -> Self {
-        LimitLayer {
-            limit: self.limit.clone(),
-            refuse: self.refuse.clone(),
-        }
-    }
-}
-
 impl<F> fmt::Debug for LimitLayer<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.limit.fmt(f)
@@ -141,19 +133,10 @@ impl<S, F: Clone> Layer<S> for LimitLayer<F> {
 }
 
 /// A service behind a [`LimitLayer`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Limited<S, F> {
     inner: S,
     layer: LimitLayer<F>,
-}
-
-impl<S: Clone, F: Clone> Clone for Limited<S, F> {
-    fn clone(&self) -> Self {
-        Limited {
-            inner: self.inner.clone(),
-            layer: self.layer.clone(),
-        }
-    }
 }
 
 impl<S, F, Request> Service<Request> for Limited<S, F>
