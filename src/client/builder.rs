@@ -71,6 +71,120 @@ pub struct ClientBuilder {
     runtime: Option<Handle>,
 }
 
+/// Settings that are stored as they are.
+macro_rules! settings {
+    ($($(#[$meta:meta])* $name:ident: $of:ty;)*) => {
+        impl ClientBuilder {
+            $(
+                $(#[$meta])*
+                pub fn $name(mut self, $name: $of) -> Self {
+                    self.config.$name = $name.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+
+settings! {
+    /// The protocol of the connections: by default that of the URL (`redis://h/?protocol=resp3`), or RESP2. Redisson:
+    /// `setProtocol`.
+    ///
+    /// By RESP3 a connection begins with `HELLO 3`, which takes the place of `AUTH` and no permission. A server that does not know it is
+    /// an error at once, [`Error::Server`]. Nothing else is different, and the clients of an object need not all speak the same.
+    /// Sentinels are spoken to as their own URLs say.
+    protocol: Protocol;
+
+    /// The settings of TLS for a URL `rediss://`: trusted authorities, and a client certificate.
+    #[cfg(feature = "tls-rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+    tls: crate::Tls;
+
+    /// The messages that wake waiters in a cluster; all its clients must use the same ones. Redisson:
+    /// `setShardedSubscriptionMode`, with the same default. Nothing but a cluster has a choice.
+    sharded_pubsub: ShardedPubSub;
+
+    /// Sets how often a cluster is asked for its slots while all is well; 5 s by default, varied by a quarter. It is asked besides where a
+    /// node sends a call elsewhere, and where a connection is lost. Redisson: `scanInterval`.
+    scan_interval: Duration;
+
+    /// The settings of TLS for sentinels with a URL `rediss://`; those of [`tls`](Self::tls) by default.
+    #[cfg(feature = "tls-rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+    sentinel_tls: crate::Tls;
+
+    /// How the names in the code become the names in Redis; unchanged by default.
+    name_mapper: NameMapper;
+
+    /// How long one request waits for its reply before it is repeated on a new connection; 3 s by default.
+    response_timeout: Duration;
+
+    /// How long one attempt to connect may take, and how long [`connect`](Self::connect) tries; 10 s by
+    /// default.
+    connect_timeout: Duration;
+
+    /// How long a call goes on trying while the server does not answer; 30 s by default. See
+    /// [above](Self#names-and-times-of-calls) for the other times, and for a bound on all of a call.
+    ///
+    /// After it the caller gets [`Error::OutcomeUnknown`] if something was sent and not answered; else
+    /// [`Error::Unavailable`] if there was no connection, and [`Error::RefusedForNow`] if the server refused for a
+    /// reason that may pass. An error may come later than that by the response time-out.
+    retry_window: Duration;
+
+    /// Sets how long a call may take besides its wait; a day at the most.
+    ///
+    /// By default it is 5 s for timed calls (`permit_for`, `try_lock_for`, `wait_for` and the like), and all others go on
+    /// through the [retry window](Self::retry_window). Where it is set it holds for these, too: no call takes longer then than its
+    /// wait and this time, whatever has become of Redis, but for those that wait without a limit (`acquire`, `lock`, `wait`).
+    ///
+    /// After the error the call has left, as if its future had been dropped: what it took is released, a release is carried out.
+    /// The error is [`Error::Unavailable`] where nothing took effect and nothing will, as where nothing was sent; else
+    /// [`Error::OutcomeUnknown`]. The retry window may come first.
+    call_timeout: Duration;
+
+    /// Sets after how long a client asks again for its waiters; 5 s by default, varied by a quarter, and up to a second later.
+    ///
+    /// Notifications wake waiters at once. This check is for permits that appear without one, as when a key is set by
+    /// hand, and for notifications that are lost. A client that waits at more objects than 200 for each second of this checks 200 of them a second.
+    safety_interval: Duration;
+
+    /// Sets for how long after an answer of Redis a release of an [`RSemaphore`](crate::RSemaphore) may serve a waiter of this client
+    /// without Redis; 5 ms by default. Zero turns that off.
+    ///
+    /// A waiter of a lock joins the queue that much later while only callers of the holder's client wait.
+    ///
+    /// The time is four times as long while no other client and no JVM waits. Where another client waits, only waiters are served that
+    /// came before its first one, or 5 ms later.
+    ///
+    /// The effect is that of a release and an acquisition back to back. Three things differ. Permits that others take away (`add_permits`
+    /// with a negative number) are noticed that much later. A missing key is not created. A waiter that was served may be granted permits
+    /// once more by its entry in the queue, for a round trip, until they are released.
+    local_hand_over: Duration;
+
+    /// Sets for how long a lock without a lease, and the permits of a [watched](crate::RSemaphore::watched) guard, stay taken after their
+    /// process has gone; 30 s by default, 100 ms at the least.
+    ///
+    /// Both are renewed every third of this. In a cluster it should be longer than [`response_timeout`](Self::response_timeout):
+    /// otherwise a master that falls silent costs leases at other masters, too. Redisson: `lockWatchdogTimeout`.
+    lock_watchdog_timeout: Duration;
+
+    /// Sets for how long a waiter of an [`RFairLock`](crate::RFairLock) that stands first and tries no more keeps its place; 300 s by default.
+    ///
+    /// A killed process holds those behind it up for as long for each of its waiting calls. Waiters try at least three times in it. Redisson:
+    /// `fairLockWaitTimeout`.
+    fair_lock_wait_timeout: Duration;
+
+    /// Sets whether the guards of all semaphores of this client are [watched](crate::RSemaphore::watched): their permits come back when
+    /// the process dies. They are by default.
+    ///
+    /// [`RSemaphore::unwatched`](crate::RSemaphore::unwatched) is the same for one handle. Redisson has no such setting.
+    watch_semaphores: bool;
+
+    /// For the tests of this crate, which can't wait for minutes: how long the records of calls live at the least.
+    #[doc(hidden)]
+    least_record_life: Duration;
+}
+
 impl ClientBuilder {
     pub(crate) fn of(config: Config) -> Self {
         let runtime = None;
@@ -84,17 +198,6 @@ impl ClientBuilder {
     /// are: the server refuses the others.
     pub fn database(mut self, database: u32) -> Self {
         self.config.database = Some(database.into());
-        self
-    }
-
-    /// The protocol of the connections: by default that of the URL (`redis://h/?protocol=resp3`), or RESP2. Redisson:
-    /// `setProtocol`.
-    ///
-    /// By RESP3 a connection begins with `HELLO 3`, which takes the place of `AUTH` and no permission. A server that does not know it is
-    /// an error at once, [`Error::Server`]. Nothing else is different, and the clients of an object need not all speak the same.
-    /// Sentinels are spoken to as their own URLs say.
-    pub fn protocol(mut self, protocol: Protocol) -> Self {
-        self.config.protocol = Some(protocol);
         self
     }
 
@@ -113,14 +216,6 @@ impl ClientBuilder {
     /// Asked for user and password each time that a connection is made, instead of those of the URL and the settings.
     pub fn credentials(mut self, provider: impl CredentialsProvider + 'static) -> Self {
         self.config.credentials = Some(Arc::new(provider));
-        self
-    }
-
-    /// The settings of TLS for a URL `rediss://`: trusted authorities, and a client certificate.
-    #[cfg(feature = "tls-rustls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
-    pub fn tls(mut self, tls: crate::Tls) -> Self {
-        self.config.tls = Some(tls);
         self
     }
 
@@ -160,20 +255,6 @@ impl ClientBuilder {
         self
     }
 
-    /// The messages that wake waiters in a cluster; all its clients must use the same ones. Redisson:
-    /// `setShardedSubscriptionMode`, with the same default. Nothing but a cluster has a choice.
-    pub fn sharded_pubsub(mut self, mode: ShardedPubSub) -> Self {
-        self.config.sharded_pubsub = mode;
-        self
-    }
-
-    /// Sets how often a cluster is asked for its slots while all is well; 5 s by default, varied by a quarter. It is asked besides where a
-    /// node sends a call elsewhere, and where a connection is lost. Redisson: `scanInterval`.
-    pub fn scan_interval(mut self, interval: Duration) -> Self {
-        self.config.scan_interval = interval;
-        self
-    }
-
     /// A change counts when so many replicas have it (`WAIT`): a failover to one of them loses no grant that
     /// a caller has got, and no release. None by default. Redisson waits for replicas wherever it knows of any, and is content
     /// with one (`checkLockSyncedSlaves`).
@@ -196,106 +277,10 @@ impl ClientBuilder {
         self
     }
 
-    /// The settings of TLS for sentinels with a URL `rediss://`; those of [`tls`](Self::tls) by default.
-    #[cfg(feature = "tls-rustls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
-    pub fn sentinel_tls(mut self, tls: crate::Tls) -> Self {
-        self.config.sentinel_tls = Some(tls);
-        self
-    }
-
     /// The name that `CLIENT LIST` shows for both connections, and `holders` for guards; none by default. A name that the server
     /// refuses, as one with a space, is left out.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.config.client_name = Some(name.into());
-        self
-    }
-
-    /// How the names in the code become the names in Redis; unchanged by default.
-    pub fn name_mapper(mut self, mapper: NameMapper) -> Self {
-        self.config.name_mapper = mapper;
-        self
-    }
-
-    /// How long one request waits for its reply before it is repeated on a new connection; 3 s by default.
-    pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.config.response_timeout = timeout;
-        self
-    }
-
-    /// How long one attempt to connect may take, and how long [`connect`](Self::connect) tries; 10 s by
-    /// default.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.config.connect_timeout = timeout;
-        self
-    }
-
-    /// How long a call goes on trying while the server does not answer; 30 s by default. See
-    /// [above](Self#names-and-times-of-calls) for the other times, and for a bound on all of a call.
-    ///
-    /// After it the caller gets [`Error::OutcomeUnknown`] if something was sent and not answered; else
-    /// [`Error::Unavailable`] if there was no connection, and [`Error::RefusedForNow`] if the server refused for a
-    /// reason that may pass. An error may come later than that by the response time-out.
-    pub fn retry_window(mut self, window: Duration) -> Self {
-        self.config.retry_window = window;
-        self
-    }
-
-    /// Sets how long a call may take besides its wait; a day at the most.
-    ///
-    /// By default it is 5 s for timed calls (`permit_for`, `try_lock_for`, `wait_for` and the like), and all others go on
-    /// through the [retry window](Self::retry_window). Where it is set it holds for these, too: no call takes longer then than its
-    /// wait and this time, whatever has become of Redis, but for those that wait without a limit (`acquire`, `lock`, `wait`).
-    ///
-    /// After the error the call has left, as if its future had been dropped: what it took is released, a release is carried out.
-    /// The error is [`Error::Unavailable`] where nothing took effect and nothing will, as where nothing was sent; else
-    /// [`Error::OutcomeUnknown`]. The retry window may come first.
-    pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.config.call_timeout = Some(timeout);
-        self
-    }
-
-    /// Sets after how long a client asks again for its waiters; 5 s by default, varied by a quarter, and up to a second later.
-    ///
-    /// Notifications wake waiters at once. This check is for permits that appear without one, as when a key is set by
-    /// hand, and for notifications that are lost. A client that waits at more objects than 200 for each second of this checks 200 of them a second.
-    pub fn safety_interval(mut self, interval: Duration) -> Self {
-        self.config.safety_interval = interval;
-        self
-    }
-
-    /// Sets for how long after an answer of Redis a release of an [`RSemaphore`](crate::RSemaphore) may serve a waiter of this client
-    /// without Redis; 5 ms by default. Zero turns that off.
-    ///
-    /// A waiter of a lock joins the queue that much later while only callers of the holder's client wait.
-    ///
-    /// The time is four times as long while no other client and no JVM waits. Where another client waits, only waiters are served that
-    /// came before its first one, or 5 ms later.
-    ///
-    /// The effect is that of a release and an acquisition back to back. Three things differ. Permits that others take away (`add_permits`
-    /// with a negative number) are noticed that much later. A missing key is not created. A waiter that was served may be granted permits
-    /// once more by its entry in the queue, for a round trip, until they are released.
-    pub fn local_hand_over(mut self, window: Duration) -> Self {
-        self.config.local_hand_over = window;
-        self
-    }
-
-    /// Sets for how long a lock without a lease, and the permits of a [watched](crate::RSemaphore::watched) guard, stay taken after their
-    /// process has gone; 30 s by default, 100 ms at the least.
-    ///
-    /// Both are renewed every third of this. In a cluster it should be longer than [`response_timeout`](Self::response_timeout):
-    /// otherwise a master that falls silent costs leases at other masters, too. Redisson: `lockWatchdogTimeout`.
-    pub fn lock_watchdog_timeout(mut self, timeout: Duration) -> Self {
-        self.config.lock_watchdog_timeout = timeout;
-        self
-    }
-
-    /// Sets for how long a waiter of an [`RFairLock`](crate::RFairLock) that stands first and tries no more keeps its place; 300 s by default.
-    ///
-    /// A killed process holds those behind it up for as long for each of its waiting calls. Waiters try at least three times in it. Redisson:
-    /// `fairLockWaitTimeout`.
-    pub fn fair_lock_wait_timeout(mut self, timeout: Duration) -> Self {
-        self.config.fair_lock_wait_timeout = timeout;
         self
     }
 
@@ -320,22 +305,6 @@ impl ClientBuilder {
     /// ```
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
-        self
-    }
-
-    /// Sets whether the guards of all semaphores of this client are [watched](crate::RSemaphore::watched): their permits come back when
-    /// the process dies. They are by default.
-    ///
-    /// [`RSemaphore::unwatched`](crate::RSemaphore::unwatched) is the same for one handle. Redisson has no such setting.
-    pub fn watch_semaphores(mut self, watch: bool) -> Self {
-        self.config.watch_semaphores = watch;
-        self
-    }
-
-    /// For the tests of this crate, which can't wait for minutes: how long the records of calls live at the least.
-    #[doc(hidden)]
-    pub fn least_record_life(mut self, life: Duration) -> Self {
-        self.config.least_record_life = life;
         self
     }
 
@@ -383,50 +352,36 @@ impl ClientBuilder {
     }
 
     fn check(&self) -> Result<()> {
-        let Config {
-            response_timeout,
-            connect_timeout,
-            retry_window,
-            call_timeout,
-            safety_interval,
-            scan_interval,
-            lock_watchdog_timeout,
-            fair_lock_wait_timeout,
-            local_hand_over,
-            ..
-        } = self.config;
-        let call_timeout = call_timeout.map(|timeout| ("call_timeout", timeout));
+        let config = &self.config;
+        let more_than_zero = Duration::from_nanos(1);
         let settings = [
-            ("response_timeout", response_timeout),
-            ("connect_timeout", connect_timeout),
-            ("retry_window", retry_window),
-            ("safety_interval", safety_interval),
-            ("scan_interval", scan_interval),
-            ("lock_watchdog_timeout", lock_watchdog_timeout),
-            ("fair_lock_wait_timeout", fair_lock_wait_timeout),
+            ("response_timeout", more_than_zero, config.response_timeout),
+            ("connect_timeout", more_than_zero, config.connect_timeout),
+            ("retry_window", more_than_zero, config.retry_window),
+            ("safety_interval", more_than_zero, config.safety_interval),
+            ("scan_interval", more_than_zero, config.scan_interval),
+            (
+                "fair_lock_wait_timeout",
+                more_than_zero,
+                config.fair_lock_wait_timeout,
+            ),
+            (
+                "lock_watchdog_timeout",
+                SHORTEST_WATCHDOG_TIMEOUT,
+                config.lock_watchdog_timeout,
+            ),
+            ("local_hand_over", Duration::ZERO, config.local_hand_over),
         ];
-        for (name, value) in settings.into_iter().chain(call_timeout) {
-            if value.is_zero() || value > LONGEST_SETTING {
+        let call_timeout = config.call_timeout;
+        let call_timeout = call_timeout.map(|set| ("call_timeout", more_than_zero, set));
+        for (name, least, value) in settings.into_iter().chain(call_timeout) {
+            if value < least || value > LONGEST_SETTING {
                 return Err(Error::Configuration {
                     reason: format!(
-                        "{name} of {value:?} is not between 1 ns and {LONGEST_SETTING:?}"
+                        "{name} of {value:?} is not between {least:?} and {LONGEST_SETTING:?}"
                     ),
                 });
             }
-        }
-        if local_hand_over > LONGEST_SETTING {
-            return Err(Error::Configuration {
-                reason: format!(
-                    "local_hand_over of {local_hand_over:?} is above {LONGEST_SETTING:?}"
-                ),
-            });
-        }
-        if lock_watchdog_timeout < SHORTEST_WATCHDOG_TIMEOUT {
-            return Err(Error::Configuration {
-                reason: format!(
-                    "lock_watchdog_timeout of {lock_watchdog_timeout:?} is below {SHORTEST_WATCHDOG_TIMEOUT:?}"
-                ),
-            });
         }
         Ok(())
     }
