@@ -62,20 +62,13 @@ pub(crate) fn encoded(name: &str) -> String {
 }
 
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let code = rest.strip_prefix('%').and_then(|code| code.get(..2));
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &rest[3..];
-            }
-            None => {
-                bytes.extend(first.to_string().bytes());
-                rest = &rest[first.len_utf8()..];
-            }
-        }
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let code = part.get(..2);
+        let code = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(code.unwrap_or(b'%'));
+        bytes.extend(&part.as_bytes()[code.map_or(0, |_| 2)..]);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
