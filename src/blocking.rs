@@ -85,36 +85,6 @@ impl Client {
         self.runtime.block_on(future)
     }
 
-    /// See [`Client::semaphore`](crate::Client::semaphore).
-    #[must_use]
-    pub fn semaphore(&self, name: &str) -> Semaphore {
-        Semaphore::new(self, self.client.semaphore(name))
-    }
-
-    /// See [`Client::permit_expirable_semaphore`](crate::Client::permit_expirable_semaphore).
-    #[must_use]
-    pub fn permit_expirable_semaphore(&self, name: &str) -> LeasedSemaphore {
-        LeasedSemaphore::new(self, self.client.permit_expirable_semaphore(name))
-    }
-
-    /// See [`Client::lock`](crate::Client::lock).
-    #[must_use]
-    pub fn lock(&self, name: &str) -> Lock {
-        Lock::new(self, self.client.lock(name))
-    }
-
-    /// See [`Client::fenced_lock`](crate::Client::fenced_lock).
-    #[must_use]
-    pub fn fenced_lock(&self, name: &str) -> Lock {
-        Lock::new(self, self.client.fenced_lock(name))
-    }
-
-    /// See [`Client::fair_lock`](crate::Client::fair_lock).
-    #[must_use]
-    pub fn fair_lock(&self, name: &str) -> Lock {
-        Lock::new(self, self.client.fair_lock(name))
-    }
-
     /// See [`Client::read_write_lock`](crate::Client::read_write_lock).
     #[must_use]
     pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
@@ -123,12 +93,6 @@ impl Client {
             read: Lock::new(self, lock.read()),
             write: Lock::new(self, lock.write()),
         }
-    }
-
-    /// See [`Client::count_down_latch`](crate::Client::count_down_latch).
-    #[must_use]
-    pub fn count_down_latch(&self, name: &str) -> CountDownLatch {
-        CountDownLatch::new(self, self.client.count_down_latch(name))
     }
 
     /// See [`Client::stats`](crate::Client::stats).
@@ -148,6 +112,30 @@ impl Client {
     }
 }
 
+/// Methods of the client that make a shell around the handle of the same name.
+macro_rules! handles {
+    ($(fn $name:ident(&self) -> $shell:ident;)*) => {
+        impl Client {
+            $(
+                #[doc = concat!("See [`Client::", stringify!($name), "`](crate::Client::", stringify!($name), ").")]
+                #[must_use]
+                pub fn $name(&self, name: &str) -> $shell {
+                    $shell::new(self, self.client.$name(name))
+                }
+            )*
+        }
+    };
+}
+
+handles! {
+    fn semaphore(&self) -> Semaphore;
+    fn permit_expirable_semaphore(&self) -> LeasedSemaphore;
+    fn lock(&self) -> Lock;
+    fn fenced_lock(&self) -> Lock;
+    fn fair_lock(&self) -> Lock;
+    fn count_down_latch(&self) -> CountDownLatch;
+}
+
 /// A thread that carries on whatever is spawned, until there is no client any more.
 fn start(ended: oneshot::Receiver<()>) -> std::io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -161,6 +149,17 @@ fn start(ended: oneshot::Receiver<()>) -> std::io::Result<Handle> {
     Ok(handle)
 }
 
+/// A guard of `T`, or nothing.
+trait Guarding<T> {
+    fn of(inner: T, client: &Client) -> Self;
+}
+
+impl<T, S: Guarding<T>> Guarding<Option<T>> for Option<S> {
+    fn of(inner: Option<T>, client: &Client) -> Self {
+        inner.map(|inner| S::of(inner, client))
+    }
+}
+
 /// A shell around the handles of a trait.
 macro_rules! shell {
     (
@@ -169,7 +168,7 @@ macro_rules! shell {
         now { $(fn $now:ident(&self) -> $answer:ty;)* }
         waits { $(fn $verb:ident(&self $(, $arg:ident: $arg_type:ty)*) -> $result:ty;)* }
         guards {
-            $(fn $guard:ident(&self $(, $guard_arg:ident: $guard_type:ty)*) -> $guarded:ty, $shell:ident;)*
+            $(fn $guard:ident(&self $(, $guard_arg:ident: $guard_type:ty)*) -> $guarded:ty;)*
         }
     ) => {
         $(#[$doc])*
@@ -209,7 +208,7 @@ macro_rules! shell {
                 #[doc = concat!("See [`", stringify!($guard), "`](crate::", stringify!($name), "::", stringify!($guard), ").")]
                 pub fn $guard(&self $(, $guard_arg: $guard_type)*) -> Result<$guarded> {
                     let taken = self.client.run(self.inner.$guard($($guard_arg),*))?;
-                    Ok($shell(taken, &self.client))
+                    Ok(Guarding::of(taken, &self.client))
                 }
             )*
         }
@@ -235,9 +234,9 @@ shell! {
         fn available_permits(&self) -> i64;
     }
     guards {
-        fn permit(&self, permits: u32) -> Permit, permit;
-        fn permit_for(&self, permits: u32, wait: Duration) -> Option<Permit>, some_permit;
-        fn try_permit(&self, permits: u32) -> Option<Permit>, some_permit;
+        fn permit(&self, permits: u32) -> Permit;
+        fn permit_for(&self, permits: u32, wait: Duration) -> Option<Permit>;
+        fn try_permit(&self, permits: u32) -> Option<Permit>;
     }
 }
 
@@ -271,9 +270,9 @@ shell! {
         fn release_all(&self) -> u64;
     }
     guards {
-        fn permit(&self) -> LeasedPermit, leased_permit;
-        fn permit_for(&self, wait: Duration) -> Option<LeasedPermit>, some_leased_permit;
-        fn try_permit(&self) -> Option<LeasedPermit>, some_leased_permit;
+        fn permit(&self) -> LeasedPermit;
+        fn permit_for(&self, wait: Duration) -> Option<LeasedPermit>;
+        fn try_permit(&self) -> Option<LeasedPermit>;
     }
 }
 
@@ -297,9 +296,9 @@ shell! {
         fn remaining_ttl(&self) -> RemainingTtl;
     }
     guards {
-        fn guard(&self) -> LockGuard, guard;
-        fn try_guard(&self) -> Option<LockGuard>, some_guard;
-        fn guard_for(&self, wait: Duration) -> Option<LockGuard>, some_guard;
+        fn guard(&self) -> LockGuard;
+        fn try_guard(&self) -> Option<LockGuard>;
+        fn guard_for(&self, wait: Duration) -> Option<LockGuard>;
     }
 }
 
@@ -353,7 +352,13 @@ shell! {
 
 /// A shell around a guard.
 macro_rules! guard_shell {
-    ($(#[$doc:meta])* $name:ident, $make:ident, $make_some:ident) => {
+    (
+        $(#[$doc:meta])*
+        $name:ident;
+        now { $(fn $now:ident(&self) -> $answer:ty;)* }
+        ends { $(fn $end:ident(self) -> $result:ty;)* }
+        stays { $($(#[$must_use:meta])? fn $stay:ident(self) -> $left:ty;)* }
+    ) => {
         $(#[$doc])*
         #[must_use = "it is given back when the guard is dropped"]
         pub struct $name {
@@ -367,34 +372,58 @@ macro_rules! guard_shell {
             }
         }
 
-        fn $make(inner: api::$name, client: &Client) -> $name {
-            $name {
-                inner,
-                client: client.clone(),
+        impl Guarding<api::$name> for $name {
+            fn of(inner: api::$name, client: &Client) -> Self {
+                let client = client.clone();
+                $name { inner, client }
             }
         }
 
-        fn $make_some(inner: Option<api::$name>, client: &Client) -> Option<$name> {
-            inner.map(|inner| $make(inner, client))
+        impl $name {
+            $(
+                #[doc = concat!("See [`", stringify!($now), "`](crate::", stringify!($name), "::", stringify!($now), ").")]
+                #[must_use]
+                pub fn $now(&self) -> $answer {
+                    self.inner.$now()
+                }
+            )*
+
+            $(
+                #[doc = concat!("See [`", stringify!($end), "`](crate::", stringify!($name), "::", stringify!($end), ").")]
+                pub fn $end(self) -> Result<$result> {
+                    self.client.run(self.inner.$end())
+                }
+            )*
+
+            $(
+                #[doc = concat!("See [`", stringify!($stay), "`](crate::", stringify!($name), "::", stringify!($stay), ").")]
+                $(#[$must_use])?
+                pub fn $stay(self) -> $left {
+                    self.inner.$stay()
+                }
+            )*
         }
     };
 }
 
 guard_shell! {
     /// Permits held; given back when dropped, without blocking. See [`Permit`](crate::Permit).
-    Permit, permit, some_permit
+    Permit;
+    now {
+        fn permits(&self) -> u32;
+    }
+    ends {
+        fn release(self) -> ();
+    }
+    stays {
+        fn forget(self) -> u32;
+    }
 }
 
 impl Permit {
-    /// How many permits are held.
-    #[must_use]
-    pub fn permits(&self) -> u32 {
-        self.inner.permits()
-    }
-
     /// See [`Permit::split`](crate::Permit::split).
     pub fn split(&mut self, permits: u32) -> Option<Permit> {
-        some_permit(self.inner.split(permits), &self.client)
+        Guarding::of(self.inner.split(permits), &self.client)
     }
 
     /// See [`Permit::merge`](crate::Permit::merge).
@@ -405,98 +434,48 @@ impl Permit {
     pub fn merge(&mut self, other: Permit) {
         self.inner.merge(other.inner);
     }
-
-    /// See [`Permit::release`](crate::Permit::release).
-    pub fn release(self) -> Result<()> {
-        self.client.run(self.inner.release())
-    }
-
-    /// See [`Permit::forget`](crate::Permit::forget).
-    pub fn forget(self) -> u32 {
-        self.inner.forget()
-    }
 }
 
 guard_shell! {
     /// A permit held; refreshed in the background, and given back when dropped, without blocking. See
     /// [`LeasedPermit`](crate::LeasedPermit).
-    LeasedPermit, leased_permit, some_leased_permit
-}
-
-impl LeasedPermit {
-    /// The permit's id.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        self.inner.id()
+    LeasedPermit;
+    now {
+        fn id(&self) -> &str;
+        fn slot(&self) -> Option<u32>;
+        fn lease(&self) -> &Lease;
+        fn is_lost(&self) -> bool;
     }
-
-    /// See [`LeasedPermit::slot`](crate::LeasedPermit::slot).
-    #[must_use]
-    pub fn slot(&self) -> Option<u32> {
-        self.inner.slot()
+    ends {
+        fn release(self) -> bool;
     }
-
-    /// The lease, as far as it is known here.
-    #[must_use]
-    pub fn lease(&self) -> &Lease {
-        self.inner.lease()
-    }
-
-    /// Whether the permit has been lost.
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.inner.is_lost()
-    }
-
-    /// See [`LeasedPermit::release`](crate::LeasedPermit::release).
-    pub fn release(self) -> Result<bool> {
-        self.client.run(self.inner.release())
-    }
-
-    /// See [`LeasedPermit::forget`](crate::LeasedPermit::forget).
-    #[must_use = "the permit stays taken"]
-    pub fn forget(self) -> Held {
-        self.inner.forget()
+    stays {
+        #[must_use = "the permit stays taken"]
+        fn forget(self) -> Held;
     }
 }
 
 guard_shell! {
     /// A lock held; unlocked when dropped, without blocking. See [`LockGuard`](crate::LockGuard).
-    LockGuard, guard, some_guard
+    LockGuard;
+    now {
+        fn token(&self) -> Option<u64>;
+        fn lease(&self) -> &Lease;
+        fn is_lost(&self) -> bool;
+    }
+    ends {
+        fn unlock(self) -> ();
+    }
+    stays {
+        #[must_use = "the lock stays held"]
+        fn forget(self) -> Hold;
+    }
 }
 
 impl LockGuard {
-    /// See [`LockGuard::token`](crate::LockGuard::token).
-    #[must_use]
-    pub fn token(&self) -> Option<u64> {
-        self.inner.token()
-    }
-
-    /// The lease, as far as it is known here.
-    #[must_use]
-    pub fn lease(&self) -> &Lease {
-        self.inner.lease()
-    }
-
-    /// Whether the lock has been lost.
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.inner.is_lost()
-    }
-
     /// See [`LockGuard::again`](crate::LockGuard::again).
     pub fn again(&self) -> Result<LockGuard> {
-        Ok(guard(self.client.run(self.inner.again())?, &self.client))
-    }
-
-    /// See [`LockGuard::unlock`](crate::LockGuard::unlock).
-    pub fn unlock(self) -> Result<()> {
-        self.client.run(self.inner.unlock())
-    }
-
-    /// See [`LockGuard::forget`](crate::LockGuard::forget).
-    #[must_use = "the lock stays held"]
-    pub fn forget(self) -> Hold {
-        self.inner.forget()
+        let guard = self.client.run(self.inner.again())?;
+        Ok(Guarding::of(guard, &self.client))
     }
 }
