@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::{Kind, Want};
-use crate::api::{check_id, whole_millis};
+use crate::api::{MAX_PERMITS, check_millis, flaw_of_name, refuse, whole_millis};
 use crate::config::NameMapper;
 use crate::error::{Error, Result};
 use crate::units::Units;
@@ -13,12 +13,8 @@ use crate::units::Units;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often waiting callers look without having been woken.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// The longest time that a double counts exactly.
-const LONGEST: Duration = Duration::from_millis(1 << 53);
 /// As many keys travel with each script call of slot strings.
 const MOST_SLOTS: u32 = 1024;
-/// The most permits that a semaphore can have.
-const MOST_PERMITS: u32 = i32::MAX as u32;
 
 /// Where a semaphore keeps its holders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,18 +180,14 @@ impl Settings {
             self.tokens.as_ref(),
             self.key.as_ref(),
         ];
-        if names.into_iter().flatten().any(String::is_empty) {
-            return Err(Error::InvalidName {
-                name: self.name.clone(),
-                reason: "it, or the name of one of its keys, is empty",
-            });
-        }
         for name in names.into_iter().flatten() {
-            check_id(name)?;
+            let flaw = flaw_of_name(name);
+            let reason = "it, or the name of one of its keys, is empty or longer than 65536 bytes";
+            refuse(&self.name, flaw.map(|_| reason))?;
         }
         let most = match self.layout {
             Layout::Slots => MOST_SLOTS,
-            _ => MOST_PERMITS,
+            _ => MAX_PERMITS,
         };
         if self.limit == 0 || self.limit > most {
             return Err(Error::InvalidLimit {
@@ -204,26 +196,10 @@ impl Settings {
                 most,
             });
         }
-        let times = [
-            ("timeout", Some(self.timeout)),
-            ("lock's timeout", self.lock_timeout),
-            ("check interval", Some(self.check_interval)),
-        ];
-        for (what, value) in times {
-            let Some(value) = value else { continue };
-            let reason = if value < Duration::from_millis(1) {
-                "it is below a millisecond"
-            } else if value > LONGEST {
-                "it is above 2^53 ms"
-            } else {
-                continue;
-            };
-            return Err(Error::InvalidDuration {
-                name: self.name.clone(),
-                what,
-                value,
-                reason,
-            });
+        check_millis(&self.name, "timeout", self.timeout)?;
+        check_millis(&self.name, "check interval", self.check_interval)?;
+        if let Some(timeout) = self.lock_timeout {
+            check_millis(&self.name, "lock's timeout", timeout)?;
         }
         Ok(())
     }
