@@ -67,17 +67,28 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn clone_handle(&self) -> Arc<dyn LeasedSemaphore>;
 
+    /// Takes a permit, waiting for `wait` at the most: without a limit for `None`, not at all for zero. `None` when the time has run out.
+    /// The other ways to take a permit are made of this one.
+    #[doc(hidden)]
+    async fn take(&self, wait: Option<Duration>) -> Result<Option<Held>>;
+
     /// Takes a permit, waiting until there is one.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
-    async fn acquire(&self) -> Result<Held>;
+    async fn acquire(&self) -> Result<Held> {
+        Ok(self.take(None).await?.expect("waited for"))
+    }
 
     /// Takes a permit if one is free now; see [the order](Self#order).
     #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
-    async fn try_acquire(&self) -> Result<Option<Held>>;
+    async fn try_acquire(&self) -> Result<Option<Held>> {
+        self.take(Some(Duration::ZERO)).await
+    }
 
     /// Takes a permit, waiting for `wait` at the most; `None` when the time is over.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
-    async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>>;
+    async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
+        self.take(Some(wait)).await
+    }
 
     /// Gives the permit with this id back; `false` if it was not held, or not any more.
     async fn release(&self, id: &str) -> Result<bool>;

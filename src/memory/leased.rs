@@ -234,17 +234,8 @@ impl api::LeasedSemaphore for LeasedSemaphore {
         Arc::new(self.clone())
     }
 
-    async fn acquire(&self) -> Result<Held> {
-        let held = self.shared.acquire((), None).await?;
-        Ok(held.expect("it waits until there is one"))
-    }
-
-    async fn try_acquire(&self) -> Result<Option<Held>> {
-        self.try_acquire_for(Duration::ZERO).await
-    }
-
-    async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
-        self.shared.acquire((), Some(wait)).await
+    async fn take(&self, wait: Option<Duration>) -> Result<Option<Held>> {
+        self.shared.acquire((), wait).await
     }
 
     async fn release(&self, id: &str) -> Result<bool> {

@@ -1,11 +1,9 @@
 //! [`FairSemaphore`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{Handle, leased, setting};
 use super::settings::Layout;
-use crate::engine::Core;
 use crate::units::Units;
 
 /// The fair semaphore of the classic recipes, in its three forms: plain, under a lock, with a list of wake-up tokens.
@@ -46,12 +44,6 @@ pub struct FairSemaphore {
 }
 
 impl FairSemaphore {
-    pub(crate) fn new(core: &Arc<Core>, name: &str, limit: u32) -> Self {
-        FairSemaphore {
-            handle: Handle::new(core, Layout::Fair, name, limit),
-        }
-    }
-
     setting! {
         /// How long a permit lasts without a refresh; 10 s by default. Must be the same for all programs.
         timeout: Duration
@@ -119,4 +111,4 @@ impl FairSemaphore {
     }
 }
 
-leased!(FairSemaphore);
+leased!(FairSemaphore, Layout::Fair);

@@ -93,7 +93,12 @@ impl Handle {
         self.settings.explain(error, &self.core.config.name_mapper)
     }
 
-    async fn take(&self, within: Wait, wait: Option<Duration>) -> Result<Option<Held>> {
+    pub(super) async fn take(&self, wait: Option<Duration>) -> Result<Option<Held>> {
+        let within = match wait {
+            None => Wait::Forever,
+            Some(Duration::ZERO) => Wait::No,
+            Some(wait) => Wait::For(wait),
+        };
         let want = self.settings.want();
         let asking = async {
             let line = self.line()?;
@@ -151,22 +156,6 @@ impl Handle {
 
     pub(super) fn holding(&self, what: What) -> Holding {
         Holding::new(&self.core.stats, what, &self.settings.name, 1)
-    }
-
-    pub(super) async fn acquire(&self) -> Result<Held> {
-        let held = self.take(Wait::Forever, None).await?;
-        Ok(held.expect("those who wait are granted or told an error"))
-    }
-
-    pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
-        self.take(Wait::No, Some(Duration::ZERO)).await
-    }
-
-    pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
-        if wait.is_zero() {
-            return self.try_acquire().await;
-        }
-        self.take(Wait::For(wait), Some(wait)).await
     }
 
     pub(super) async fn release(&self, id: &str) -> Result<bool> {
@@ -348,7 +337,18 @@ pub(super) use setting;
 
 /// The trait for a type that has a `handle`, and what is the same in all of them.
 macro_rules! leased {
-    ($name:ident) => {
+    ($name:ident, $layout:expr) => {
+        impl $name {
+            pub(crate) fn new(
+                core: &std::sync::Arc<$crate::engine::Core>,
+                name: &str,
+                limit: u32,
+            ) -> Self {
+                let handle = Handle::new(core, $layout, name, limit);
+                $name { handle }
+            }
+        }
+
         impl $crate::api::Sealed for $name {}
 
         #[async_trait::async_trait]
@@ -369,19 +369,11 @@ macro_rules! leased {
                 std::sync::Arc::new(self.clone())
             }
 
-            async fn acquire(&self) -> $crate::Result<$crate::api::Held> {
-                self.handle.acquire().await
-            }
-
-            async fn try_acquire(&self) -> $crate::Result<Option<$crate::api::Held>> {
-                self.handle.try_acquire().await
-            }
-
-            async fn try_acquire_for(
+            async fn take(
                 &self,
-                wait: std::time::Duration,
+                wait: Option<std::time::Duration>,
             ) -> $crate::Result<Option<$crate::api::Held>> {
-                self.handle.try_acquire_for(wait).await
+                self.handle.take(wait).await
             }
 
             async fn release(&self, id: &str) -> $crate::Result<bool> {

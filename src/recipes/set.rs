@@ -1,11 +1,9 @@
 //! [`SetSemaphore`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{Handle, leased, setting};
 use super::settings::Layout;
-use crate::engine::Core;
 
 /// The set semaphore of the classic recipes. Its operations are those of
 /// [`LeasedSemaphore`](crate::LeasedSemaphore).
@@ -35,16 +33,10 @@ pub struct SetSemaphore {
 }
 
 impl SetSemaphore {
-    pub(crate) fn new(core: &Arc<Core>, name: &str, limit: u32) -> Self {
-        SetSemaphore {
-            handle: Handle::new(core, Layout::Set, name, limit),
-        }
-    }
-
     setting! {
         /// How often the first two clients that wait look for what other programs have released; 100 ms by default.
         check_interval: Duration
     }
 }
 
-leased!(SetSemaphore);
+leased!(SetSemaphore, Layout::Set);

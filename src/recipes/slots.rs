@@ -1,11 +1,9 @@
 //! [`SlotSemaphore`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{Handle, leased, setting};
 use super::settings::Layout;
-use crate::engine::Core;
 
 /// Slot strings: one key a permit. Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore).
 ///
@@ -35,12 +33,6 @@ pub struct SlotSemaphore {
 }
 
 impl SlotSemaphore {
-    pub(crate) fn new(core: &Arc<Core>, name: &str, limit: u32) -> Self {
-        SlotSemaphore {
-            handle: Handle::new(core, Layout::Slots, name, limit),
-        }
-    }
-
     setting! {
         /// How long a permit lasts without a refresh; 10 s by default.
         timeout: Duration
@@ -52,4 +44,4 @@ impl SlotSemaphore {
     }
 }
 
-leased!(SlotSemaphore);
+leased!(SlotSemaphore, Layout::Slots);

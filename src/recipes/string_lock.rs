@@ -204,11 +204,9 @@ impl Lock for StringLock {
             Some(lease) => (self.handle.clone()).with(|settings| settings.timeout = lease),
             None => self.handle.clone(),
         };
-        let held = match wait {
-            None => Some(handle.acquire().await?),
-            Some(wait) => handle.try_acquire_for(wait).await?,
+        let Some(held) = handle.take(wait).await? else {
+            return Ok(None);
         };
-        let Some(held) = held else { return Ok(None) };
         let lease = match self.lease {
             Some(_) => Lease::until(held.until),
             None => handle.keep(&held),

@@ -1,11 +1,9 @@
 //! [`TimestampSemaphore`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{Handle, leased, setting};
 use super::settings::Layout;
-use crate::engine::Core;
 use crate::units::Units;
 
 /// The timestamp semaphore of the classic recipes. Its operations are those of
@@ -39,12 +37,6 @@ pub struct TimestampSemaphore {
 }
 
 impl TimestampSemaphore {
-    pub(crate) fn new(core: &Arc<Core>, name: &str, limit: u32) -> Self {
-        TimestampSemaphore {
-            handle: Handle::new(core, Layout::Timestamp, name, limit),
-        }
-    }
-
     setting! {
         /// How long a permit lasts without a refresh; 10 s by default. Must be the same for all programs.
         timeout: Duration
@@ -61,4 +53,4 @@ impl TimestampSemaphore {
     }
 }
 
-leased!(TimestampSemaphore);
+leased!(TimestampSemaphore, Layout::Timestamp);

@@ -42,16 +42,11 @@ impl LeasedSemaphore for RPermitExpirableSemaphore {
         Arc::new(self.clone())
     }
 
-    async fn acquire(&self) -> Result<Held> {
-        self.acquire().await
-    }
-
-    async fn try_acquire(&self) -> Result<Option<Held>> {
-        self.try_acquire().await
-    }
-
-    async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
-        self.try_acquire_for(wait).await
+    async fn take(&self, wait: Option<Duration>) -> Result<Option<Held>> {
+        match wait {
+            None => self.acquire().await.map(Some),
+            Some(wait) => self.try_acquire_for(wait).await,
+        }
     }
 
     async fn release(&self, id: &str) -> Result<bool> {
