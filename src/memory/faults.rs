@@ -139,9 +139,11 @@ impl Faults {
     }
 }
 
-/// The switch as methods of an object.
+/// The switch as methods of an object, which is sealed as all are.
 macro_rules! fault_switch {
     ($type:ty) => {
+        impl $crate::api::Sealed for $type {}
+
         /// Faults on purpose: for tests of what code does when there is trouble. All handles to this object share them, and
         /// they keep to tokio's clock, which a test may pause (`start_paused`).
         ///

@@ -11,11 +11,8 @@ use async_trait::async_trait;
 
 /// A count-down latch inside this process.
 ///
-/// Cloning it is cheap and gives another handle to the same count. There is no registry: two latches of the same name are
-/// two. It behaves as [`RCountDownLatch`](crate::RCountDownLatch) does, except that no waiter misses an opening after
+/// It behaves as [`RCountDownLatch`](crate::RCountDownLatch) does, except that no waiter misses an opening after
 /// which the latch is set again at once.
-///
-/// Every operation returns [`Error::InvalidName`](crate::Error::InvalidName) if the name is empty.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -78,8 +75,6 @@ impl CountDownLatch {
 }
 
 fault_switch!(CountDownLatch);
-
-impl api::Sealed for CountDownLatch {}
 
 /// The methods take effect at their first poll, and only the waits wait.
 #[async_trait]

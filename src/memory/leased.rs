@@ -15,15 +15,13 @@ use crate::lease::{Change, Lease};
 
 /// A semaphore with ids and leases inside this process: for tests, and for services that run alone.
 ///
-/// Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore). Cloning it is cheap and gives another
-/// handle to the same permits. There is no registry: two semaphores of the same name that were made apart have
-/// nothing to do with each other. A permit with a guard does not expire; without one it does, and waiters of
-/// that need a tokio runtime with its timer.
+/// Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore). A permit with a guard does not expire; without one it does, and
+/// waiters of that need a tokio runtime with its timer.
 ///
 /// Its permits have numbers: [`slot`](crate::LeasedPermit::slot) is the lowest number that was free, as in
 /// [`SlotSemaphore`](crate::recipes::SlotSemaphore).
 ///
-/// Every operation returns [`Error::InvalidName`] if the name is empty, [`Error::InvalidLimit`] for a limit of 0 or above
+/// Every operation returns [`Error::InvalidLimit`] for a limit of 0 or above
 /// [`MAX_PERMITS`], and [`Error::InvalidDuration`] for a lease below a millisecond or above 2^53 of them. All but `acquire` and `try_acquire_for` take
 /// effect on the first poll.
 ///
@@ -213,8 +211,6 @@ impl LeasedSemaphore {
 }
 
 fault_switch!(LeasedSemaphore);
-
-impl api::Sealed for LeasedSemaphore {}
 
 #[async_trait]
 impl api::LeasedSemaphore for LeasedSemaphore {

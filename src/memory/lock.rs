@@ -25,8 +25,6 @@ use crate::sync::unlocked;
 /// Waiting callers get it in their order, and `try_lock` finds it held while others wait: so it also stands for an
 /// [`RFairLock`](crate::RFairLock). Calls of one owner that wait at the same time have a place each here; there they share one.
 ///
-/// Every operation returns [`Error::InvalidName`] if the name is empty.
-///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> redisson_semaphore::Result<()> {
@@ -356,8 +354,6 @@ impl Lock {
 }
 
 fault_switch!(Lock);
-
-impl api::Sealed for Lock {}
 
 #[async_trait]
 impl api::Lock for Lock {

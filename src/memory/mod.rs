@@ -1,11 +1,11 @@
 //! The traits inside one process, without Redis: for tests, and for services that run alone.
 //!
 //! Pass them to code that takes `Arc<dyn Semaphore>`, `Arc<dyn Lock>` and so on, in its tests; the [guide](crate::guide::examples)
-//! has an example. Their calls are those of the traits. Time may be paused (`tokio::time::pause`): they go by tokio's clock.
+//! has an example. Their calls are those of the traits, and behave as those in Redis, to the error.
 //!
-//! [`Semaphore`] behaves as the one in Redis does, to the error: a counter that may be missing or
-//! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share
-//! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock.
+//! Cloning a handle is cheap, and gives another handle to the same object. There is no registry: two objects of the same name that were
+//! made apart have nothing to do with each other. Every call returns [`InvalidName`](crate::Error::InvalidName) for a name that is empty or
+//! longer than 64 KiB.
 //!
 //! # Failures on demand
 //!

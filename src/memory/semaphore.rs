@@ -17,10 +17,7 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 
 /// A counting semaphore inside this process.
 ///
-/// Cloning it is cheap and gives another handle to the same permits. There is no registry: two
-/// semaphores of the same name that were made apart have nothing to do with each other.
-///
-/// Amounts and the order of callers are explained at the trait,
+/// It is a counter that may be missing or negative. Amounts and the order of callers are explained at the trait,
 /// [`Semaphore`](crate::Semaphore). Its methods are also here without importing it. A request that is too large for what is free holds
 /// those behind it up in the windows of [the guide](crate::guide::queue#large-requests). Permits may be
 /// released from any thread, within a runtime or not; a wait with a time, and one behind a larger request, needs
@@ -32,7 +29,7 @@ const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 ///
 /// # Errors
 ///
-/// [`Error::InvalidName`] if the name is empty; [`Error::InvalidPermits`] above [`MAX_PERMITS`]; [`Error::OutOfRange`] where the counter
+/// [`Error::InvalidPermits`] above [`MAX_PERMITS`]; [`Error::OutOfRange`] where the counter
 /// would leave the range of 32 bits; [`Error::InvalidDuration`] for a time to live below a millisecond, or above 2^53 of them.
 ///
 /// # Cancel safety
@@ -211,8 +208,6 @@ impl Semaphore {
 }
 
 fault_switch!(Semaphore);
-
-impl api::Sealed for Semaphore {}
 
 #[async_trait]
 impl api::Semaphore for Semaphore {
