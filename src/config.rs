@@ -86,8 +86,8 @@ pub enum Protocol {
     Resp3,
 }
 
-/// The settings of a client, as [`ClientBuilder`](crate::ClientBuilder) collects them.
-#[derive(Clone)]
+/// The settings of a client, as [`ClientBuilder`](crate::ClientBuilder) collects them; [`new`](Config::new) has the default times.
+#[derive(Clone, Default)]
 pub(crate) struct Config {
     pub(crate) url: String,
     pub(crate) protocol: Option<Protocol>,
@@ -127,30 +127,17 @@ impl Config {
     pub(crate) fn new(url: impl Into<String>) -> Self {
         Config {
             url: url.into(),
-            protocol: None,
-            database: None,
-            username: None,
-            password: None,
-            credentials: None,
-            tls: None,
-            sentinels: None,
-            sentinel_login: None,
-            sentinel_tls: None,
-            sharded_pubsub: ShardedPubSub::default(),
             scan_interval: Duration::from_secs(5),
-            replicas: None,
-            client_name: None,
-            name_mapper: NameMapper::default(),
             response_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(10),
             retry_window: Duration::from_secs(30),
-            call_timeout: None,
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
             lock_watchdog_timeout: Duration::from_secs(30),
             fair_lock_wait_timeout: Duration::from_secs(300),
             watch_semaphores: true,
             least_record_life: RECORD_LIFE,
+            ..Config::default()
         }
     }
 
