@@ -149,11 +149,6 @@ impl Handle {
         self.core.call(calling, pin!(Some(running))).await
     }
 
-    /// An error for a caller whose call was answered.
-    pub(super) fn failed(&self, error: Error) -> Error {
-        self.core.stats.failed(error)
-    }
-
     pub(super) fn holding(&self, what: What) -> Holding {
         Holding::new(&self.core.stats, what, &self.settings.name, 1)
     }

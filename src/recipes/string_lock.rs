@@ -13,7 +13,7 @@ use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::stats::{Holding, What};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 /// The lock of the classic recipes. Its operations are those of [`Lock`].
 ///
@@ -141,13 +141,10 @@ impl StringLock {
         check_interval: Duration
     }
 
-    fn own(&self) -> MutexGuard<'_, Option<Own>> {
-        self.held.lock()
-    }
-
     /// Takes what this owner holds, if it is that very `hold`, and not one that it has taken since.
     fn take_own(&self, hold: &Hold) -> Option<Own> {
-        self.own()
+        self.held
+            .lock()
             .take_if(|own| own.lease.is_same(&hold.lease) && !own.lease.is_lost())
     }
 
@@ -159,11 +156,11 @@ impl StringLock {
             Ok(true) => Ok(()),
             Ok(false) => {
                 lease.lose();
-                Err(own.handle.failed(self.not_held()))
+                Err(own.handle.core.stats.failed(self.not_held()))
             }
             Err(error) => {
                 // It may be tried again, unless the owner has it anew by now.
-                self.own().get_or_insert(own);
+                self.held.lock().get_or_insert(own);
                 Err(error)
             }
         }
@@ -217,7 +214,7 @@ impl Lock for StringLock {
             lease: lease.clone(),
         };
         // Wakers run after the end of the mutex guard.
-        let former = self.own().replace(own);
+        let former = self.held.lock().replace(own);
         if let Some(former) = former {
             // It is in other hands, as this owner has it again.
             former.lease.lose();
@@ -231,7 +228,7 @@ impl Lock for StringLock {
     }
 
     async fn unlock(&self) -> Result<()> {
-        let own = self.own().take();
+        let own = self.held.lock().take();
         self.give_back(own).await
     }
 
@@ -256,7 +253,7 @@ impl Lock for StringLock {
 
     async fn hold_count(&self) -> Result<u32> {
         let holders = self.handle.holders().await?;
-        let own = self.own();
+        let own = self.held.lock();
         let own = own.as_ref().map(|own| &*own.held.id);
         Ok(holders.iter().any(|holder| own == Some(holder.id())).into())
     }
@@ -272,7 +269,7 @@ impl Lock for StringLock {
     }
 
     fn lease(&self) -> Lease {
-        let own = self.own();
+        let own = self.held.lock();
         own.as_ref()
             .map_or_else(Lease::ended, |own| own.lease.clone())
     }
@@ -282,7 +279,7 @@ impl Lock for StringLock {
     }
 
     fn unlock_detached(&self) {
-        let own = self.own().take();
+        let own = self.held.lock().take();
         if let Some(own) = own {
             own.give_back_detached();
         }

@@ -20,7 +20,8 @@ use section::Section;
 ///
 /// Read are the files of Redisson 3.x and 4.x: user, password, TLS and the name mapper stand in the servers' part there, and
 /// beside it here; either will do. The [guide](crate::guide::from_redisson#redissons-yaml) lists the settings and their meanings here. A
-/// setting that has no meaning here is [listed](Ignored), one that Redisson does not have is an error.
+/// setting that has no meaning here is [listed](Ignored), one that Redisson does not have is an error. So are YAML's aliases (`*name`) and
+/// merge keys (`<<`).
 ///
 /// `${NAME}` and `${NAME:-default}` are replaced as Redisson does it: by what [`property`](Self::property) says, or by the
 /// environment.

@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
             return Err(fault(line, "this is too deep"));
         }
         let (tag, value) = match first {
-            Event::Alias(_) => return Err(fault(line, "anchors (&name, *name) are not read")),
+            Event::Alias(_) => return Err(fault(line, "aliases (*name) of anchors are not read")),
             Event::Scalar(text, style, _, tag) => (tag, scalar(text, style)),
             Event::SequenceStart(_, tag) => {
                 let mut items = Vec::new();
