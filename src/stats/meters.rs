@@ -60,11 +60,11 @@ impl Default for Meters {
 
 impl Meters {
     pub(super) fn waited(&self, what: What, began: Instant) {
-        self.waited[place(what)].record(began.elapsed());
+        self.waited[what as usize].record(began.elapsed());
     }
 
     pub(super) fn held(&self, what: What, began: Instant) {
-        self.held[place(what)].record(began.elapsed());
+        self.held[what as usize].record(began.elapsed());
     }
 
     /// Things stand as `stats` say.
@@ -77,13 +77,6 @@ impl Meters {
             gauge.increment(of(stats) as f64 - of(&told) as f64);
         }
         *told = *stats;
-    }
-}
-
-fn place(what: What) -> usize {
-    match what {
-        What::Permits => 0,
-        What::Lock => 1,
     }
 }
 
