@@ -40,9 +40,11 @@
 // |---|---|
 // | `queue.rs` | the core that all have: their state, and the queue of the callers that wait |
 // | `semaphore.rs`, `leased.rs`, `lock.rs`, `latch.rs` | the public types, and their states |
+// | `holds.rs` | the state of a lock |
 // | `faults.rs` | failures on demand |
 
 mod faults;
+mod holds;
 mod latch;
 mod leased;
 mod lock;

@@ -46,7 +46,7 @@ const MAPPERS: &[&str] = &[
     "org.redisson.config.DefaultNameMapper",
 ];
 
-/// What counts in the file: the section of the servers, and what stands beside it.
+/// The settings that count: the section of the servers, and what stands beside it.
 struct File<'a> {
     mode: Mode,
     common: &'a mut Section,

@@ -147,7 +147,7 @@ impl Drop for Counters {
     }
 }
 
-/// What is waited for, and held by guards.
+/// The kinds of things that callers wait for, and that guards hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Permits,

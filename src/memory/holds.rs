@@ -1,0 +1,188 @@
+//! [`State`]: the holders of a lock for many readers or one writer. A plain lock has writers only.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::queue::Rules;
+use crate::api::{Hold, HoldId};
+use crate::lease::{Change, Lease};
+
+/// The remaining time of a lock that was taken without a lease.
+pub(super) const KEPT: Duration = Duration::from_secs(30);
+
+pub(super) struct State {
+    fenced: bool,
+    holdings: Vec<Holding>,
+    /// How often the lock was taken: the number, and the fencing token, of the last hold.
+    taken: u64,
+}
+
+/// The lock for this owner, for so long; `None`: without an end.
+pub(super) struct Claim {
+    pub(super) owner: Arc<str>,
+    pub(super) reads: bool,
+    pub(super) term: Option<Duration>,
+}
+
+/// The lock as somebody holds it.
+pub(super) struct Holding {
+    owner: Arc<str>,
+    pub(super) reads: bool,
+    /// Each time that it was taken, the latest last.
+    pub(super) holds: Vec<Held>,
+    pub(super) expires: Option<Instant>,
+    pub(super) lease: Lease,
+}
+
+/// One time that the lock was taken.
+pub(super) struct Held {
+    number: u64,
+    /// Whether somebody has its id, and will give this one back.
+    claim: Weak<u64>,
+    /// `None` has no end.
+    term: Option<Duration>,
+    expires: Option<Instant>,
+}
+
+impl Holding {
+    pub(super) fn is_of(&self, owner: &str, reads: bool) -> bool {
+        *self.owner == *owner && self.reads == reads
+    }
+
+    /// Sets its end by the holds that are left: none where one of them has none. Else those of a reader each have their own, and of a writer
+    /// the latest counts anew.
+    fn renew(&mut self) {
+        let endless = self.holds.iter().any(|held| held.term.is_none());
+        let end = match self.reads {
+            true => self.holds.iter().map(|held| held.expires).max(),
+            false => self.holds.last().map(|held| end_of(held.term)),
+        };
+        self.expires = end.flatten().filter(|_| !endless);
+        self.lease.set(match self.expires {
+            Some(expires) => Change::Until(Some(expires.into())),
+            None => Change::Kept(KEPT),
+        });
+    }
+}
+
+impl Rules for State {
+    type Want = Claim;
+    type Grant = Hold;
+
+    fn expire(&mut self, now: Instant) {
+        let over = |held: &mut Holding| held.expires.is_some_and(|expires| expires <= now);
+        let over = self.holdings.extract_if(.., over);
+        over.for_each(|held| held.lease.lose());
+    }
+
+    /// An owner does not wait for itself, but one that reads and wants to write.
+    fn fits(&self, claim: &Claim) -> bool {
+        let beside = |held: &Holding| claim.reads && (held.reads || held.owner == claim.owner);
+        let again = |held: &Holding| held.is_of(&claim.owner, claim.reads);
+        self.holdings.iter().all(beside) || self.holdings.iter().any(again)
+    }
+
+    fn stays_behind(&self, claim: &Claim) -> bool {
+        self.holdings.iter().all(|held| held.owner != claim.owner)
+    }
+
+    fn take(&mut self, claim: &Claim) -> Hold {
+        let Claim { owner, reads, term } = claim;
+        self.taken += 1;
+        let id = HoldId::new(self.taken);
+        let mut holdings = self.holdings.iter();
+        let held = holdings.position(|held| held.is_of(owner, *reads));
+        let place = held.unwrap_or_else(|| {
+            self.holdings.push(Holding {
+                owner: Arc::clone(owner),
+                reads: *reads,
+                holds: Vec::new(),
+                expires: None,
+                lease: Lease::kept(KEPT),
+            });
+            self.holdings.len() - 1
+        });
+        let holding = &mut self.holdings[place];
+        holding.holds.push(Held {
+            number: self.taken,
+            claim: id.watch(),
+            term: *term,
+            expires: end_of(*term),
+        });
+        holding.renew();
+        Hold {
+            lease: holding.lease.clone(),
+            id,
+            token: self.fenced.then_some(self.taken),
+        }
+    }
+
+    fn take_back(&mut self, hold: Hold) {
+        let number = hold.id.number();
+        let is_it = |held: &Held| held.number == number;
+        self.release(|held| held.holds.iter().any(is_it), Some(number));
+    }
+
+    fn next_end(&self) -> Option<Instant> {
+        self.holdings.iter().filter_map(|held| held.expires).min()
+    }
+}
+
+impl State {
+    pub(super) fn new(fenced: bool) -> Self {
+        State {
+            fenced,
+            holdings: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    pub(super) fn holdings(&self) -> &[Holding] {
+        &self.holdings
+    }
+
+    /// Gives a hold back: the one with `number`; without that the latest that nobody has the id of, or the latest. Whether there was
+    /// one.
+    pub(super) fn release(
+        &mut self,
+        is_meant: impl FnMut(&Holding) -> bool,
+        number: Option<u64>,
+    ) -> bool {
+        let Some(at) = self.holdings.iter().position(is_meant) else {
+            return false;
+        };
+        let holding = &mut self.holdings[at];
+        let place = holding.holds.iter().rposition(|held| match number {
+            Some(number) => held.number == number,
+            None => held.claim.strong_count() == 0,
+        });
+        let latest = holding.holds.len() - 1;
+        let Some(place) = place.or(number.is_none().then_some(latest)) else {
+            return false;
+        };
+        holding.holds.remove(place);
+        if holding.holds.is_empty() {
+            self.holdings.remove(at).lease.end();
+        } else {
+            holding.renew();
+        }
+        true
+    }
+
+    /// Takes one side away from its holders; whether there were any. Readers beside the writer are its own.
+    pub(super) fn force(&mut self, reads: bool) -> bool {
+        if reads == self.holdings.iter().any(|held| !held.reads) {
+            return false;
+        }
+        let gone = std::mem::take(&mut self.holdings);
+        gone.iter().for_each(|held| held.lease.lose());
+        !gone.is_empty()
+    }
+}
+
+/// When a hold that is taken now ends.
+fn end_of(term: Option<Duration>) -> Option<Instant> {
+    term.and_then(|term| Instant::now().checked_add(term))
+}
