@@ -1,5 +1,6 @@
 //! A server that is away, and a network that swallows everything: each call ends, and what it is told of its effect is true.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -11,6 +12,7 @@ use crate::subject::{
 };
 use crate::subjects::for_every_subject;
 use crate::support::clients::{self, LIMIT};
+use crate::support::polls::poll_once;
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
@@ -185,4 +187,75 @@ async fn while_it_is_silent<S: Subject>() {
 #[tokio::test]
 async fn in_a_silent_network_every_call_ends_and_what_it_took_is_given_back() {
     for_every_subject!(while_it_is_silent);
+}
+
+/// A call with a wait of its own ends soon after it, though it is repeated for an hour and has no call timeout.
+async fn while_it_waits<S: Subject>() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = clients::builder(proxy.url())
+        .connect_timeout(LIMIT)
+        .lock_watchdog_timeout(HOUR)
+        .retry_window(HOUR);
+    let client = client.connect().await.unwrap();
+    let subject = S::new(&client, S::NAME);
+    subject.begin_anew().await.unwrap();
+    // Its connections are there.
+    pass::<S>(&client, S::NAME).await.unwrap();
+    proxy.blackhole();
+    let told = timeout(LIMIT, subject.take(Some(SHORT))).await;
+    let error = told.expect("it ends").expect_err("nobody answers");
+    assert!(error.is_unavailable(), "{error}");
+    proxy.clear();
+    let other = S::new(&client, S::NAME);
+    let taken = timeout(LIMIT, other.take(None)).await;
+    assert_eq!(taken.expect("nobody has it"), Ok(true), "{}", S::NAME);
+}
+
+#[tokio::test]
+async fn a_timed_call_has_a_bound_by_itself() {
+    for_every_subject!(while_it_waits);
+}
+
+/// A call that was not sent when its caller went away is not made later, but for those that give something back.
+async fn goes_before_it_is_sent<S: Subject>() {
+    let mut server = RedisServer::options().appendonly().start().await;
+    let client = Bound::RetryWindow.builder(server.url());
+    let client = client.connect().await.unwrap();
+    let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
+    let mut books = Books::new(expected);
+    let mut subjects = Vec::new();
+    for &(call, kind) in S::CALLS {
+        let subject = S::new(&client, &name_of::<S>("unsent", call));
+        subject.prepare(call).await.unwrap();
+        subjects.push((subject, call, kind));
+    }
+    server.stop().await;
+    let mut state = client.connection_state();
+    let down = |state: &ConnectionState| matches!(state, ConnectionState::Disconnected { .. });
+    state.wait_for(down).await.unwrap();
+    for (subject, call, _) in &subjects {
+        // A drop is done with its first poll, as far as its caller can see.
+        let _ = poll_once(&mut pin!(subject.call(call))).await;
+    }
+    server.restart().await;
+    let mut redis = server.connection().await;
+    for (subject, call, kind) in subjects {
+        let end = match kind {
+            Kind::Give => End::Done,
+            _ => End::NotDone,
+        };
+        let name = name_of::<S>("unsent", call);
+        until("it is used", LIMIT, async || {
+            pass::<S>(&client, &name).await.is_ok()
+        })
+        .await;
+        books.settled(&mut redis, name, subject, call, end).await;
+    }
+    books.close(&mut redis, client).await;
+}
+
+#[tokio::test]
+async fn a_call_that_was_not_sent_is_not_made_when_its_caller_has_gone() {
+    for_every_subject!(goes_before_it_is_sent);
 }

@@ -15,7 +15,7 @@ mod layouts;
 mod lost;
 mod reconnect;
 mod refused;
-mod replica;
+mod refusing;
 mod restart;
 mod shutdown;
 mod subject;

@@ -1,16 +1,19 @@
-//! Each command that the scripts of a primitive use is forbidden in turn: what is told and what has happened agree. Whoever
-//! is refused has changed nothing, and goes on when it is allowed again.
+//! Each command that the scripts of a primitive use is forbidden in turn: what is told and what has happened agree. A refused call
+//! has changed nothing, and succeeds when it is allowed again. The same holds for messages that may not be heard.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::Error;
+use tokio::time::timeout;
 
-use crate::subject::{Books, End, Expected, Subject, in_time};
+use crate::reconnect::{let_in, waiting};
+use crate::subject::{Books, End, Expected, Subject, in_time, until_heard};
 use crate::subjects::for_every_subject;
 use crate::support::acl::set_user;
-use crate::support::clients::limited;
+use crate::support::clients::{LIMIT, limited};
 use crate::support::monitor::Monitor;
 use crate::support::refusals::assert_clear;
 use crate::support::snapshot::{Snapshot, snapshot};
@@ -101,4 +104,32 @@ async fn each_command_in_turn<S: Subject>() {
 #[tokio::test]
 async fn each_command_is_refused_in_turn() {
     for_every_subject!(each_command_in_turn);
+}
+
+/// A caller that would wait, and may not listen, is told at once. It waits as soon as it may.
+async fn without_messages<S: Subject>() {
+    let (server, client) = limited("~* &* +@all -subscribe").await;
+    let mut redis = server.connection().await;
+    let holder = S::new(&client, S::NAME);
+    holder.close().await.unwrap();
+    let subject = Arc::new(S::new(&client, S::NAME));
+    let closed = subject.left(&mut redis).await;
+    for limit in [None, Some(LIMIT)] {
+        let told = timeout(LIMIT, subject.take(limit)).await.expect("it ends");
+        let error = told.expect_err("it may not listen");
+        assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+        assert_clear(&error, S::NAME);
+        // It leaves nothing behind, and stands in nobody's way.
+        assert_eq!(subject.left(&mut redis).await, closed);
+    }
+    allow(&mut redis, "+@all").await;
+    let waits = waiting(&subject);
+    until_heard(&mut redis, S::NAME).await;
+    holder.open().await.unwrap();
+    let_in(S::NAME, waits).await;
+}
+
+#[tokio::test]
+async fn a_waiter_that_may_not_listen_is_told() {
+    for_every_subject!(without_messages);
 }
