@@ -1,6 +1,5 @@
 //! Locks: holding, renewal, waiting and lost connections.
 
-mod cancellation;
 mod fair;
 mod herd;
 mod holds;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Lock, RLock, RReadWriteLock};
+use redisson_semaphore::{Client, Error, RLock, RReadWriteLock};
 use tokio::time::timeout;
 
 use crate::support::clients::LIMIT;
@@ -161,26 +161,6 @@ async fn a_hash_without_a_mode_is_held_by_somebody() {
     }
 }
 
-#[tokio::test]
-async fn a_key_of_another_type_is_told() {
-    let (_server, mut redis, client) = start().await;
-    let _: () = redis.set("door", "text").await.unwrap();
-    for side in sides(&client.read_write_lock("door")) {
-        let errors = [
-            side.try_lock().await.unwrap_err(),
-            side.lock().await.unwrap_err(),
-            side.unlock().await.unwrap_err(),
-            side.force_unlock().await.unwrap_err(),
-            side.is_locked().await.unwrap_err(),
-            side.hold_count().await.unwrap_err(),
-        ];
-        for error in errors {
-            assert!(matches!(error, Error::WrongType { .. }), "{error}");
-        }
-    }
-    assert_eq!(redis.get::<_, String>("door").await.unwrap(), "text");
-}
-
 /// Counts that are none, in the field of an owner and of others: every call ends, and all is well when they have gone.
 #[tokio::test]
 async fn counts_that_nobody_of_ours_has_written() {
@@ -290,25 +270,6 @@ async fn a_second_write_does_not_shorten_a_read() {
     assert!(redis.pttl::<_, i64>("door").await.unwrap() > least);
 }
 
-/// Its owner's read lasts on when a write whose lease is over is taken anew.
-#[tokio::test]
-async fn a_write_behind_its_lease_does_not_shorten_a_read() {
-    let (_server, mut redis, one) = start().await;
-    let lock = one.read_write_lock("door");
-    let [read, write] = sides(&lock);
-    let short = Duration::from_millis(200);
-    write.with_lease(short).lock().await.unwrap();
-    read.with_lease(Duration::from_secs(3600))
-        .lock()
-        .await
-        .unwrap();
-    until_passed(&mut redis, short).await;
-    let lease = Duration::from_secs(5);
-    assert_eq!(write.with_lease(lease).try_lock().await, Ok(true));
-    assert!(!read.lease().is_lost());
-    assert!(redis.pttl::<_, i64>("door").await.unwrap() > 3_500_000);
-}
-
 /// More readers than one command takes: the dead of them do not keep the last one from unlocking, and all can be forced.
 #[tokio::test]
 async fn thousands_of_readers_are_unlocked() {
@@ -329,84 +290,4 @@ async fn thousands_of_readers_are_unlocked() {
         }
         assert!(!redis.exists::<_, bool>("door").await.unwrap());
     }
-}
-
-const QUEUE: &str = "redisson_rwlock_waiters:{door}";
-
-async fn until_queued(redis: &mut MultiplexedConnection, count: u64) {
-    until("they queue", LIMIT, async || {
-        redis.zcard::<_, u64>(QUEUE).await.unwrap() == count
-    })
-    .await;
-}
-
-/// A read that waits without an entry, behind as many writers as have one, goes on when its owner reads.
-#[tokio::test]
-async fn a_waiting_read_goes_on_when_its_owner_reads() {
-    let (server, mut redis, one) = start().await;
-    let two = client(&server, Duration::from_secs(30)).await;
-    two.read_write_lock("door").read().lock().await.unwrap();
-    let lock = one.read_write_lock("door");
-    for number in 0..64 {
-        let write = lock.with_owner(100 + number).write();
-        tokio::spawn(async move { write.lock().await });
-    }
-    until_queued(&mut redis, 64).await;
-    let read = lock.with_owner(7).read();
-    let waiting = read.clone();
-    let waiting = tokio::spawn(async move { waiting.lock().await });
-    until("it waits", LIMIT, async || one.stats().waiting == 65).await;
-    assert_eq!(read.try_lock().await, Ok(true));
-    let served = timeout(LIMIT, waiting).await;
-    served.expect("it is asked for").unwrap().unwrap();
-}
-
-/// The field of a reader whose hold is over stands there still, beside another one's: it waits like any other.
-#[tokio::test]
-async fn a_read_that_is_over_passes_no_writer() {
-    let (server, mut redis, one) = start().await;
-    let other = client(&server, Duration::from_secs(30)).await;
-    let late = one.read_write_lock("door").read();
-    let short = Duration::from_millis(200);
-    late.with_lease(short).lock().await.unwrap();
-    let reader = other.read_write_lock("door").read().guard().await.unwrap();
-    let write = other.read_write_lock("door").write();
-    let writer = tokio::spawn(async move { write.guard().await });
-    until_queued(&mut redis, 1).await;
-    until_passed(&mut redis, short).await;
-    let again = tokio::spawn(async move { late.lock().await });
-    until_queued(&mut redis, 2).await;
-    reader.unlock().await.unwrap();
-    let writer = timeout(LIMIT, writer).await.expect("it is first");
-    assert!(!again.is_finished());
-    writer.unwrap().unwrap().unlock().await.unwrap();
-    let served = timeout(LIMIT, again).await;
-    served.expect("it is next").unwrap().unwrap();
-}
-
-/// A hold that Redis refused to take back goes when it is given back again, and no other with it.
-#[tokio::test]
-async fn a_refused_unlock_that_is_repeated_leaves_the_other_hold() {
-    let (server, mut redis, client) = start().await;
-    let other = self::client(&server, Duration::from_secs(30)).await;
-    let lock: Box<dyn Lock> = Box::new(client.read_write_lock("door").read());
-    let outer = lock.hold(None).await.unwrap().unwrap();
-    let inner = lock.hold(None).await.unwrap().unwrap();
-    let acl = async |redis: &mut MultiplexedConnection, rule: &str| {
-        let _: () = redis::cmd("ACL")
-            .arg(&["SETUSER", "default", rule])
-            .query_async(redis)
-            .await
-            .unwrap();
-    };
-    acl(&mut redis, "-hset").await;
-    let refused = lock.unlock_hold(&outer).await;
-    assert!(matches!(refused, Err(Error::PermissionDenied { .. })));
-    drop(outer);
-    acl(&mut redis, "+hset").await;
-    lock.unlock().await.unwrap();
-    let write = other.read_write_lock("door").write();
-    assert_eq!(write.try_lock().await, Ok(false));
-    lock.unlock_hold(&inner).await.unwrap();
-    assert_eq!(write.try_lock().await, Ok(true));
 }

@@ -15,7 +15,7 @@ use futures::future::{join_all, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Lease, Lock, RemainingTtl};
+use redisson_semaphore::{Client, Error, Lease};
 use tokio::time::timeout;
 use tracing::Level;
 
@@ -123,39 +123,6 @@ async fn ten_thousand_locks_take_few_calls() {
         .unwrap();
     let left: Vec<String> = redis.keys("held-*").await.unwrap();
     assert!(left.is_empty(), "{left:?}");
-}
-
-/// The calls of one round travel together, and the next one does not wait for a period after them.
-#[tokio::test]
-async fn a_server_far_away_answers_in_time() {
-    const LOCKS: usize = 2000;
-    const WATCHDOG: Duration = Duration::from_secs(5);
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let proxy = Proxy::start(&server).await;
-    // One after the other, the calls of a round would take longer than the locks last.
-    proxy.set_round_trip(Duration::from_millis(400));
-    let client = Client::builder(proxy.url())
-        .lock_watchdog_timeout(WATCHDOG)
-        .connect()
-        .await
-        .unwrap();
-    let locks = (0..LOCKS).map(|number| client.lock(&format!("far-{number}")));
-    let guards = locks.map(|lock| async move { lock.guard().await });
-    // All at once, this process alone takes a lease's time in a debug build.
-    let guards: Vec<_> = stream::iter(guards)
-        .buffer_unordered(250)
-        .try_collect()
-        .await
-        .unwrap();
-    until_passed(&mut redis, 2 * WATCHDOG).await;
-    let gone = guards.iter().filter(|guard| guard.is_lost());
-    assert_eq!(gone.count(), 0);
-    let () = stream::iter(guards.into_iter().map(|guard| guard.unlock()))
-        .buffer_unordered(250)
-        .try_collect()
-        .await
-        .unwrap();
 }
 
 /// A key that the server forbids by now costs nobody else's lock.
@@ -295,41 +262,6 @@ async fn a_loss_is_told_at_the_next_renewal() {
     assert!(thief.is_held().await.unwrap());
 }
 
-/// A loop that takes a lost lock again, and only then gives back the hold that was lost.
-#[tokio::test]
-async fn a_hold_that_was_lost_leaves_the_next_one_alone() {
-    let server = RedisServer::start().await;
-    let client = connect(server.url(), WATCHDOG).await;
-    let lock = client.lock("again");
-    let take = async || lock.hold(None).await.unwrap().expect("waited for");
-    let mut hold = take().await;
-    for told in [true, false, true, false] {
-        assert!(
-            client
-                .lock("again")
-                .with_owner(5)
-                .force_unlock()
-                .await
-                .unwrap()
-        );
-        if told {
-            lost(hold.lease()).await;
-        }
-        let old = std::mem::replace(&mut hold, take().await);
-        assert!(old.lease().is_lost() && !hold.lease().is_lost());
-        if told {
-            lock.unlock_hold_detached(&old);
-        } else {
-            let error = lock.unlock_hold(&old).await.unwrap_err();
-            assert!(matches!(error, Error::NotHeld { .. }), "{error}");
-        }
-        assert_eq!(lock.hold_count().await.unwrap(), 1);
-        assert!(!hold.lease().is_lost());
-    }
-    lock.unlock_hold(&hold).await.unwrap();
-    assert!(!lock.is_locked().await.unwrap());
-}
-
 /// What is given back is not renewed any more; nor what is left, where that has a lease.
 #[tokio::test]
 async fn it_ends_with_the_hold_that_wanted_it() {
@@ -349,31 +281,6 @@ async fn it_ends_with_the_hold_that_wanted_it() {
         !lock.is_locked().await.unwrap()
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_lease_on_top_does_not_end_a_hold_without_one() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = connect(server.url(), WATCHDOG).await;
-    let lock = client.lock("top");
-    let guard = lock.guard().await.unwrap();
-    let owner = guard.handle();
-    let lease = Duration::from_millis(1);
-    let short = owner.with_lease(lease).hold(None).await.unwrap();
-    until_passed(&mut redis, 2 * WATCHDOG).await;
-    assert!(!guard.is_lost() && owner.is_held().await.unwrap());
-    let short = short.expect("waited for");
-    owner.unlock_hold(&short).await.unwrap();
-    until_passed(&mut redis, 2 * WATCHDOG).await;
-    assert!(!guard.is_lost() && owner.is_held().await.unwrap());
-    // A longer one is kept.
-    owner.with_lease(100 * WATCHDOG).lock().await.unwrap();
-    let left = lock.remaining_ttl().await.unwrap();
-    assert!(matches!(left, RemainingTtl::Expires(left) if left > 50 * WATCHDOG));
-    owner.unlock().await.unwrap();
-    guard.unlock().await.unwrap();
-    assert!(!lock.is_locked().await.unwrap());
 }
 
 /// Guards that come and go all the time, at every moment of a renewal: nobody's end is put off after that.
@@ -467,26 +374,6 @@ async fn it_ends_with_the_last_handle_of_its_owner() {
     .await;
     let taken = timeout(LIMIT, client.lock("y").guard()).await;
     taken.expect("it is free").unwrap().unlock().await.unwrap();
-}
-
-/// The same where the last unlock is refused.
-#[tokio::test]
-async fn it_ends_with_the_last_handle_though_its_unlock_is_refused() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = connect(server.url(), WATCHDOG).await;
-    let lock = client.lock("x");
-    lock.lock().await.unwrap();
-    let record = format!("redisson_lock_once:{{x}}:{}", client.id());
-    let _: bool = redis.del(&record).await.unwrap();
-    let () = redis.rpush(&record, "no record").await.unwrap();
-    assert!(lock.unlock().now_or_never().is_none());
-    drop(lock);
-    // Answered behind the unlock.
-    assert!(client.lock("x").is_locked().await.unwrap());
-    let _: bool = redis.del(&record).await.unwrap();
-    until_passed(&mut redis, 2 * WATCHDOG).await;
-    assert!(!redis.exists::<_, bool>("x").await.unwrap());
 }
 
 /// Without anybody who holds the client nothing is renewed; and after its shutdown.

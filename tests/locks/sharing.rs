@@ -1,7 +1,5 @@
 //! Clients that want the same lock all the time: each gets its turn, and alone none pays for that.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +11,6 @@ use futures::future::join_all;
 use redis::AsyncCommands;
 use redisson_semaphore::Client;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -124,34 +121,7 @@ async fn a_client_that_is_far_away_has_its_turns() {
     }
 }
 
-/// The others wait for a client that is so far away once its caller has waited for long.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_is_very_far_away_has_some() {
-    let server = RedisServer::start().await;
-    let near = [connect(server.url()).await, connect(server.url()).await];
-    let way = Proxy::start(&server).await;
-    way.set_round_trip(Duration::from_millis(300));
-    let far = connect(way.url()).await;
-    let hold = Duration::from_millis(1);
-    let crowds = near
-        .each_ref()
-        .map(|client| LockCrowd::start(client, 2, Way::Lock, hold));
-    let far = LockCrowd::start(&far, 1, Way::Lock, hold);
-    until("it has some turns", LIMIT, async || far.grants() >= 3).await;
-    // Each of the four others would have the lock once for each time that it is had far away.
-    let others: u64 = crowds.iter().map(LockCrowd::grants).sum();
-    assert!(
-        others > 10 * far.grants(),
-        "{others}: they wait for it all the time"
-    );
-    far.stop().await;
-    for crowd in crowds {
-        crowd.stop().await;
-    }
-}
-
 const QUEUE: &str = "redisson_lock_waiters:{door}";
-const NOTES: &str = "redisson_lock_notes:{door}";
 
 /// Waits for the lock, is noted in `order` when it has it, and gives it back.
 fn waits(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {
@@ -188,115 +158,6 @@ async fn who_comes_first_has_it_first() {
         let order = std::mem::take(&mut *order.lock().unwrap());
         assert_eq!(order.len(), CLIENTS + 1);
         assert!(order.is_sorted(), "{order:?}");
-    }
-}
-
-/// As far apart as they may be: what is known of the others outlasts each of them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_makes_a_handle_for_each_call_leaves_it_to_others_too() {
-    const GRANTS: usize = 400;
-    let server = RedisServer::start().await;
-    let clients = [connect(server.url()).await, connect(server.url()).await];
-    let grants = [AtomicUsize::new(0), AtomicUsize::new(0)];
-    let all = || {
-        grants
-            .iter()
-            .map(|grants| grants.load(SeqCst))
-            .sum::<usize>()
-    };
-    let work = async |number: usize| {
-        while all() < GRANTS {
-            let guard = clients[number].lock("door").guard().await.unwrap();
-            grants[number].fetch_add(1, SeqCst);
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            guard.unlock().await.unwrap();
-        }
-    };
-    let both = async { tokio::join!(work(0), work(1)) };
-    timeout(LIMIT, both).await.expect("both go on");
-    let least = grants.iter().map(|grants| grants.load(SeqCst)).min();
-    assert!(least.unwrap_or(0) * 3 > GRANTS, "{grants:?}");
-}
-
-/// The queue says who comes first, and nothing else.
-#[tokio::test]
-async fn whatever_stands_in_the_line_somebody_has_it() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let clients = [connect(server.url()).await, connect(server.url()).await];
-    let order = Arc::<Mutex<Vec<usize>>>::default();
-    let holder = connect(server.url()).await.lock("door");
-    let wrongs: [&[&str]; 6] = [
-        &["SET", QUEUE, "x"],
-        &["LPUSH", QUEUE, "x"],
-        &["SET", NOTES, "x"],
-        &["ZADD", QUEUE, "0", "somebody", "-inf", "nobody"],
-        &["HSET", NOTES, "lent", "x", "look", "x", "watch", "x"],
-        &["DEL", QUEUE, NOTES],
-    ];
-    for wrong in wrongs {
-        holder.lock().await.unwrap();
-        let all: Vec<_> = (0..)
-            .zip(&clients)
-            .map(|(number, client)| waits(client, number, &order))
-            .collect();
-        until_lock_queued(&mut redis, "door", 2).await;
-        let is_another_type = wrong[0] != "ZADD" && wrong[0] != "HSET";
-        if is_another_type {
-            let _: () = redis.del(wrong[1]).await.unwrap();
-        }
-        let command = redis::cmd(wrong[0]).arg(&wrong[1..]).to_owned();
-        let _: redis::Value = command.query_async(&mut redis).await.unwrap();
-        holder.unlock().await.unwrap();
-        timeout(LIMIT, join_all(all))
-            .await
-            .expect("both are served");
-        assert_eq!(
-            std::mem::take(&mut *order.lock().unwrap()).len(),
-            2,
-            "{wrong:?}"
-        );
-    }
-    let types: (String, String) = redis::pipe()
-        .cmd("TYPE")
-        .arg(QUEUE)
-        .cmd("TYPE")
-        .arg(NOTES)
-        .query_async(&mut redis)
-        .await
-        .unwrap();
-    assert!(
-        ["none", "zset"].contains(&&*types.0) && ["none", "hash"].contains(&&*types.1),
-        "{types:?}"
-    );
-}
-
-async fn clients_of_one_caller(
-    server: &RedisServer,
-    count: usize,
-    hold: Duration,
-) -> Vec<LockCrowd> {
-    let mut crowds = Vec::new();
-    for _ in 0..count {
-        let client = connect(server.url()).await;
-        crowds.push(LockCrowd::start(&client, 1, Way::Lock, hold));
-    }
-    crowds
-}
-
-/// Clients of one caller each, who are all the same.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_clients_with_one_caller_share() {
-    const GRANTS: u64 = 480;
-    let server = RedisServer::start().await;
-    let crowds = clients_of_one_caller(&server, 8, Duration::from_millis(1)).await;
-    let all = || crowds.iter().map(LockCrowd::grants).sum::<u64>();
-    until("they have been served", LIMIT, async || all() >= GRANTS).await;
-    let grants: Vec<u64> = crowds.iter().map(LockCrowd::grants).collect();
-    let least = grants.iter().min().expect("some");
-    assert!(least * 2 >= GRANTS / 8, "{grants:?}");
-    for crowd in crowds {
-        crowd.stop().await;
     }
 }
 

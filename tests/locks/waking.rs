@@ -8,9 +8,8 @@ use crate::served::served;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until_subscribers;
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error, RLock, RemainingTtl, Result};
+use redisson_semaphore::{Client, RLock, RemainingTtl, Result};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3600);
@@ -28,29 +27,6 @@ async fn connect(url: String, safety_interval: Duration) -> Client {
 fn locking(lock: &RLock) -> JoinHandle<Result<()>> {
     let lock = lock.clone();
     tokio::spawn(async move { lock.lock().await })
-}
-
-/// The one in front is served, keeps the lock for its lease and never unlocks: the next one has never asked.
-#[tokio::test]
-async fn a_leased_hold_that_came_by_hand_over() {
-    let server = RedisServer::start().await;
-    let (client, other) = (
-        connect(server.url(), LONG).await,
-        connect(server.url(), LONG).await,
-    );
-    for holder in [client.lock("door"), other.lock("door")] {
-        holder.lock().await.unwrap();
-        let (leased, next) = (client.lock("door"), client.lock("door"));
-        let first =
-            tokio::spawn(async move { leased.with_lease(Duration::from_millis(200)).lock().await });
-        until_subscribers(&mut server.connection().await, CHANNEL, 1).await;
-        let second = locking(&next);
-        tokio::task::yield_now().await;
-        holder.unlock().await.unwrap();
-        served("the first", first).await;
-        served("the next one sleeps on", second).await;
-        next.unlock().await.unwrap();
-    }
 }
 
 /// The holder takes it once more, for less; or gives back what had the longer lease.
@@ -107,74 +83,6 @@ async fn a_foreign_lock_without_an_end() {
         }
         lock.unlock().await.unwrap();
     }
-}
-
-/// The key holds something else: said, left alone, and those who wait are told.
-#[tokio::test]
-async fn a_key_of_another_type() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = connect(server.url(), LONG).await;
-    let (lock, fenced) = (client.lock("door"), client.fenced_lock("door"));
-    lock.lock().await.unwrap();
-    let waits = locking(&client.lock("door"));
-    until_subscribers(&mut redis, CHANNEL, 1).await;
-    let _: () = redis.set("door", "text").await.unwrap();
-    let _: () = redis.publish(CHANNEL, "0").await.unwrap();
-    let told = timeout(LIMIT, waits).await.expect("it is told").unwrap();
-    let all = [
-        told,
-        lock.lock().await,
-        lock.try_lock().await.map(drop),
-        lock.try_lock_for(LIMIT).await.map(drop),
-        lock.with_lease(LONG).lock().await,
-        lock.unlock().await,
-        lock.force_unlock().await.map(drop),
-        lock.hold_count().await.map(drop),
-        lock.is_held().await.map(drop),
-        fenced.lock_and_get_token().await.map(drop),
-    ];
-    for (number, answer) in all.into_iter().enumerate() {
-        let error = answer.expect_err("refused");
-        assert!(
-            matches!(error, Error::WrongType { .. }),
-            "{number}: {error}"
-        );
-    }
-    let text: String = redis.get("door").await.unwrap();
-    assert_eq!(text, "text");
-    assert_eq!(fenced.token().await.unwrap(), None, "a token is gone");
-    let _: () = redis.del("door").await.unwrap();
-    lock.lock().await.unwrap();
-    assert_eq!(lock.hold_count().await.unwrap(), 1);
-    lock.unlock().await.unwrap();
-}
-
-/// A counter of tokens that cannot count: the lock is not taken.
-#[tokio::test]
-async fn a_token_that_is_none() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = connect(server.url(), LONG).await;
-    let lock = client.fenced_lock("door");
-    let key = "redisson_lock_token:{door}";
-    for token in ["text", "", "1.5", "9223372036854775807"] {
-        let _: () = redis.set(key, token).await.unwrap();
-        let error = lock.lock_and_get_token().await.unwrap_err();
-        assert!(matches!(error, Error::Server { .. }), "{token:?}: {error}");
-        let error = lock.as_lock().try_lock().await.unwrap_err();
-        assert!(matches!(error, Error::Server { .. }), "{token:?}: {error}");
-        assert!(!lock.is_locked().await.unwrap(), "{token:?}");
-        let left: String = redis.get(key).await.unwrap();
-        assert_eq!(left, token);
-    }
-    let _: () = redis.del(key).await.unwrap();
-    let _: () = redis.hset(key, "a", 1).await.unwrap();
-    let error = lock.lock_and_get_token().await.unwrap_err();
-    assert!(matches!(error, Error::WrongType { .. }), "{error}");
-    assert!(!lock.is_locked().await.unwrap());
-    let _: () = redis.del(key).await.unwrap();
-    assert_eq!(lock.lock_and_get_token().await, Ok(1));
 }
 
 /// A waker that makes a call on the lock itself.
