@@ -57,7 +57,7 @@ oldest-rust: ## build with the oldest Rust that is promised, which rustup fetche
 SERVERS ?= redis-6.2 redis-8.0 valkey-8.0 valkey-8.1
 SERVER_PROGRAMS = contracts faults deployments primitives interop
 SERVER_TESTS = semaphore_redis:: lock_redis:: leased_redisson:: leased_recipes:: permission:: reconnect:: \
-	replicas:: restart:: failover:: sentinel:: renewal_refused:: waiting::
+	replicas:: failover:: sentinel:: renewal_refused:: waiting::
 ON_SERVERS = printf '%s\n' $(SERVERS) | xargs --max-procs 4 --replace env AT_ONCE=1 RUST_TEST_THREADS=2 \
 	REDIS_SERVER=$(CURDIR)/target/servers/{}/redis-server scripts/test-programs --locked --all-features
 test-servers: setup ## check the other versions of the server (SERVERS='redis-6.2 valkey-8.1')

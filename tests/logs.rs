@@ -8,10 +8,10 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, Effect, LeasedSemaphore as _};
 use support::acl::set_user;
+use support::clients::start_behind_a_proxy;
 use support::clients::{LIMIT, builder, connect, until_stored};
 use support::log::{self, record};
 use support::proxy::Fate;
-use support::sequence::start;
 use support::server::RedisServer;
 use support::waiters::until;
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ const HORIZON: Duration = Duration::from_secs(301);
 #[tokio::test]
 async fn permits_whose_fate_stays_unknown_are_named() {
     record();
-    let (_server, proxy) = start().await;
+    let (_server, proxy) = start_behind_a_proxy().await;
     let client = builder(proxy.url()).connect().await.unwrap();
     let (taken, given) = (client.semaphore("taken"), client.semaphore("given"));
     taken.try_set_permits(9).await.unwrap();
@@ -182,7 +182,7 @@ fn a_lock_that_was_asked_for_when_the_runtime_ended_is_named() {
     record();
     for waits in [true, false] {
         let outer = tokio::runtime::Runtime::new().unwrap();
-        let (_server, proxy) = outer.block_on(start());
+        let (_server, proxy) = outer.block_on(start_behind_a_proxy());
         let inner = tokio::runtime::Runtime::new().unwrap();
         let name = format!("asked-lock-{waits}");
         let lock = inner.block_on(async {

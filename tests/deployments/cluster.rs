@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::channel::Channel;
 use crate::support::clients::{LIMIT, NEVER, builder, commands, served};
 use crate::support::cluster::{Cluster, allow, ask, until_heard, until_listeners, waiter};
 use crate::support::peer::{JavaPeer, NEWEST};
@@ -37,16 +36,6 @@ async fn connect(cluster: &Cluster) -> Client {
 async fn release_elsewhere(server: &RedisServer, name: &str) {
     let script = "redis.call('SPUBLISH', KEYS[2], redis.call('INCR', KEYS[1]))";
     ask::<()>(server, &["EVAL", script, "2", name, &channel(name)]).await;
-}
-
-/// A user who looks at it now must not be told of the time before.
-#[tokio::test]
-async fn a_client_that_is_connected_says_so() {
-    for _ in 0..10 {
-        let client = connect(shared().await).await;
-        let state = client.connection_state().borrow().clone();
-        assert_eq!(state, ConnectionState::Connected);
-    }
 }
 
 #[tokio::test]
@@ -124,41 +113,6 @@ async fn records_are_given_back_and_locks_are_renewed_in_all_slots() {
     }
     client.shutdown().await.unwrap();
     assert_eq!(records().await, 0);
-}
-
-/// A listener that comes after the message is called, whichever master it has to ask.
-#[tokio::test]
-async fn who_listens_later_is_called_at_each_master() {
-    let cluster = shared().await;
-    let client = of(cluster)
-        .sharded_pubsub(ShardedPubSub::Off)
-        .connect()
-        .await
-        .unwrap();
-    let (mut names, mut handles) = (vec![], vec![]);
-    for master in 0..3 {
-        let name = cluster.name_at(master, "unheard").await;
-        let semaphore = client.semaphore(&name);
-        semaphore.try_set_permits(1).await.unwrap();
-        names.push(name);
-        // Announcements to JVMs that come later are a handle's.
-        handles.push(semaphore);
-    }
-    let listening = cluster
-        .servers
-        .iter()
-        .zip(&names)
-        .map(|(server, name)| async {
-            let mut listener = Channel::subscribe(server, &channel(name)).await;
-            listener.next().await
-        });
-    let messages = tokio::time::timeout(LIMIT, join_all(listening)).await;
-    assert!(
-        messages
-            .unwrap()
-            .iter()
-            .all(|message| message.payload == "16")
-    );
 }
 
 #[tokio::test]
@@ -550,46 +504,6 @@ async fn permits_are_kept_while_their_slot_moves_under_load() {
         }
         let left = cluster.stored(name, 3).await;
         assert_eq!(left.as_deref(), Some("7"), "{mode:?}");
-    }
-}
-
-/// Each slot needs a call of its own: one after the other they would take longer than a lock lasts.
-#[tokio::test]
-async fn renewal_does_not_wait_for_one_slot_after_the_other() {
-    const OBJECTS: u64 = 30;
-    let (cluster, proxy) = Cluster::start_behind_a_proxy().await;
-    let url = format!("redis+cluster://127.0.0.1:{}", cluster.servers[1].port());
-    let mut names = vec![];
-    for number in 0..OBJECTS {
-        names.push(cluster.name_at(0, &format!("kept-{number}")).await);
-    }
-    for watched in [false, true] {
-        let client = builder(url.clone())
-            .lock_watchdog_timeout(Duration::from_secs(9))
-            .response_timeout(LIMIT);
-        let client = client.connect().await.unwrap();
-        let (mut locks, mut permits) = (vec![], vec![]);
-        for name in &names {
-            if watched {
-                let semaphore = client.semaphore(&format!("{{{name}}}-watched")).watched();
-                semaphore.release(1).await.unwrap();
-                permits.push(semaphore.permit(1).await.unwrap());
-            } else {
-                locks.push(client.lock(name).guard().await.unwrap());
-            }
-        }
-        let (asked, struck) = (proxy.scripts(), proxy.struck());
-        proxy.at_script(1, Fate::HoldReply);
-        proxy.until_scripts(asked + OBJECTS).await;
-        proxy.until_struck(struck + 1).await;
-        proxy.deliver(1).await;
-        for guard in locks {
-            guard.unlock().await.unwrap();
-        }
-        for permit in permits {
-            permit.release().await.unwrap();
-        }
-        client.shutdown().await.unwrap();
     }
 }
 

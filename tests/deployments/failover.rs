@@ -3,18 +3,16 @@
 
 use std::time::Duration;
 
+use crate::support::clients::warm_up;
 use crate::support::clients::{
     LIMIT, NEVER, builder, connect, release_as_redisson, served, stored,
 };
 use crate::support::log;
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
-use crate::support::refusals::{all_operations, assert_told, gives_back};
-use crate::support::sequence::warm_up;
 use crate::support::server::{NOWHERE, RedisServer, replica_of};
 use crate::support::waiters::{channel, until, until_linked, until_subscribers, waiter};
 use redis::AsyncCommands;
-use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore};
+use redisson_semaphore::{Client, Error};
 use tokio::time::timeout;
 
 /// Two servers, and an address that leads to the primary.
@@ -165,55 +163,6 @@ async fn messages_are_heard_where_commands_go_to() {
     served(task).await;
 }
 
-#[tokio::test]
-async fn a_guard_dropped_in_the_middle_of_a_failover_gives_back() {
-    let mut pair = Pair::start().await;
-    let client = pair.connect().await;
-    let semaphore = client.semaphore("guarded");
-    semaphore.try_set_permits(3).await.unwrap();
-    for _ in 0..3 {
-        let guard = semaphore.permit(2).await.unwrap();
-        pair.until_across().await;
-        pair.change_places().await;
-        let scripts = pair.address.scripts();
-        drop(guard);
-        // Refused for the first time, and again on a new connection.
-        pair.address.until_scripts(scripts + 2).await;
-        assert_eq!(stored(&pair.primary, "guarded").await, ["1"]);
-        pair.follow();
-        pair.until_stored("guarded", 3).await;
-    }
-}
-
-#[tokio::test]
-async fn calls_in_the_middle_of_a_failover_wait_for_its_end() {
-    let mut pair = Pair::start().await;
-    let client = pair.connect().await;
-    let (semaphore, other) = (client.semaphore("called"), client.semaphore("other"));
-    semaphore.try_set_permits(5).await.unwrap();
-    pair.until_across().await;
-    pair.change_places().await;
-    let scripts = pair.address.scripts();
-    let calls = async {
-        tokio::join!(
-            semaphore.acquire(1),
-            semaphore.try_acquire(1),
-            semaphore.release(3),
-            semaphore.expire(LIMIT),
-            other.add_permits(4),
-        )
-    };
-    let follow = async {
-        pair.address.until_scripts(scripts + 3).await;
-        pair.follow();
-    };
-    let (answers, ()) = tokio::join!(timeout(LIMIT, calls), follow);
-    let expected = (Ok(()), Ok(true), Ok(()), Ok(true), Ok(()));
-    assert_eq!(answers.expect("they are answered"), expected);
-    assert_eq!(stored(&pair.primary, "called").await, ["6"]);
-    assert_eq!(stored(&pair.primary, "other").await, ["4"]);
-}
-
 /// The old primary has carried the call out, and the new one knows it.
 #[tokio::test]
 async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
@@ -352,147 +301,6 @@ async fn permits_of_guards_go_across_and_come_back_once() {
     assert_eq!(seats.available_permits().await, Ok(8));
 }
 
-#[tokio::test]
-async fn a_server_that_stays_a_replica_is_told_when_the_window_has_passed() {
-    let pair = Pair::start().await;
-    let window = Duration::from_millis(600);
-    let client = builder(pair.replica.url())
-        .retry_window(window)
-        .connect()
-        .await
-        .unwrap();
-    let semaphore = client.semaphore("replica");
-    let began = std::time::Instant::now();
-    let error = semaphore.add_permits(2).await.unwrap_err();
-    assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
-    assert_eq!(error.effect(), Effect::NotApplied);
-    assert!(began.elapsed() >= window, "it was not tried again");
-    // What it has been told did not happen does not happen later.
-    replica_of(&mut pair.replica.connection().await, None).await;
-    semaphore.release(1).await.unwrap();
-    assert_eq!(stored(&pair.replica, "replica").await, ["1"]);
-}
-
-#[tokio::test]
-async fn a_replica_refuses_changes() {
-    let primary = RedisServer::start().await;
-    connect(primary.url())
-        .await
-        .semaphore("copied")
-        .try_set_permits(5)
-        .await
-        .unwrap();
-    let replica = RedisServer::options().replica_of(&primary).start().await;
-    until_linked(&mut replica.connection().await).await;
-    let client = builder(replica.url())
-        .retry_window(Duration::from_millis(100))
-        .connect()
-        .await
-        .unwrap();
-    let semaphore = client.semaphore("copied");
-    assert_eq!(semaphore.available_permits().await, Ok(5));
-    for (operation, error) in all_operations(&semaphore).await {
-        match error {
-            Some(error) => {
-                let for_now = matches!(error, Error::RefusedForNow { .. });
-                assert!(for_now || gives_back(operation), "{operation}: {error}");
-                assert_told(operation, &error, "copied");
-            }
-            None => assert!(
-                operation == "available_permits" || operation.starts_with("try_set"),
-                "{operation}"
-            ),
-        }
-    }
-    for error in [
-        semaphore.delete().await.unwrap_err(),
-        semaphore.object().rename("elsewhere").await.unwrap_err(),
-        semaphore.expire(LIMIT).await.unwrap_err(),
-    ] {
-        assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
-    }
-    assert_eq!(stored(&primary, "copied").await, ["5"]);
-    assert_eq!(stored(&replica, "copied").await, ["5"]);
-}
-
-/// A server that answers, and won't: its words reach the caller, whatever the object.
-#[tokio::test]
-async fn a_server_that_refuses_for_now_is_quoted() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = builder(server.url())
-        .retry_window(Duration::from_millis(300))
-        .connect()
-        .await
-        .unwrap();
-    let semaphore = client.semaphore("refused");
-    semaphore.try_set_permits(3).await.unwrap();
-    let lock = client.lock("refused-lock");
-    let recipe = client.timestamp_semaphore("refused-recipe", 2);
-    for (setting, on, off, word) in [
-        ("maxmemory", "1", "0", "OOM"),
-        ("min-replicas-to-write", "1", "0", "NOREPLICAS"),
-    ] {
-        set(&mut control, setting, on).await;
-        let told = tokio::join!(
-            semaphore.add_permits(1),
-            lock.try_lock(),
-            LeasedSemaphore::try_acquire(&recipe),
-            semaphore.expire(LIMIT),
-            semaphore.try_acquire_for(1, LIMIT),
-        );
-        let errors = [
-            told.0.unwrap_err(),
-            told.1.unwrap_err(),
-            told.2.unwrap_err(),
-            told.3.unwrap_err(),
-            told.4.unwrap_err(),
-        ];
-        for error in errors {
-            assert_eq!(error.effect(), Effect::NotApplied);
-            let Error::RefusedForNow { detail, .. } = &error else {
-                panic!("{error}");
-            };
-            assert!(detail.starts_with(word), "{detail}");
-        }
-        set(&mut control, setting, off).await;
-        assert_eq!(semaphore.available_permits().await, Ok(3));
-    }
-}
-
-async fn set(control: &mut MultiplexedConnection, setting: &str, value: &str) {
-    let _: () = redis::cmd("CONFIG")
-        .arg(&["SET", setting, value])
-        .query_async(control)
-        .await
-        .unwrap();
-}
-
-/// What was sent before the server began to refuse is not said to have had no effect.
-#[tokio::test]
-async fn a_refusal_behind_a_lost_reply_leaves_the_outcome_unknown() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let proxy = Proxy::start(&server).await;
-    let client = builder(proxy.url())
-        .retry_window(Duration::from_secs(1))
-        .connect()
-        .await
-        .unwrap();
-    let semaphore = client.semaphore("both");
-    semaphore.try_set_permits(3).await.unwrap();
-    proxy.at_script(1, Fate::LoseReply);
-    let call = semaphore.clone();
-    let call = tokio::spawn(async move { call.add_permits(-1).await });
-    proxy.until_struck(1).await;
-    set(&mut control, "maxmemory", "1").await;
-    let error = timeout(LIMIT, call).await.unwrap().unwrap().unwrap_err();
-    let Error::OutcomeUnknown { detail, .. } = &error else {
-        panic!("{error}");
-    };
-    assert!(detail.starts_with("OOM"), "{detail}");
-}
-
 /// Against a replica both connections are made again and again; the log does not tell each time.
 #[tokio::test]
 async fn the_log_tells_of_a_replica_once_and_of_its_end() {
@@ -525,33 +333,4 @@ async fn the_log_tells_of_a_replica_once_and_of_its_end() {
     let expected = [tracing::Level::WARN, tracing::Level::INFO];
     assert_eq!(told, expected, "{:#?}", lines());
     assert!(lines()[0].text.contains("READONLY"));
-}
-
-/// However many objects have calls that a replica refuses, the connections are made again at a pace of their own.
-#[tokio::test]
-async fn many_refused_calls_do_not_make_many_connections() {
-    let pair = Pair::start().await;
-    pair.address.lead_to(&pair.replica);
-    let client = builder(pair.address.url())
-        .retry_window(LIMIT)
-        .connect()
-        .await
-        .unwrap();
-    let before = (pair.address.opened(), pair.address.scripts());
-    let calls: Vec<_> = (0..60)
-        .map(|number| {
-            let semaphore = client.semaphore(&format!("many-{number}"));
-            tokio::spawn(async move { semaphore.add_permits(1).await })
-        })
-        .collect();
-    until("they are refused again and again", LIMIT, async || {
-        pair.address.scripts() > before.1 + 400
-    })
-    .await;
-    let opened = pair.address.opened() - before.0;
-    let scripts = pair.address.scripts() - before.1;
-    assert!(opened < scripts / 8, "{opened} connections");
-    for call in calls {
-        call.abort();
-    }
 }

@@ -9,7 +9,6 @@ mod redis_rs;
 mod redisson_yaml;
 mod replicas;
 mod resp3;
-mod restart;
 mod sentinel;
 #[path = "../sentinels/mod.rs"]
 mod sentinels;

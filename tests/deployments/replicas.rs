@@ -1,18 +1,15 @@
 //! A grant that counts when replicas have it, too; and what a failover loses without that.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use crate::support::clients::{
     LIMIT, NEVER, builder, commands, scripts, served, stored, until_stored,
 };
 use crate::support::cluster::{Cluster, ask};
-use crate::support::polls::poll_once;
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{
-    until, until_counted, until_linked, until_listening, until_subscribers, waiter,
-};
+use crate::support::waiters::{until, until_counted, until_linked, waiter};
 use futures::future::join_all;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSemaphore, Lock as _};
 use tokio::time::timeout;
@@ -401,141 +398,6 @@ async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {
     }
 }
 
-/// What was granted, not confirmed and taken back has never been granted by a replica that takes over without it.
-#[tokio::test]
-async fn what_is_taken_back_in_a_failover_is_there_once() {
-    let mut pair = Pair::start().await;
-    let client = pair.connect().await;
-    let semaphore = client.semaphore("seats");
-    semaphore.try_set_permits(5).await.unwrap();
-    pair.part().await;
-    let wait = Duration::from_millis(10);
-    let told = tokio::join!(
-        semaphore.try_acquire(2),
-        semaphore.try_acquire_for(1, wait),
-        semaphore.permit_for(1, wait),
-    );
-    let told = [
-        told.0.unwrap_err(),
-        told.1.unwrap_err(),
-        told.2.map(drop).unwrap_err(),
-    ];
-    for error in told {
-        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}");
-    }
-    until_stored(&pair.master, "seats", 5).await;
-    pair.fail_over().await;
-    // Behind all that this client owes there.
-    until("the new master is asked", LIMIT, async || {
-        semaphore.available_permits().await.is_ok()
-    })
-    .await;
-    assert_eq!(stored(&pair.replica, "seats").await, ["5"]);
-}
-
-/// Those on record are only counted: what was never granted there must not be taken off what is held.
-#[tokio::test]
-async fn what_is_taken_back_in_a_failover_costs_nobody_what_is_held() {
-    for alone in [true, false] {
-        let mut pair = Pair::start().await;
-        let client = pair.connect().await;
-        let semaphore = client.semaphore("seats").watched();
-        semaphore.try_set_permits(6).await.unwrap();
-        let (two, one) = (
-            semaphore.permit(2).await.unwrap(),
-            semaphore.permit(1).await.unwrap(),
-        );
-        pair.part().await;
-        let wait = Duration::from_millis(10);
-        if alone {
-            semaphore.permit_for(1, wait).await.map(drop).unwrap_err();
-        } else {
-            let plain = client.semaphore("seats");
-            let told = tokio::join!(semaphore.permit_for(1, wait), plain.try_acquire(1));
-            told.0.map(drop).unwrap_err();
-            told.1.unwrap_err();
-        }
-        // Taken back there, and nobody has confirmed that either.
-        until_stored(&pair.master, "seats", 3).await;
-        pair.fail_over().await;
-        until("the new master is asked", LIMIT, async || {
-            semaphore.available_permits().await == Ok(3)
-        })
-        .await;
-        let held: u64 = semaphore
-            .holders()
-            .await
-            .unwrap()
-            .iter()
-            .map(|one| one.permits())
-            .sum();
-        assert_eq!(held, 3, "alone: {alone}");
-        assert!(!two.is_lost() && !one.is_lost());
-        drop((two, one));
-        until_stored(&pair.replica, "seats", 6).await;
-    }
-}
-
-/// Taken back of a record that is gone by then: what is not on it is given back all the same, once.
-#[tokio::test]
-async fn what_is_taken_back_together_comes_to_an_end() {
-    let pair = Pair::start().await;
-    let client = pair.connect().await;
-    let plain = client.semaphore("seats");
-    let watched = client.semaphore("seats").watched();
-    plain.try_set_permits(6).await.unwrap();
-    let _kept = watched.permit(1).await.unwrap();
-    pair.part().await;
-    let wait = Duration::from_millis(10);
-    // The question makes both of them travel together.
-    let asked = async {
-        tokio::join!(
-            plain.available_permits(),
-            watched.permit_for(1, wait),
-            plain.try_acquire(1)
-        )
-    };
-    let robbed = async {
-        until_stored(&pair.master, "seats", 3).await;
-        ask::<i64>(&pair.master, &["DEL", "redisson_sc_grants:{seats}"]).await
-    };
-    let (told, gone) = tokio::join!(asked, robbed);
-    assert!(told.1.is_err() && told.2.is_err());
-    assert_eq!(gone, 1);
-    pair.rejoin().await;
-    until_linked(&mut pair.replica.connection().await).await;
-    until_stored(&pair.master, "seats", 4).await;
-    until("it is asked", LIMIT, async || {
-        plain.available_permits().await == Ok(4)
-    })
-    .await;
-    client.shutdown().await.unwrap();
-}
-
-/// What was granted to somebody who gives up is there for others, though somebody else waits on in its client.
-#[tokio::test]
-async fn who_waits_on_does_not_keep_what_others_were_granted() {
-    let pair = Pair::start().await;
-    let client = pair.connect().await;
-    let semaphore = client.semaphore("seats");
-    semaphore.try_set_permits(2).await.unwrap();
-    let waits = semaphore.clone();
-    let waits = tokio::spawn(async move { waits.acquire(5).await });
-    until_subscribers(
-        &mut pair.master.connection().await,
-        "redisson_sc:{seats}",
-        1,
-    )
-    .await;
-    pair.part().await;
-    let wait = Duration::from_millis(10);
-    let told = semaphore.permit_for(1, wait).await.map(drop).unwrap_err();
-    assert!(matches!(told, Error::OutcomeUnknown { .. }), "{told:?}");
-    until_stored(&pair.master, "seats", 2).await;
-    assert!(!waits.is_finished());
-    waits.abort();
-}
-
 /// Who may not ask for replicas is told so.
 #[tokio::test]
 async fn a_permission_that_is_missing_is_named() {
@@ -587,123 +449,6 @@ async fn what_is_given_back_and_not_confirmed_is_given_back_behind_a_failover() 
     .await;
 }
 
-/// What is given back is not given up with what somebody asked for at the same time, and does not hold him up either.
-#[tokio::test]
-async fn what_is_given_back_travels_apart_from_what_is_asked_for() {
-    let mut pair = Pair::start().await;
-    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
-    let client = builder.retry_window(BOUND).connect().await.unwrap();
-    let set = client.set_semaphore("set", 1);
-    let held = set.acquire().await.unwrap();
-    let asking = set.clone();
-    let asking = tokio::spawn(async move { asking.acquire().await });
-    let mut control = pair.master.connection().await;
-    until_listening(&mut control, "set", 1).await;
-    pair.part().await;
-    let mut releasing = pin!(set.release(held.id()));
-    assert!(poll_once(&mut releasing).await.is_pending());
-    asking.abort();
-    let error = releasing.await.unwrap_err();
-    assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
-    until("the place in the set is free", LIMIT, async || {
-        ask::<i64>(&pair.master, &["SCARD", "set"]).await == 0
-    })
-    .await;
-    pair.fail_over().await;
-    until("the place in the set is free", LIMIT, async || {
-        ask::<i64>(&pair.replica, &["SCARD", "set"]).await == 0
-    })
-    .await;
-}
-
-/// A permit that is taken back goes to no other caller of its client before a replica has it: the release could be lost, and the grant with
-/// it.
-#[tokio::test]
-async fn what_is_taken_back_serves_nobody_in_the_same_batch() {
-    let pair = Pair::start().await;
-    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
-    let client = builder.retry_window(NEVER).connect().await.unwrap();
-    let seats = client.semaphore("seats");
-    seats.release(1).await.unwrap();
-    pair.part().await;
-    let acquire = || {
-        let seats = seats.clone();
-        tokio::spawn(async move { seats.acquire(1).await })
-    };
-    // Both are asked for together, behind what is under way alone.
-    let mut first = pin!(seats.add_permits(0));
-    assert!(poll_once(&mut first).await.is_pending());
-    let (granted, waits) = (acquire(), acquire());
-    first.await.unwrap();
-    until("one of them is granted", LIMIT, async || {
-        ask::<i64>(&pair.master, &["GET", "seats"]).await == 0
-    })
-    .await;
-    granted.abort();
-    until("it is taken back", LIMIT, async || {
-        ask::<i64>(&pair.master, &["GET", "seats"]).await == 1
-    })
-    .await;
-    assert!(!waits.is_finished());
-    waits.abort();
-}
-
-/// A waiter that comes with a count-down is asked for, though not in the same batch; nobody tells it that the latch is open.
-#[tokio::test]
-async fn who_waits_beside_a_count_down_is_asked_for() {
-    let pair = Pair::start().await;
-    let builder = pair.builder().wait_for_replicas(1).safety_interval(NEVER);
-    let client = builder.connect().await.unwrap();
-    let latch = client.count_down_latch("start");
-    assert_eq!(latch.try_set_count(1).await, Ok(true));
-    let mut control = pair.master.connection().await;
-    let waits = latch.clone();
-    let other = tokio::spawn(async move { waits.wait().await });
-    until_subscribers(&mut control, "redisson_countdownlatch__channel__{start}", 1).await;
-    // Without a message, as by its expiry.
-    ask::<i64>(&pair.master, &["DEL", "start"]).await;
-    // The first one is under way alone.
-    let all = async { tokio::join!(latch.count(), latch.count_down(), latch.wait()) };
-    let (count, counted, waited) = timeout(LIMIT, all).await.expect("it waits for ever");
-    assert_eq!((count, counted, waited), (Ok(0), Ok(()), Ok(())));
-    served(other).await;
-}
-
-/// The same, where the caller that asks has gone when the replica is given up, and what both did was lost.
-#[tokio::test]
-async fn release_beside_a_waiter_that_goes_is_there_behind_a_failover() {
-    let mut pair = Pair::start().await;
-    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
-    let client = builder.retry_window(BOUND).connect().await.unwrap();
-    let seats = client.semaphore("seats");
-    seats.release(1).await.unwrap();
-    seats.acquire(1).await.unwrap();
-    pair.part().await;
-    // The first one is under way alone.
-    let all = async {
-        tokio::join!(
-            seats.add_permits(0),
-            seats.release(1),
-            seats.try_acquire_for(1, BOUND)
-        )
-    };
-    let (_, released, acquired) = all.await;
-    for error in [released.unwrap_err(), acquired.unwrap_err()] {
-        assert!(
-            matches!(
-                error,
-                Error::OutcomeUnknown { .. } | Error::Unavailable { .. }
-            ),
-            "{error}"
-        );
-    }
-    pair.fail_over().await;
-    until("the permit is free", LIMIT, async || {
-        ask::<i64>(&pair.replica, &["GET", "seats"]).await == 1
-    })
-    .await;
-}
-
 /// What is held lasts on while the replica is away, also where a step of its holder, or of its line, is not confirmed.
 #[tokio::test]
 async fn who_renews_waits_for_no_replica() {
@@ -742,36 +487,4 @@ async fn who_renews_waits_for_no_replica() {
     timeout(LIMIT, returning).await.unwrap().unwrap().unwrap();
     outer.unlock().await.unwrap();
     assert_eq!(door.is_locked().await, Ok(false));
-}
-
-/// What lasts a second is renewed on the connection on which others wait for a replica that is away.
-#[tokio::test]
-async fn short_leases_are_renewed_beside_those_who_wait_for_replicas() {
-    const LASTS: Duration = Duration::from_secs(1);
-    let pair = Pair::start().await;
-    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
-    let builder = builder.response_timeout(Duration::from_secs(3));
-    let client = builder.retry_window(NEVER).connect().await.unwrap();
-    let slots = client.slot_semaphore("slots", 1).timeout(LASTS);
-    let slot = slots.permit().await.unwrap();
-    let permits = client.permit_expirable_semaphore("permits");
-    permits.try_set_permits(1).await.unwrap();
-    let permit = permits.with_lease(LASTS).permit().await.unwrap();
-    for number in 0..4 {
-        let semaphore = client.semaphore(&format!("seats-{number}"));
-        semaphore.try_set_permits(1).await.unwrap();
-    }
-    pair.part().await;
-    let began = Instant::now();
-    let waiting = (0..4).map(|number| {
-        let semaphore = client.semaphore(&format!("seats-{number}"));
-        tokio::spawn(async move { semaphore.acquire(1).await })
-    });
-    let waiting: Vec<_> = waiting.collect();
-    until("they have lasted for long", LIMIT, async || {
-        assert!(!slot.lease().is_lost() && !permit.lease().is_lost());
-        began.elapsed() > 4 * LASTS
-    })
-    .await;
-    assert!(!waiting.iter().any(|waiting| waiting.is_finished()));
 }

@@ -2,9 +2,7 @@
 //! the contract suites, which run by it, too.
 
 use crate::sentinels::Deployment;
-use crate::support::clients::{
-    KINDS, LIMIT, builder, connections, kill_and_release, served, stored,
-};
+use crate::support::clients::{LIMIT, builder, served};
 use crate::support::cluster::Cluster;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, waiter};
@@ -44,30 +42,6 @@ async fn both_connections_speak_it_and_need_no_permission_for_that() {
     );
     client.semaphore("seats").release(2).await.unwrap();
     served(task).await;
-}
-
-#[tokio::test]
-async fn connections_that_are_killed_come_back() {
-    let server = RedisServer::start().await;
-    let client = builder(server.url()).protocol(Protocol::Resp3);
-    let client = client.connect().await.unwrap();
-    let semaphore = client.semaphore("seats");
-    let mut control = server.connection().await;
-    for kinds in KINDS {
-        let task = waiter(&mut control, &semaphore, 2).await;
-        kill_and_release(&mut control, kinds, "seats", 2).await;
-        served(task).await;
-        assert_eq!(stored(&server, "seats").await, ["0"]);
-    }
-    until("both connections are there", LIMIT, async || {
-        connections(&mut control, "normal").await + connections(&mut control, "pubsub").await == 2
-    })
-    .await;
-    let listed = listed(&server, "default").await;
-    assert!(
-        listed.iter().all(|line| line.contains("resp=3")),
-        "{listed:?}"
-    );
 }
 
 /// That it is told at once, and without the password.

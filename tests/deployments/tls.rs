@@ -2,7 +2,7 @@
 
 use crate::certificates::{Authority, Certificate};
 use crate::support::clients::{
-    KINDS, LIMIT, RESPONSE_TIMEOUT, builder, kill_and_release, release_as_redisson, served, stored,
+    LIMIT, RESPONSE_TIMEOUT, builder, release_as_redisson, served, stored,
 };
 use crate::support::cluster::{self, Cluster};
 use crate::support::keeper::test_name;
@@ -92,21 +92,6 @@ async fn all_kinds_of_objects_wake_each_other() {
     .await;
     held.release().await.unwrap();
     served(task).await;
-}
-
-#[tokio::test]
-async fn connections_that_are_killed_come_back() {
-    let authority = Authority::new();
-    let server = good(&authority).await;
-    let client = to(&server, &authority).connect().await.unwrap();
-    let semaphore = client.semaphore("seats");
-    let mut control = server.connection().await;
-    for kinds in KINDS {
-        let task = waiter(&mut control, &semaphore, 2).await;
-        kill_and_release(&mut control, kinds, "seats", 2).await;
-        served(task).await;
-        assert_eq!(stored(&server, "seats").await, ["0"]);
-    }
 }
 
 #[tokio::test]

@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use crate::support::channel::Channel;
-use crate::support::clients::{LIMIT, builder, connect, served, stored};
+use crate::support::clients::{LIMIT, builder, connect, served};
 use crate::support::refusals::{all_operations, assert_clear};
 use crate::support::server::RedisServer;
 use crate::support::snapshot::{Snapshot, snapshot, snapshot_all};
 use crate::support::waiters::{channel, waiter};
-use futures::future::join_all;
 use redis::AsyncCommands;
 use redisson_semaphore::{
     Client, Effect, Error, LeasedSemaphore as _, Lock, MAX_PERMITS, NameMapper,
@@ -18,67 +16,6 @@ use tokio::time::timeout;
 
 async fn read(server: &RedisServer, key: &str) -> Snapshot {
     snapshot(&mut server.connection().await, key).await
-}
-
-#[tokio::test]
-async fn zero_permits_touch_nothing() {
-    let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    let semaphore = client.semaphore("zero");
-    let mut messages = Channel::pattern(&server, "*").await;
-    semaphore.acquire(0).await.unwrap();
-    assert!(semaphore.try_acquire(0).await.unwrap());
-    assert!(semaphore.try_acquire_for(0, LIMIT).await.unwrap());
-    semaphore.release(0).await.unwrap();
-    assert!(!semaphore.release_if_exists(0).await.unwrap());
-    drop(semaphore.permit(0).await.unwrap());
-    semaphore.permit(0).await.unwrap().release().await.unwrap();
-    client.shutdown().await.unwrap();
-    assert!(
-        snapshot_all(&mut server.connection().await)
-            .await
-            .is_empty()
-    );
-    assert_eq!(messages.until_marker().await, []);
-}
-
-#[tokio::test]
-async fn more_permits_than_java_can_count_are_refused() {
-    let server = RedisServer::start().await;
-    let semaphore = connect(server.url()).await.semaphore("many");
-    semaphore.try_set_permits(5).await.unwrap();
-    let before = snapshot_all(&mut server.connection().await).await;
-    for permits in [MAX_PERMITS + 1, u32::MAX] {
-        for error in [
-            semaphore.acquire(permits).await.err(),
-            semaphore.try_acquire(permits).await.err(),
-            semaphore.try_acquire_for(permits, LIMIT).await.err(),
-            semaphore
-                .try_acquire_for(permits, Duration::ZERO)
-                .await
-                .err(),
-            semaphore
-                .try_acquire_for(permits, Duration::MAX)
-                .await
-                .err(),
-            semaphore.release(permits).await.err(),
-            semaphore.release_if_exists(permits).await.err(),
-            semaphore.try_set_permits(permits).await.err(),
-            semaphore.try_set_permits_for(permits, LIMIT).await.err(),
-            semaphore.permit(permits).await.err(),
-            semaphore.try_permit(permits).await.err(),
-            semaphore.permit_for(permits, LIMIT).await.err(),
-        ] {
-            let error = error.expect("refused");
-            assert!(
-                matches!(&error, Error::InvalidPermits { permits: told, .. } if *told == permits),
-                "{error}"
-            );
-            assert_clear(&error, "many");
-        }
-    }
-    let after = snapshot_all(&mut server.connection().await).await;
-    assert!(after["many"] == before["many"] && after.len() == before.len());
 }
 
 #[tokio::test]
@@ -136,28 +73,6 @@ async fn a_counter_that_is_no_number_is_told_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_told_and_left_alone() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let _: () = control.hset("hash", "field", 1).await.unwrap();
-    let _: () = control.rpush("list", 1).await.unwrap();
-    for name in ["hash", "list"] {
-        let semaphore = client.semaphore(name);
-        let before = snapshot(&mut control, name).await;
-        for (operation, error) in all_operations(&semaphore).await {
-            let error = error.unwrap_or_else(|| panic!("{operation} on a {name}"));
-            assert!(
-                matches!(error, Error::WrongType { .. }),
-                "{operation}: {error}"
-            );
-            assert_clear(&error, name);
-        }
-        assert_eq!(snapshot(&mut control, name).await, before);
-    }
-}
-
-#[tokio::test]
 async fn a_key_that_changes_its_type_tells_those_who_wait() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
@@ -185,58 +100,6 @@ async fn a_key_that_changes_its_type_tells_those_who_wait() {
     }
     semaphore.try_set_permits(1).await.unwrap();
     semaphore.acquire(1).await.unwrap();
-}
-
-#[tokio::test]
-async fn results_outside_of_32_bits_are_refused() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let semaphore = connect(server.url()).await.semaphore("range");
-    let refused = |error: Error, counter: i64, change: i64| {
-        assert!(
-            matches!(error, Error::OutOfRange { available, delta, .. }
-                if (available, delta) == (counter, change)),
-            "{error}"
-        );
-        assert_clear(&error, "range");
-    };
-    let most = i64::from(MAX_PERMITS);
-    let _: () = control.set("range", most - 1).await.unwrap();
-    refused(semaphore.release(2).await.unwrap_err(), most - 1, 2);
-    refused(
-        semaphore.release(MAX_PERMITS).await.unwrap_err(),
-        most - 1,
-        most,
-    );
-    refused(
-        semaphore.release_if_exists(2).await.unwrap_err(),
-        most - 1,
-        2,
-    );
-    refused(semaphore.add_permits(2).await.unwrap_err(), most - 1, 2);
-    assert_eq!(read(&server, "range").await.value, [(most - 1).to_string()]);
-    semaphore.release(1).await.unwrap();
-    assert_eq!(read(&server, "range").await.value, [most.to_string()]);
-
-    let lowest = i64::from(i32::MIN);
-    let _: () = control.set("range", lowest + 1).await.unwrap();
-    refused(semaphore.add_permits(-2).await.unwrap_err(), lowest + 1, -2);
-    refused(
-        semaphore.add_permits(i32::MIN).await.unwrap_err(),
-        lowest + 1,
-        lowest,
-    );
-    assert_eq!(semaphore.drain_permits().await, Ok(lowest + 1));
-
-    // Two that fit one by one and not together: one of them.
-    let _: () = control.set("range", most - 1).await.unwrap();
-    let (one, other) = tokio::join!(semaphore.release(1), semaphore.release(1));
-    assert_eq!(u8::from(one.is_ok()) + u8::from(other.is_ok()), 1);
-    // Either of them.
-    for error in [one.err(), other.err()].into_iter().flatten() {
-        refused(error, most, 1);
-    }
-    assert_eq!(read(&server, "range").await.value, [most.to_string()]);
 }
 
 #[tokio::test]
@@ -402,40 +265,6 @@ async fn urls_and_settings_that_make_no_sense() {
     }
 }
 
-#[tokio::test]
-async fn times_to_live_that_redis_cannot_store() {
-    let server = RedisServer::start().await;
-    let semaphore = connect(server.url()).await.semaphore("short-lived");
-    semaphore.try_set_permits(3).await.unwrap();
-    let before = read(&server, "short-lived").await;
-    for ttl in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
-        for error in [
-            semaphore.try_set_permits_for(1, ttl).await.err(),
-            semaphore.expire(ttl).await.err(),
-        ] {
-            let error = error.expect("refused");
-            assert!(
-                matches!(&error, Error::InvalidDuration { value, .. } if *value == ttl),
-                "{error}"
-            );
-            assert_clear(&error, "short-lived");
-        }
-    }
-    assert_eq!(read(&server, "short-lived").await, before);
-    // The longest that is accepted is accepted by Redis, too.
-    assert!(
-        semaphore
-            .expire(Duration::from_millis(1 << 53))
-            .await
-            .unwrap()
-    );
-    assert!(semaphore.delete().await.unwrap());
-    let longest = Duration::from_millis(1 << 53);
-    assert!(semaphore.try_set_permits_for(1, longest).await.unwrap());
-    let ttl = read(&server, "short-lived").await.ttl.unwrap();
-    assert!(longest - ttl < Duration::from_secs(60), "{ttl:?}");
-}
-
 /// The error says where to look: the key as it stands in Redis, and what is there.
 #[tokio::test]
 async fn a_wrong_type_is_told_with_its_key() {
@@ -567,62 +396,4 @@ async fn tls_that_is_not_built_in_is_told() {
     assert!(error.to_string().contains("tls-rustls"), "{error}");
     assert!(!error.to_string().contains("secret"), "{error}");
     assert!(!error.to_string().contains("not a Redis URL"), "{error}");
-}
-
-/// Calls on many semaphores at the same time.
-#[tokio::test]
-async fn an_error_of_one_semaphore_stays_with_its_caller() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let named = |number| client.semaphore(&format!("wrong-{number}"));
-    let semaphores: Vec<_> = (0..60).map(named).collect();
-    for semaphore in &semaphores {
-        assert!(semaphore.try_set_permits(5).await.unwrap());
-    }
-    let _: () = control.del("wrong-10").await.unwrap();
-    let _: () = control.lpush("wrong-10", "a list").await.unwrap();
-    let _: () = control.set("wrong-20", "0x5").await.unwrap();
-    let _: () = control.set("wrong-30", i32::MAX).await.unwrap();
-    let _: () = control.set("wrong-40", -3).await.unwrap();
-    let _: () = control.del("wrong-50").await.unwrap();
-    let released = join_all(semaphores.iter().map(|one| one.release(1))).await;
-    let tried = join_all(semaphores.iter().map(|one| one.try_acquire(6))).await;
-    for (number, (released, tried)) in released.into_iter().zip(tried).enumerate() {
-        let name = format!("wrong-{number}");
-        let value = match number {
-            10 => {
-                assert!(
-                    matches!(&released, Err(Error::WrongType { name: told, .. }) if *told == name)
-                );
-                assert!(
-                    matches!(&tried, Err(Error::WrongType { name: told, .. }) if *told == name)
-                );
-                continue;
-            }
-            20 => {
-                assert!(matches!(&released, Err(Error::NotANumber { .. })));
-                assert!(matches!(&tried, Err(Error::NotANumber { .. })));
-                "0x5".to_owned()
-            }
-            30 => {
-                assert!(matches!(&released, Err(Error::OutOfRange { .. })));
-                assert_eq!(tried, Ok(true));
-                (i32::MAX - 6).to_string()
-            }
-            40 => {
-                assert_eq!((released, tried), (Ok(()), Ok(false)));
-                "-2".to_owned()
-            }
-            50 => {
-                assert_eq!((released, tried), (Ok(()), Ok(false)));
-                "1".to_owned()
-            }
-            _ => {
-                assert_eq!((released, tried), (Ok(()), Ok(true)));
-                "0".to_owned()
-            }
-        };
-        assert_eq!(stored(&server, &name).await, [value]);
-    }
 }

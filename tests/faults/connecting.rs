@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::support::acl::set_user;
 use crate::support::clients::{KINDS, LIMIT, builder, connect, served, stored};
 use crate::support::proxy::Proxy;
+use crate::support::refusals::assert_clear;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, waiter};
 use async_trait::async_trait;
@@ -59,6 +60,34 @@ async fn a_service_starts_while_redis_is_down() {
     semaphore.release(1).await.unwrap();
     served(waiting).await;
     assert_eq!(stored(&server, "seats").await, ["0"]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_at_connect() {
+    let mut server = RedisServer::start().await;
+    let url = server.url();
+    let short = Duration::from_millis(200);
+    server.stop().await;
+    let connecting = Client::builder(url.clone())
+        .connect_timeout(short)
+        .connect();
+    let error = timeout(LIMIT, connecting).await.unwrap().expect_err("away");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert_clear(&error, &format!("127.0.0.1:{}", server.port()));
+    // One that comes while it is tried is found.
+    let connecting = tokio::spawn(Client::connect(url.clone()));
+    server.restart().await;
+    let client = timeout(LIMIT, connecting).await.unwrap().unwrap().unwrap();
+    client.semaphore("there").release(1).await.unwrap();
+    // One that accepts and says nothing.
+    server.freeze();
+    let connecting = Client::builder(url).connect_timeout(short).connect();
+    let error = timeout(LIMIT, connecting)
+        .await
+        .unwrap()
+        .expect_err("silent");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    server.thaw();
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::support::clients::{LIMIT, builder};
+use crate::support::clients::{connect, start_behind_a_proxy};
 use crate::support::proxy::Fate;
-use crate::support::sequence::{connect, start};
 use crate::support::snapshot::{snapshot, snapshot_all};
 use redis::AsyncCommands;
 use redisson_semaphore::{Effect, Error, RSemaphore};
@@ -17,7 +17,7 @@ async fn refused_then_delivered(
     after: &str,
     call: impl AsyncFnOnce(&RSemaphore) -> Error,
 ) {
-    let (server, proxy) = start().await;
+    let (server, proxy) = start_behind_a_proxy().await;
     let mut control = server.connection().await;
     let client = connect(proxy.url()).await;
     let semaphore = client.semaphore("late");
@@ -71,7 +71,7 @@ async fn a_late_copy_of_an_out_of_range_release_does_nothing() {
 /// A command that nobody waits for any more arrives when a later call has been answered: it does nothing, though that call has changed
 /// nothing.
 async fn given_up_then_delivered(command: impl AsyncFnOnce(&RSemaphore) -> Error) {
-    let (server, proxy) = start().await;
+    let (server, proxy) = start_behind_a_proxy().await;
     let mut control = server.connection().await;
     let client = builder(proxy.url())
         .response_timeout(Duration::from_millis(200))

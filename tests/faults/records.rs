@@ -1,16 +1,14 @@
 //! Records that are not needed any more are given back, and only those.
 
-use crate::support::clients::{LIMIT, builder, connect, stored};
+use crate::support::clients::{LIMIT, connect};
 use crate::support::monitor::{Command, Monitor};
 use crate::support::proxy::{Fate, Proxy};
-use crate::support::sequence;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, LeasedSemaphore as _};
-use tokio::time::timeout;
 
 const FORGET: &str = include_str!("../../lua/engine/forget.lua");
 /// One script deletes so many records at the most.
@@ -152,24 +150,6 @@ async fn nothing_of_ours_is_left_where_nobody_waits_or_holds() {
     .await;
 }
 
-/// What was given back in vain does not count as a use.
-#[tokio::test]
-async fn what_is_used_again_is_made_again() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    for round in 0..2 {
-        for number in 0..TOGETHER {
-            let semaphore = client.semaphore(&format!("again-{number}"));
-            assert!(semaphore.try_set_permits(1).await.unwrap(), "{round}");
-            assert_eq!(semaphore.drain_permits().await.unwrap(), 1);
-            assert!(semaphore.delete().await.unwrap());
-        }
-        assert!(!records(&mut control).await.is_empty());
-        until_left(&mut control, 0).await;
-    }
-}
-
 /// A copy of the call may still arrive: only the record keeps it out.
 #[tokio::test]
 async fn the_record_of_a_call_in_doubt_stays() {
@@ -193,90 +173,4 @@ async fn the_record_of_a_call_in_doubt_stays() {
     .await;
     proxy.deliver(1).await;
     assert_eq!(doubted.available_permits().await.unwrap(), 8);
-}
-
-/// However late it arrives, a script that gives records back takes none away that is needed.
-#[tokio::test]
-async fn a_late_call_is_safe_from_what_gives_back() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let values = ["0000000000000007 1", "12 forced", "junk", ""];
-    for (number, value) in values.iter().enumerate() {
-        let _: () = control.set(number, value).await.unwrap();
-    }
-    let _: () = control.hset("hash", "field", 1).await.unwrap();
-    let mut forget = async |last: u64| -> (u64, u64) {
-        let script = redis::Script::new(FORGET);
-        let mut script = script.prepare_invoke();
-        for key in ["0", "1", "2", "3", "hash", "missing"] {
-            script.key(key).arg(format!("{last:016}"));
-        }
-        let deleted = script.invoke_async(&mut control).await.unwrap();
-        let left = redis::cmd("DBSIZE").query_async(&mut control).await;
-        (deleted, left.unwrap())
-    };
-    assert_eq!(forget(6).await, (0, 5));
-    assert_eq!(forget(7).await, (1, 4));
-    assert_eq!(forget(11).await, (0, 4));
-    assert_eq!(forget(12).await, (1, 3));
-    assert_eq!(forget(12).await, (0, 3));
-}
-
-#[tokio::test]
-async fn a_shutdown_gives_all_back() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    use_once(&client, "last", 3 * TOGETHER + 1).await;
-    assert!(!records(&mut control).await.is_empty());
-    client.shutdown().await.unwrap();
-    assert_eq!(records(&mut control).await.len(), 0);
-}
-
-/// Who may not delete leaves his records to their time to live, and does not ask again.
-#[tokio::test]
-async fn where_it_is_forbidden_nothing_else_changes() {
-    let server = RedisServer::options()
-        .user("app on >secret ~* &* +@all -del")
-        .start()
-        .await;
-    let mut control = server.connection().await;
-    let mut monitor = Monitor::start(&server).await;
-    let client = builder(server.url_as("app", "secret"))
-        .connect()
-        .await
-        .unwrap();
-    use_once(&client, "kept", 4 * TOGETHER).await;
-    let mut seen = Vec::new();
-    until("it has been tried", LIMIT, async || {
-        seen.extend(monitor.until_marker().await);
-        given_back(&seen) > 0
-    })
-    .await;
-    use_once(&client, "further", 4 * TOGETHER).await;
-    client.shutdown().await.unwrap();
-    seen.extend(monitor.until_marker().await);
-    // Four of them at once, each by its digest, then its text; and none of those that came later.
-    let tried = given_back(&seen);
-    assert!((2..=8).contains(&tried), "{tried}");
-    assert_eq!(records(&mut control).await.len(), 8 * TOGETHER);
-}
-
-/// Redisson derives the same names beside the object from these two.
-#[tokio::test]
-async fn objects_that_share_a_record_do_not_disturb_each_other() {
-    let (server, proxy) = sequence::start().await;
-    let client = sequence::connect(proxy.url()).await;
-    let (plain, braced) = (client.semaphore("seat"), client.semaphore("{seat}"));
-    plain.try_set_permits(3).await.unwrap();
-    proxy.at_script(1, Fate::LoseReply);
-    let lost = tokio::spawn(async move { plain.try_acquire(1).await });
-    proxy.until_struck(1).await;
-    // The other connection: the one above is silent.
-    let other = tokio::spawn(async move { braced.release(1).await });
-    timeout(LIMIT, other).await.unwrap().unwrap().unwrap();
-    let answer = timeout(LIMIT, lost).await.unwrap().unwrap();
-    assert_eq!(answer, Ok(true));
-    assert_eq!(stored(&server, "seat").await, ["2"]);
-    assert_eq!(stored(&server, "{seat}").await, ["1"]);
 }

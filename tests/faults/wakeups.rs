@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use crate::support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
+use crate::support::clients::{LIMIT, builder, connect, served, stored};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{
     channel, settled_waiter, until, until_queued, until_subscribers, waiter,
 };
 use redis::AsyncCommands;
-use tokio::time::{Instant, timeout};
 
 /// Only slow looking finds these.
 #[tokio::test]
@@ -33,29 +32,6 @@ async fn permits_that_come_without_a_message() {
     assert_eq!(stored(&server, "quiet").await, ["1"]);
 }
 
-/// A waiter that comes in the moment in which its channel is given up.
-#[tokio::test]
-async fn a_channel_that_is_given_up_and_wanted_again() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let semaphore = client.semaphore("again");
-    let other = connect(server.url()).await.semaphore("again");
-    for round in 0..4_u64 {
-        let leaving = waiter(&mut control, &semaphore, 1).await;
-        leaving.abort();
-        assert!(leaving.await.unwrap_err().is_cancelled());
-        until_subscribers(&mut control, &channel("again"), 0).await;
-        for _ in 0..round {
-            tokio::task::yield_now().await;
-        }
-        let task = waiter(&mut control, &semaphore, 1).await;
-        other.release(1).await.unwrap();
-        served(task).await;
-    }
-    assert_eq!(stored(&server, "again").await, ["0"]);
-}
-
 #[tokio::test]
 async fn objects_that_share_a_channel_do_not_take_each_others_wake_ups() {
     // Redisson derives the same channel from both names.
@@ -75,35 +51,6 @@ async fn objects_that_share_a_channel_do_not_take_each_others_wake_ups() {
     served(plain).await;
     other.semaphore("{seat}").release(1).await.unwrap();
     served(braced_waiter).await;
-}
-
-#[tokio::test]
-async fn whoever_was_held_up_by_a_larger_request_is_served_when_that_gives_up() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let semaphore = client.semaphore("held-up");
-    let large = semaphore.clone();
-    let patience = Duration::from_millis(5800);
-    let large = tokio::spawn(async move { large.try_acquire_for(5, patience).await });
-    until_subscribers(&mut control, &channel("held-up"), 1).await;
-    let small = waiter(&mut control, &semaphore, 1).await;
-    release_as_redisson(&mut control, "held-up", 1).await;
-    served(small).await;
-    // The line stops for the large request after five seconds.
-    let passed = Instant::now();
-    let small = waiter(&mut control, &semaphore, 1).await;
-    until("the line stops", LIMIT, async || {
-        passed.elapsed() > Duration::from_millis(5200)
-    })
-    .await;
-    release_as_redisson(&mut control, "held-up", 1).await;
-    assert!(!large.await.unwrap().unwrap());
-    timeout(Duration::from_secs(3), small)
-        .await
-        .expect("a waiter sleeps beside a free permit")
-        .unwrap()
-        .unwrap();
 }
 
 /// A grant is made between the script that queued a caller and its answer, which arrives behind the notification.

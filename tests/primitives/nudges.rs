@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use crate::support::channel::Channel;
-use crate::support::clients::{LIMIT, connect, served, stored};
+use crate::support::clients::{LIMIT, connect, served, start_behind_a_proxy, stored};
 use crate::support::monitor::{Command, Monitor};
 use crate::support::proxy::Fate;
-use crate::support::sequence;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until_subscribers, waiter};
 use tokio::time::timeout;
@@ -116,8 +115,8 @@ async fn permits_that_come_under_another_name_wake_those_who_wait_for_it() {
 }
 
 async fn announced_again(lost: bool) {
-    let (server, proxy) = sequence::start().await;
-    let client = sequence::connect(proxy.url()).await;
+    let (server, proxy) = start_behind_a_proxy().await;
+    let client = connect(proxy.url()).await;
     let semaphore = client.semaphore("asleep");
     semaphore.try_set_permits(1).await.unwrap();
     assert!(semaphore.try_acquire(1).await.unwrap());

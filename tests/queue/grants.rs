@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::support::acl::set_user;
+use crate::support::clients::start_behind_a_proxy;
 use crate::support::clients::{LIMIT, builder, connect, limited, served, stored, until_stored};
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
-use crate::support::sequence::start;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{
     queued, settled_waiter, until, until_notified, until_queued, waiter,
@@ -125,7 +125,7 @@ async fn stalled_guard_loses_its_grant_to_the_next() {
 /// A guard does not wait for the answer to its confirmation; a caller without one does.
 #[tokio::test]
 async fn guard_is_taken_at_once_and_confirmed() {
-    let (server, proxy) = start().await;
+    let (server, proxy) = start_behind_a_proxy().await;
     let mut control = server.connection().await;
     let client = builder(proxy.url()).response_timeout(LIMIT);
     let client = client.connect().await.unwrap();
@@ -173,7 +173,7 @@ async fn dropped_waiter_returns_a_grant_that_crosses_its_leave() {
         (false, Fate::HoldReply),
         (true, Fate::HoldReply),
     ] {
-        let (server, proxy) = start().await;
+        let (server, proxy) = start_behind_a_proxy().await;
         let mut control = server.connection().await;
         let client = builder(proxy.url()).response_timeout(LIMIT);
         let client = client.connect().await.unwrap();
@@ -212,7 +212,7 @@ async fn dropped_waiter_returns_a_grant_that_crosses_its_leave() {
 async fn lost_or_late_confirmation_takes_effect_once() {
     let [close, lose] = LOST_REPLIES;
     for fate in [close, lose, Fate::LoseRequest, Fate::HoldRequest] {
-        let (server, proxy) = start().await;
+        let (server, proxy) = start_behind_a_proxy().await;
         let mut control = server.connection().await;
         let client = builder(proxy.url()).connect().await.unwrap();
         let releasing = connect(server.url()).await.semaphore(NAME);
@@ -264,7 +264,7 @@ async fn guard_whose_confirmation_does_not_arrive_is_lost_before_the_next_has_it
 /// The client that granted is gone before it can see to it that the grant is confirmed.
 #[tokio::test]
 async fn grant_of_a_client_that_died_goes_to_the_next() {
-    let (server, proxy) = start().await;
+    let (server, proxy) = start_behind_a_proxy().await;
     let mut control = server.connection().await;
     let dying = builder(proxy.url()).connect().await.unwrap();
     let (deaf, stalled) = far(&server).await;

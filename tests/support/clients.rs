@@ -8,6 +8,7 @@ use redisson_semaphore::{Client, ClientBuilder, Result};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::proxy::Proxy;
 use super::server::RedisServer;
 use super::snapshot::snapshot;
 use super::waiters::{channel, until};
@@ -71,26 +72,6 @@ pub async fn release_as_redisson(server: &mut MultiplexedConnection, name: &str,
     publish(server, name, &total.to_string()).await;
 }
 
-/// In one step: ends connections of the code under test (`normal`, `pubsub`), so that the message that
-/// follows is not heard, and gives permits back.
-pub async fn kill_and_release(
-    server: &mut MultiplexedConnection,
-    kinds: &[&str],
-    name: &str,
-    permits: u32,
-) {
-    let mut pipe = redis::pipe();
-    pipe.atomic();
-    for kind in kinds {
-        pipe.cmd("CLIENT")
-            .arg(&["KILL", "USER", "default", "TYPE", kind])
-            .ignore();
-    }
-    pipe.cmd("INCRBY").arg(name).arg(permits).ignore();
-    pipe.cmd("PUBLISH").arg(channel(name)).arg(permits);
-    let (_heard,): (u64,) = pipe.query_async(server).await.unwrap();
-}
-
 /// Ends the connections of a type; how many there were.
 pub async fn kill(server: &mut MultiplexedConnection, kind: &str) -> usize {
     redis::cmd("CLIENT")
@@ -140,4 +121,20 @@ pub async fn commands(server: &mut MultiplexedConnection, name: &str) -> u64 {
     let name = format!("cmdstat_{name}");
     let counted = info.lines().filter(|line| line.starts_with(&name));
     counted.filter_map(calls).sum()
+}
+
+/// The scripts of semaphores are in the server's cache from now on, so that each call is one script call.
+pub async fn warm_up(server: &RedisServer) {
+    let semaphore = connect(server.url()).await.semaphore("warm-up");
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    semaphore.release(1).await.unwrap();
+    semaphore.delete().await.unwrap();
+}
+
+/// A server that knows the scripts of semaphores, and a proxy in front of it.
+pub async fn start_behind_a_proxy() -> (RedisServer, Proxy) {
+    let server = RedisServer::start().await;
+    warm_up(&server).await;
+    let proxy = Proxy::start(&server).await;
+    (server, proxy)
 }

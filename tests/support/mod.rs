@@ -15,7 +15,6 @@ pub mod peer;
 pub mod polls;
 pub mod proxy;
 pub mod refusals;
-pub mod sequence;
 pub mod server;
 pub mod snapshot;
 pub mod waiters;

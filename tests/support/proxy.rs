@@ -74,16 +74,12 @@ struct Shared {
     lost: AtomicU64,
     /// By how much all replies are late, in milliseconds.
     late: AtomicU64,
-    /// By how much the server's clock is ahead in answers, in microseconds.
-    ahead: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     scripts: u64,
     fates: HashMap<u64, Fate>,
-    /// That of the next `GET`.
-    of_get: Option<Fate>,
     of_forget: Option<Fate>,
     struck: u64,
     delivered: u64,
@@ -104,7 +100,6 @@ impl Proxy {
             opened: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             late: AtomicU64::new(0),
-            ahead: AtomicU64::new(0),
         });
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
         Proxy {
@@ -136,12 +131,6 @@ impl Proxy {
         self.shared.late.store(millis, Ordering::SeqCst);
     }
 
-    /// From now on scripts that tell the time at which they did their work tell a later one.
-    pub fn set_ahead(&self, by: Duration) {
-        let micros = u64::try_from(by.as_micros()).expect("it is short");
-        self.shared.ahead.store(micros, Ordering::SeqCst);
-    }
-
     /// The URL for a user of the server.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
@@ -167,11 +156,6 @@ impl Proxy {
         let mut state = self.shared.lock();
         let number = state.scripts + n;
         state.fates.insert(number, fate);
-    }
-
-    /// What becomes of the next `GET`.
-    pub fn at_get(&self, fate: Fate) {
-        self.shared.lock().of_get = Some(fate);
     }
 
     /// The fate of the next script that deletes unused records, which counts with no other.
@@ -266,9 +250,6 @@ impl Shared {
 
     /// Counts a request if it is a script call.
     fn fate_of(&self, request: &[u8]) -> Option<Fate> {
-        if name_of(request).eq_ignore_ascii_case(b"GET") {
-            return self.lock().of_get.take();
-        }
         if !is_script_call(request) {
             return None;
         }
@@ -447,8 +428,7 @@ impl Link {
                     }
                 }
             };
-            let mut reply: Vec<u8> = bytes.drain(..length).collect();
-            put_ahead(&mut reply, self.shared.ahead.load(Ordering::SeqCst));
+            let reply: Vec<u8> = bytes.drain(..length).collect();
             let fate = self.next_fate();
             match fate {
                 None => {}
@@ -478,21 +458,6 @@ impl Link {
                 let _ = to.write_all(&reply).await;
             }
         }
-    }
-}
-
-/// The time in an answer, of 16 digits for centuries to come, becomes a later one.
-fn put_ahead(reply: &mut [u8], micros: u64) {
-    const DONE: &[u8] = b"done ";
-    let Some(place) = reply.windows(DONE.len()).position(|word| word == DONE) else {
-        return;
-    };
-    let time = &mut reply[place + DONE.len()..];
-    let digits = time.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if micros > 0 && digits == 16 {
-        let text = std::str::from_utf8(&time[..digits]).expect("digits");
-        let later = text.parse::<u64>().expect("a number") + micros;
-        time[..digits].copy_from_slice(later.to_string().as_bytes());
     }
 }
 

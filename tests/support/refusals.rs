@@ -39,25 +39,10 @@ pub async fn all_operations(semaphore: &RSemaphore) -> Vec<(&'static str, Option
     ]
 }
 
-/// Whether an operation is never given up because its caller's time is over.
-pub fn gives_back(operation: &str) -> bool {
-    operation.starts_with("release")
-}
-
 /// Asserts that the error names the object and says that nothing took effect.
 pub fn assert_clear(error: &Error, name: &str) {
     let text = error.to_string();
     assert!(text.contains(&format!("{name:?}")), "no name: {text}");
     assert!(text.contains("nothing"), "no effect told: {text}");
     assert_eq!(error.effect(), Effect::NotApplied, "{text}");
-}
-
-/// The same for a refusal that may pass: what gives back is carried out then.
-pub fn assert_told(operation: &str, error: &Error, name: &str) {
-    if !gives_back(operation) {
-        return assert_clear(error, name);
-    }
-    let text = error.to_string();
-    assert!(text.contains(&format!("{name:?}")), "no name: {text}");
-    assert_eq!(error.effect(), Effect::Unknown, "{text}");
 }
