@@ -1,14 +1,14 @@
 //! The classic recipes and what nobody should find in their keys or give them as settings.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use crate::layouts::{Handle, Layout, Shape, others};
+use crate::layouts::{Handle, Layout, Shape};
 use crate::support::server::RedisServer;
 use crate::support::snapshot::snapshot_all;
 use crate::support::waiters::until;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Held, Lock as _};
+use redisson_semaphore::{Client, Error, Lock as _};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -96,169 +96,6 @@ async fn limits_out_of_range() {
     assert_eq!(held.slot(), Some(1));
 }
 
-#[tokio::test]
-async fn times_that_are_no_times() {
-    let world = World::new().await;
-    let times = [Duration::ZERO, Duration::from_nanos(1), Duration::MAX];
-    for time in times {
-        let semaphores: [Handle; 4] = [
-            Layout::Fair.make(&world.client, "a", Shape::new(1).lease(time)),
-            Layout::Slots.make(&world.client, "a", Shape::new(1).lease(time)),
-            Layout::Set.make(&world.client, "a", Shape::new(1).check(time)),
-            std::sync::Arc::new(world.client.fair_semaphore("a", 1).lock_timeout(time)),
-        ];
-        for semaphore in semaphores {
-            for error in errors(&semaphore).await {
-                assert!(
-                    matches!(error, Error::InvalidDuration { value, .. } if value == time),
-                    "{error}"
-                );
-            }
-        }
-        let lock = world.client.string_lock("a");
-        let error = lock.with_lease(time).lock().await.unwrap_err();
-        assert!(matches!(error, Error::InvalidDuration { .. }), "{error}");
-    }
-}
-
-/// Each key of each layout, as something else; nothing is changed, and nothing has been changed halfway.
-#[tokio::test]
-async fn keys_of_another_type() {
-    let mut world = World::new().await;
-    let name = "typed";
-    let [owners, counter, tokens] = others(name);
-    let cases: &[(Layout, &str)] = &[
-        (Layout::Timestamp, name),
-        (Layout::Fair, name),
-        (Layout::Fair, "typed:owner"),
-        (Layout::Fair, "typed:counter"),
-        (Layout::FairWithTokens, &owners),
-        (Layout::FairWithTokens, &counter),
-        (Layout::FairWithTokens, &tokens),
-        (Layout::Set, name),
-        (Layout::Slots, "typed:1"),
-    ];
-    for (layout, key) in cases {
-        println!("{layout:?}: {key}");
-        let _: () = redis::cmd("FLUSHALL")
-            .query_async(&mut world.redis)
-            .await
-            .unwrap();
-        let _: () = world.redis.hset(key, "field", "value").await.unwrap();
-        let before = snapshot_all(&mut world.redis).await;
-        let semaphore = layout.make(&world.client, name, Shape::new(1));
-        for error in [
-            semaphore.acquire().await.unwrap_err(),
-            semaphore.try_acquire().await.unwrap_err(),
-            semaphore.permit_for(LIMIT).await.unwrap_err(),
-        ] {
-            assert!(
-                matches!(&error, Error::WrongType { name: told, key: found, .. } if told == name && found == key),
-                "{error}"
-            );
-        }
-        let after = snapshot_all(&mut world.redis).await;
-        assert_eq!(
-            before.keys().collect::<Vec<_>>(),
-            after.keys().collect::<Vec<_>>()
-        );
-        // The others are not stopped by it for good.
-        let _: () = world.redis.del(key).await.unwrap();
-        assert!(semaphore.try_acquire().await.unwrap().is_some());
-    }
-    let _: () = world
-        .redis
-        .hset("lock:typed", "field", "value")
-        .await
-        .unwrap();
-    let error = world.client.string_lock(name).lock().await.unwrap_err();
-    assert!(matches!(error, Error::WrongType { .. }), "{error}");
-}
-
-/// The slot that is something else is named, whichever of many it is.
-#[tokio::test]
-async fn a_slot_of_another_type_is_named() {
-    let mut world = World::new().await;
-    let semaphore = Layout::Slots.make(&world.client, "named", Shape::new(100));
-    for slot in (1..=100).filter(|slot| *slot != 77) {
-        let key = format!("named:{slot}");
-        let _: () = world.redis.set(key, format!("id-{slot}")).await.unwrap();
-    }
-    let _: () = world
-        .redis
-        .hset("named:77", "field", "value")
-        .await
-        .unwrap();
-    for error in [
-        semaphore.acquire().await.unwrap_err(),
-        semaphore.try_acquire().await.unwrap_err(),
-    ] {
-        let Error::WrongType {
-            name, key, found, ..
-        } = &error
-        else {
-            panic!("{error}");
-        };
-        assert_eq!((&**name, &**key), ("named", "named:77"));
-        assert_eq!(found.as_deref(), Some("hash"));
-    }
-}
-
-/// Gives `mine` back beside somebody who tries.
-async fn pass_on(semaphore: &Handle, mine: Held) -> Held {
-    // The first one travels alone, and the others wait for it.
-    let (first, released, tried) = tokio::join!(
-        semaphore.release("nobody"),
-        semaphore.release(mine.id()),
-        semaphore.try_acquire()
-    );
-    assert!(!first.unwrap() && released.unwrap());
-    tried.unwrap().expect("one is free")
-}
-
-/// Whether anything may be removed is tried where there is nothing.
-#[tokio::test]
-async fn strange_ids_stay_beside_a_release() {
-    let mut world = World::new().await;
-    for layout in [Layout::Timestamp, Layout::Fair, Layout::Set] {
-        let name = format!("{layout:?}");
-        let semaphore = layout.make(&world.client, &name, Shape::new(3));
-        let mine = semaphore.try_acquire().await.unwrap().expect("free");
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let _: () = match layout {
-            Layout::Set => world.redis.sadd(&name, "").await.unwrap(),
-            _ => {
-                let time = u64::try_from(now.as_millis()).unwrap();
-                world.redis.zadd(&name, "", time).await.unwrap()
-            }
-        };
-        if layout == Layout::Fair {
-            let owners = format!("{name}:owner");
-            let _: () = world.redis.zadd(owners, "", 0).await.unwrap();
-        }
-        let new = pass_on(&semaphore, mine).await;
-        let holders = semaphore.holders().await.unwrap();
-        let mut ids: Vec<_> = holders.iter().map(|one| one.id()).collect();
-        ids.sort_unstable();
-        assert_eq!(ids, ["", new.id()]);
-    }
-}
-
-#[tokio::test]
-async fn what_is_no_slot_is_not_freed_beside_a_release() {
-    let mut world = World::new().await;
-    let semaphore = Layout::Slots.make(&world.client, "beside", Shape::new(2));
-    let mine = semaphore.try_acquire().await.unwrap().expect("free");
-    let _: () = world
-        .redis
-        .hset("beside:2", "field", "value")
-        .await
-        .unwrap();
-    assert_eq!(pass_on(&semaphore, mine).await.slot(), Some(1));
-    let field: Option<String> = world.redis.hget("beside:2", "field").await.unwrap();
-    assert_eq!(field.as_deref(), Some("value"));
-}
-
 /// What nobody of ours can have put there is not called free, and not deleted along with what is held.
 #[tokio::test]
 async fn a_slot_of_another_type_is_not_taken_for_a_free_one() {
@@ -286,50 +123,6 @@ async fn a_slot_of_another_type_is_not_taken_for_a_free_one() {
         );
     }
     assert_eq!(snapshot_all(&mut world.redis).await, before);
-}
-
-/// A release and a try travel together: what stops the one does not stop the other.
-#[tokio::test]
-async fn a_failing_member_fails_alone() {
-    let mut world = World::new().await;
-    let semaphore = Layout::Slots.make(&world.client, "mixed", Shape::new(3));
-    let mine = semaphore.try_acquire().await.unwrap().expect("free");
-    let _: () = world.redis.hset("mixed:2", "field", "value").await.unwrap();
-    let _: () = world.redis.set("mixed:3", "somebody").await.unwrap();
-    let (released, tried, two) = tokio::join!(
-        semaphore.release(mine.id()),
-        semaphore.try_acquire(),
-        semaphore.try_acquire()
-    );
-    assert!(released.unwrap());
-    assert!(tried.is_ok() || matches!(tried, Err(Error::WrongType { .. })));
-    assert!(matches!(two, Err(Error::WrongType { .. })), "{two:?}");
-}
-
-#[tokio::test]
-async fn counters_that_are_no_numbers() {
-    let mut world = World::new().await;
-    let semaphore = Layout::Fair.make(&world.client, "count", Shape::new(2));
-    let counter = "count:counter";
-    for text in ["", "abc", "1.5", "1e3", " 1", "0x10"] {
-        let _: () = world.redis.set(counter, text).await.unwrap();
-        for error in [
-            semaphore.acquire().await.unwrap_err(),
-            semaphore.try_acquire().await.unwrap_err(),
-        ] {
-            assert!(
-                matches!(&error, Error::NotANumber { name, found, .. } if name == counter && found == text),
-                "{text:?}: {error}"
-            );
-        }
-        // It is not needed for the others.
-        assert_eq!(held(&semaphore).await, 0);
-        assert!(!semaphore.release("a").await.unwrap());
-        assert_eq!(world.redis.get::<_, String>(counter).await.unwrap(), text);
-    }
-    let _: () = world.redis.set(counter, "-7").await.unwrap();
-    assert!(semaphore.try_acquire().await.unwrap().is_some());
-    assert_eq!(world.redis.get::<_, i64>(counter).await.unwrap(), -6);
 }
 
 #[tokio::test]

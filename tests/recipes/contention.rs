@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use crate::layouts::{Handle, Layout, Shape};
 use crate::support::clients::scripts;
 use crate::support::monitor::Monitor;
-use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until, until_listening};
+use crate::support::waiters::until;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, Lock, Result};
@@ -36,38 +35,6 @@ async fn until_in_line(redis: &MultiplexedConnection, name: &str, count: u64) {
 async fn keys(redis: &mut MultiplexedConnection, pattern: &str) -> usize {
     let keys: Vec<String> = redis.keys(pattern).await.unwrap();
     keys.len()
-}
-
-/// There is room, but it is due to somebody who does not come: those behind find that out without calling each other.
-#[tokio::test]
-async fn room_that_is_due_to_a_dead_process_calls_nobody_again_and_again() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let proxy = Proxy::start(&server).await;
-    let dying = Client::connect(proxy.url()).await.unwrap();
-    let alive = Client::connect(server.url()).await.unwrap();
-    let check = Duration::from_millis(700);
-    let shape = Shape::new(1).check(check);
-    let [dying, alive] = [&dying, &alive].map(|client| Layout::Fair.make(client, "dead", shape));
-    let held = alive.acquire().await.unwrap();
-    let first = acquire(&dying);
-    until_in_line(&redis, "dead", 1).await;
-    until_listening(&mut redis, "dead", 1).await;
-    proxy.blackhole();
-    let second = acquire(&alive);
-    until_listening(&mut redis, "dead", 2).await;
-    until_in_line(&redis, "dead", 2).await;
-    let before = scripts(&mut redis).await;
-    assert!(alive.release(held.id()).await.unwrap());
-    let _ = timeout(LIMIT, second)
-        .await
-        .expect("held up")
-        .unwrap()
-        .unwrap();
-    // The dead one's place is good for 2.6 s: some looks at the check's pace, and some for what is heard.
-    let looks = scripts(&mut redis).await - before;
-    assert!(looks <= 15, "{looks} scripts");
-    first.abort();
 }
 
 /// Who has come first is first, though all they have seen so far is a peer's lock.
@@ -246,44 +213,6 @@ async fn a_refresh_with_a_shorter_time_does_not_shorten_a_slot() {
     assert!(lease.remaining() > Some(NEVER / 2), "it lasts all the same");
 }
 
-/// What a guard believes is no longer than what stands in Redis.
-#[tokio::test]
-async fn a_lease_is_not_longer_here_than_in_redis() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let lease = Duration::from_secs(10);
-    let semaphore = Layout::Timestamp.make(&client, "exact", Shape::new(300).lease(lease));
-    for _ in 0..200 {
-        let held = semaphore.acquire().await.unwrap();
-        // First the server's clock, then what is left: so what is believed is not overestimated.
-        let (seconds, micros): (u64, u64) =
-            redis::cmd("TIME").query_async(&mut redis).await.unwrap();
-        let left = held.remaining().expect("it ends").as_micros() as u64;
-        let believed = seconds * 1_000_000 + micros + left;
-        let entered: u64 = redis.zscore::<_, _, f64>("exact", held.id()).await.unwrap() as u64;
-        let ends = entered * 1000 + lease.as_micros() as u64;
-        assert!(believed <= ends, "{} us too long", believed - ends);
-    }
-}
-
-/// Who has given a hold back gives nothing back for it a second time.
-#[tokio::test]
-async fn a_hold_that_was_given_back_is_not_given_back_in_place_of_the_next() {
-    let server = RedisServer::start().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let lock = client.string_lock("holds");
-    let former = lock.hold(None).await.unwrap().expect("free");
-    lock.unlock().await.unwrap();
-    lock.lock().await.unwrap();
-    lock.unlock_hold(&former).await.unwrap_err();
-    assert!(lock.is_held().await.unwrap(), "the later hold is gone");
-    lock.unlock_hold_detached(&former);
-    assert!(lock.is_held().await.unwrap(), "the later hold is gone");
-    assert!(!lock.lease().is_lost());
-    lock.unlock().await.unwrap();
-}
-
 /// A lock that peers hand round is free for moments only: who waits for such a moment looks often, however long it has
 /// waited.
 #[tokio::test]
@@ -382,58 +311,6 @@ async fn a_string_lock_that_peers_hand_round_is_looked_at_often() {
     assert!(last - before <= 5, "{} scripts", last - before);
     let _: () = server.connection().await.del("lock:round").await.unwrap();
     timeout(LIMIT, waiter)
-        .await
-        .expect("asleep")
-        .unwrap()
-        .unwrap();
-}
-
-/// Ours tell each other.
-#[tokio::test]
-async fn a_string_lock_that_ours_hand_round_costs_few_looks() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let mut waiting = Vec::new();
-    for _ in 0..3 {
-        let client = Client::connect(server.url()).await.unwrap();
-        let lock = client.string_lock("ours").check_interval(NEVER);
-        waiting.push(tokio::spawn(async move {
-            for _ in 0..50 {
-                let guard = lock.guard().await.unwrap();
-                tokio::time::sleep(Duration::from_millis(3)).await;
-                guard.unlock().await.unwrap();
-            }
-        }));
-    }
-    for task in waiting {
-        timeout(LIMIT, task).await.expect("asleep").unwrap();
-    }
-    // 150 times taken and given back, and two others who look each time and go to the end of the line.
-    let looks = scripts(&mut redis).await;
-    assert!(looks <= 1500, "{looks} scripts");
-}
-
-/// A timed wait ends in time, whatever the pauses between two looks at a peer's lock.
-#[tokio::test]
-async fn a_wait_for_a_peer_s_lock_ends_in_time() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let semaphore = Layout::FairUnderLock.make(&client, "ends", Shape::new(1));
-    let _: () = redis.pset_ex("lock:ends", "peer", 600_000).await.unwrap();
-    let waiter = acquire(&semaphore);
-    until_in_line(&redis, "ends", 1).await;
-    // The pauses have grown by now.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let wait = Duration::from_millis(50);
-    let waits = (0..5).map(|_| semaphore.try_acquire_for(wait));
-    let waits = timeout(LIMIT, futures::future::join_all(waits)).await;
-    for ended in waits.expect("they do not end") {
-        assert_eq!(ended.unwrap(), None);
-    }
-    assert!(!waiter.is_finished());
-    let _: () = redis.del("lock:ends").await.unwrap();
-    let _ = timeout(LIMIT, waiter)
         .await
         .expect("asleep")
         .unwrap()

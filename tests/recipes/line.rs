@@ -5,20 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::layouts::{Handle, Layout, Shape};
-use crate::support::clients::{commands, scripts};
+use crate::support::clients::scripts;
 use crate::support::monitor::{Command, Monitor};
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_listening};
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Held, Lock as _, Result};
+use redisson_semaphore::{Client, Held, Result};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
-/// A client that there is not.
-const NOBODY: &str = "11111111-2222-3333-4444-555555555555";
 
 fn acquire(semaphore: &Handle) -> JoinHandle<Result<Held>> {
     let waiter = semaphore.clone();
@@ -38,47 +36,6 @@ async fn waiter(semaphore: &Handle) -> JoinHandle<Result<Held>> {
 async fn served(task: JoinHandle<Result<Held>>) -> Held {
     let held = timeout(LIMIT, task).await.expect("nobody is served");
     held.unwrap().unwrap()
-}
-
-/// The callers of one process ask together, however long each wants to hold.
-#[tokio::test]
-async fn leases_that_differ_share_the_scripts() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let lease = |number: u64| Duration::from_millis(60_000 + number);
-    let before = scripts(&mut redis).await;
-    let callers = (0..100).map(|number| {
-        let lock = client.string_lock("leases").check_interval(NEVER);
-        async move {
-            lock.with_lease(lease(number)).lock().await.unwrap();
-            let left = lock.lease().remaining().expect("it ends");
-            assert!(left <= lease(number) && left > Duration::from_secs(30));
-            lock.unlock().await.unwrap();
-        }
-    });
-    let all = futures::future::join_all(callers);
-    timeout(LIMIT, all).await.expect("a caller hangs");
-    let cost = scripts(&mut redis).await - before;
-    assert!(cost <= 300, "{cost} scripts for 100 grants of a lock");
-
-    let before = scripts(&mut redis).await;
-    let callers = (0..100).map(|number| {
-        let shape = Shape::new(1).lease(lease(number));
-        let semaphore = Layout::Slots.make(&client, "slots", shape);
-        let mut redis = redis.clone();
-        async move {
-            let held = semaphore.acquire().await.unwrap();
-            let left: u64 = redis.pttl("slots:1").await.unwrap();
-            assert!(u128::from(left) <= lease(number).as_millis());
-            assert!(u128::from(left) + 30_000 > lease(number).as_millis());
-            assert!(semaphore.release(held.id()).await.unwrap());
-        }
-    });
-    let all = futures::future::join_all(callers);
-    timeout(LIMIT, all).await.expect("a caller hangs");
-    let cost = scripts(&mut redis).await - before;
-    assert!(cost <= 300, "{cost} scripts for 100 grants of a slot");
 }
 
 /// Each permit lasts as long as its own caller has asked for, also where they come together and are refreshed together.
@@ -183,43 +140,6 @@ async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
     }
 }
 
-/// More of them than one script reads: what is free does for none of them, and nobody looks for that again and again.
-#[tokio::test]
-async fn many_waiters_with_a_lower_limit_cost_nothing() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    for layout in crate::layouts::ALL {
-        let name = format!("many-{layout:?}");
-        let low = layout.make(&client, &name, Shape::new(1));
-        let high = layout.make(&client, &name, Shape::new(5));
-        let _held = low.acquire().await.unwrap();
-        let (line, _) = keys_of(layout, &name);
-        let now: (f64, f64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
-        let now = now.0 * 1e6 + now.1;
-        let mut many = redis::pipe();
-        for number in 0..600 {
-            let entry = format!("{NOBODY}:p{number}:1:100:10000");
-            many.zadd(&line, entry, now).ignore();
-        }
-        let () = many.query_async(&mut redis).await.unwrap();
-        let before = (
-            commands(&mut redis, "zrange").await,
-            scripts(&mut redis).await,
-        );
-        let held = high.acquire().await.unwrap();
-        assert!(high.release(held.id()).await.unwrap());
-        let reads = commands(&mut redis, "zrange").await - before.0;
-        let looks = scripts(&mut redis).await - before.1;
-        // A page of the line has 32 places.
-        assert!(reads <= 20 * looks, "{layout:?}: {reads} in {looks}");
-        let before = scripts(&mut redis).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let looks = scripts(&mut redis).await - before;
-        assert!(looks <= 10, "{layout:?}: {looks} scripts");
-    }
-}
-
 /// A process that is gone and says for how long it waits still: that costs milliseconds, also where nobody looks without a
 /// reason.
 #[tokio::test]
@@ -285,66 +205,6 @@ async fn a_crowd_costs_a_few_scripts_a_grant() {
     );
 }
 
-/// As many are told as there are permits, the first in line, and nobody else. Some releases leave theirs to peers for a moment: the first
-/// client is told to look then, and serves itself.
-#[tokio::test]
-async fn a_release_tells_those_whose_turn_it_is() {
-    const CLIENTS: usize = 20;
-    const LIMIT_OF_ALL: u32 = 3;
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    for layout in crate::layouts::ALL {
-        let name = format!("told-{layout:?}");
-        let mut clients = Vec::new();
-        let mut waiting = Vec::new();
-        for number in 0..=CLIENTS {
-            let client = Client::connect(server.url()).await.unwrap();
-            let semaphore = layout.make(&client, &name, Shape::new(LIMIT_OF_ALL));
-            clients.push(client);
-            if number == 0 {
-                for _ in 0..LIMIT_OF_ALL {
-                    let _ = semaphore.acquire().await.unwrap();
-                }
-            } else {
-                waiting.push(waiter(&semaphore).await);
-                until_listening(&mut redis, &name, number).await;
-            }
-        }
-        let releasing = layout.make(&clients[0], &name, Shape::new(LIMIT_OF_ALL));
-        let mut monitor = Monitor::start(&server).await;
-        assert_eq!(
-            releasing.release_all().await.unwrap(),
-            u64::from(LIMIT_OF_ALL)
-        );
-        for task in waiting.drain(..LIMIT_OF_ALL as usize) {
-            let _ = served(task).await;
-        }
-        assert!(waiting.iter().all(|task| !task.is_finished()));
-        let commands = monitor.until_marker().await;
-        let told: Vec<_> = commands
-            .iter()
-            .filter(|command| command.name == "PUBLISH")
-            .map(|command| command.args[1].as_str())
-            .filter(|message| message.starts_with("grant ") || message.starts_with("first "))
-            .collect();
-        let itself = usize::from(told[0].starts_with("first "));
-        let granted = told.iter().filter(|message| message.starts_with("grant "));
-        assert_eq!(
-            granted.count() + itself,
-            LIMIT_OF_ALL as usize,
-            "{layout:?}: {told:?}"
-        );
-        let scripts = commands
-            .iter()
-            .filter(|command| command.name.starts_with("EVAL"));
-        let scripts = scripts.count();
-        assert!(
-            scripts <= 15,
-            "{layout:?}: {scripts} scripts for three grants"
-        );
-    }
-}
-
 /// A look reads the first few, however many wait.
 #[tokio::test]
 async fn a_look_at_a_long_line_is_a_short_script() {
@@ -375,153 +235,6 @@ async fn a_look_at_a_long_line_is_a_short_script() {
             of_script.len()
         );
         waiting.abort();
-    }
-}
-
-/// The first client looks where nothing is free, and writes nothing.
-#[tokio::test]
-async fn a_look_where_nothing_is_free_changes_nothing() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let other = Client::connect(server.url()).await.unwrap();
-    for layout in crate::layouts::ALL {
-        let name = format!("idle-{layout:?}");
-        let holding = layout.make(&other, &name, Shape::new(1));
-        let held = holding.acquire().await.unwrap();
-        let semaphore = layout.make(&client, &name, Shape::new(1));
-        let waiting = waiter(&semaphore).await;
-        let (line, _) = keys_of(layout, &name);
-        until_listening(&mut redis, &name, 1).await;
-        let channels: Vec<String> = redis::cmd("PUBSUB")
-            .arg("CHANNELS")
-            .arg(format!("{line}:*"))
-            .query_async(&mut redis)
-            .await
-            .unwrap();
-        let mut monitor = Monitor::start(&server).await;
-        until("a look writes nothing", LIMIT, async || {
-            let mut redis = server.connection().await;
-            monitor.until_marker().await;
-            let before = scripts(&mut redis).await;
-            let heard: u64 = redis.publish(&channels[0], "first 0").await.unwrap();
-            assert_eq!(heard, 1);
-            until("it looks", LIMIT, async || {
-                scripts(&mut redis).await > before
-            })
-            .await;
-            let commands = monitor.until_marker().await;
-            let mut by_scripts = commands.iter().filter(|command| command.is_lua());
-            let writes = ["HSET", "ZADD", "SET", "PEXPIRE"];
-            !by_scripts.any(|command| writes.contains(&&*command.name))
-        })
-        .await;
-        assert!(holding.release(held.id()).await.unwrap());
-        let _ = served(waiting).await;
-    }
-}
-
-/// What stands in line and nobody of ours has written: it costs those behind it no more than a moment, whatever it says.
-#[tokio::test]
-async fn entries_that_nobody_of_ours_has_made_hold_nobody_up() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let far = 9e15;
-    let texts = [
-        "1 0 0 20000 0 0",
-        "99999999999 2147483647 0 9999999999999999 0 0",
-        "1 1 8999999999999999 9999999999999999 8999999999999999 1",
-        "0 0 0 0 0 0",
-        "none",
-    ];
-    for layout in crate::layouts::ALL {
-        let name = format!("foreign-{layout:?}");
-        let semaphore = layout.make(&client, &name, Shape::new(1));
-        let held = semaphore.acquire().await.unwrap();
-        let (line, notes) = keys_of(layout, &name);
-        for (number, text) in texts.iter().enumerate() {
-            let arrival = if number % 2 == 0 { 0.0 } else { -far };
-            let _: () = redis.zadd(&line, number, arrival).await.unwrap();
-            let _: () = redis.hset(&notes, number, text).await.unwrap();
-        }
-        let waiting = waiter(&semaphore).await;
-        assert!(semaphore.release(held.id()).await.unwrap());
-        let held = served(waiting).await;
-        assert!(semaphore.release(held.id()).await.unwrap());
-    }
-}
-
-/// More of them stand in front than one script takes out: the next one goes on at once.
-#[tokio::test]
-async fn however_many_are_dead_they_hold_nobody_up() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = async || {
-        let client = Client::builder(server.url()).safety_interval(Duration::from_secs(3600));
-        client.connect().await.unwrap()
-    };
-    let [one, two] = [client().await, client().await];
-    for layout in crate::layouts::ALL {
-        let name = format!("dead-{layout:?}");
-        let [one, two] = [&one, &two].map(|client| layout.make(client, &name, Shape::new(1)));
-        let held = one.acquire().await.unwrap();
-        let (line, _) = keys_of(layout, &name);
-        let waiting = waiter(&two).await;
-        until_listening(&mut redis, &name, 1).await;
-        let mut dead = redis::pipe();
-        for number in 0..2_500 {
-            dead.zadd(&line, number, -1).ignore();
-        }
-        let () = dead.query_async(&mut redis).await.unwrap();
-        assert!(one.release(held.id()).await.unwrap());
-        let _ = served(waiting).await;
-    }
-}
-
-/// Somebody deletes the line: that costs the order, and nothing else.
-#[tokio::test]
-async fn a_line_that_is_gone_is_in_nobody_s_way() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    for layout in crate::layouts::ALL {
-        let name = format!("gone-{layout:?}");
-        let semaphore = layout.make(&client, &name, Shape::new(1));
-        let held = semaphore.acquire().await.unwrap();
-        let waiting = waiter(&semaphore).await;
-        let (line, notes) = keys_of(layout, &name);
-        let gone: u64 = redis.del(&[&line, &notes]).await.unwrap();
-        assert_eq!(gone, 2, "{layout:?}: nobody stood in line");
-        assert_eq!(semaphore.refresh(held.id()).await, Ok(true), "{layout:?}");
-        assert_eq!(semaphore.release(held.id()).await, Ok(true), "{layout:?}");
-        let _ = served(waiting).await;
-    }
-}
-
-/// A message that is lost with its connection: who reconnects looks.
-#[tokio::test]
-async fn a_turn_that_is_told_to_nobody_is_found_on_reconnection() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let [one, two] = [
-        Client::connect(server.url()).await.unwrap(),
-        Client::connect(server.url()).await.unwrap(),
-    ];
-    for layout in crate::layouts::ALL {
-        let name = format!("deaf-{layout:?}");
-        let [one, two] = [&one, &two].map(|client| layout.make(client, &name, Shape::new(1)));
-        let held = one.acquire().await.unwrap();
-        let waiting = waiter(&two).await;
-        until_listening(&mut redis, &name, 1).await;
-        let killed: u64 = redis::cmd("CLIENT")
-            .arg(&["KILL", "TYPE", "pubsub"])
-            .query_async(&mut redis)
-            .await
-            .unwrap();
-        assert!(killed >= 1);
-        assert!(one.release(held.id()).await.unwrap());
-        let _ = served(waiting).await;
     }
 }
 

@@ -6,7 +6,6 @@ mod contention;
 #[path = "../layouts/mod.rs"]
 mod layouts;
 mod line;
-mod lost_reply;
 mod peers;
 mod refused;
 mod releases;

@@ -8,7 +8,7 @@ use crate::support::monitor::Monitor;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_listening};
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error};
+use redisson_semaphore::Client;
 use tokio::time::{Instant, timeout};
 
 use crate::support::proxy::Proxy;
@@ -130,51 +130,6 @@ async fn a_lock_that_is_held_for_long_is_looked_at_with_growing_pauses() {
         .unwrap();
 }
 
-/// The first in line is in a process that has died: the others are held up for a bounded time.
-#[tokio::test]
-async fn a_process_that_dies_while_it_waits_holds_nobody_up_for_long() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let proxy = Proxy::start(&server).await;
-    let dying = Client::connect(proxy.url()).await.unwrap();
-    let alive = Client::connect(server.url()).await.unwrap();
-    let check = Duration::from_millis(100);
-    let shape = Shape::new(1).check(check);
-    let [dying, alive] = [&dying, &alive].map(|client| Layout::Fair.make(client, "dying", shape));
-    let held = alive.acquire().await.unwrap();
-    let first = tokio::spawn({
-        let dying = dying.clone();
-        async move { dying.acquire().await }
-    });
-    until("it stands in line", LIMIT, async || {
-        redis
-            .clone()
-            .exists("redisson_sc_recipe_queue:fair:{dying}")
-            .await
-            .unwrap()
-    })
-    .await;
-    until_listening(&mut redis, "dying", 1).await;
-    proxy.blackhole();
-    let second = alive.clone();
-    let second = tokio::spawn(async move { second.acquire().await });
-    until_listening(&mut redis, "dying", 2).await;
-    let began = Instant::now();
-    assert!(alive.release(held.id()).await.unwrap());
-    let _ = timeout(LIMIT, second)
-        .await
-        .expect("held up for ever")
-        .unwrap()
-        .unwrap();
-    // 0.5 s and three times the check; not a lease.
-    assert!(
-        began.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        began.elapsed()
-    );
-    drop(first);
-}
-
 /// Hundreds of guards are refreshed together.
 #[tokio::test]
 async fn guards_are_refreshed_in_few_scripts() {
@@ -232,95 +187,4 @@ async fn a_guard_is_lost_in_time_while_the_server_is_silent() {
         .unwrap();
     assert!(!permit.release().await.unwrap());
     assert!(other.refresh(theirs.id()).await.unwrap());
-}
-
-/// A short silence is nothing to a guard.
-#[tokio::test]
-async fn a_guard_outlives_a_short_silence() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(&server).await;
-    let builder = Client::builder(proxy.url()).response_timeout(Duration::from_millis(200));
-    let client = builder.connect().await.unwrap();
-    let lease = Duration::from_secs(3);
-    let semaphore = Layout::Fair.make(&client, "short", Shape::new(1).lease(lease));
-    let permit = semaphore.permit().await.unwrap();
-    let opened = proxy.opened();
-    proxy.blackhole();
-    until("a refresh goes wrong", LIMIT, async || {
-        proxy.opened() > opened
-    })
-    .await;
-    proxy.clear();
-    tokio::time::sleep(lease * 2).await;
-    assert!(!permit.is_lost());
-    assert!(permit.release().await.unwrap());
-}
-
-/// A server that comes back with its data: those who wait go on, and those who hold are kept.
-#[tokio::test]
-async fn a_restart_of_the_server_loses_nobody() {
-    let mut server = RedisServer::options().appendonly().start().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let semaphore = Layout::Fair.make(&client, "restart", Shape::new(1));
-    let permit = semaphore.permit().await.unwrap();
-    let waiter = semaphore.clone();
-    let waiter = tokio::spawn(async move { waiter.permit().await });
-    let mut redis = server.connection().await;
-    until_listening(&mut redis, "restart", 1).await;
-    server.restart().await;
-    assert!(timeout(LIMIT, permit.release()).await.unwrap().unwrap());
-    let permit = timeout(LIMIT, waiter).await.expect("it sleeps on");
-    assert!(permit.unwrap().unwrap().release().await.unwrap());
-}
-
-/// The client ends: those who wait are told, what dropped guards owe is carried out, the line is left.
-#[tokio::test]
-async fn shutdown_ends_waiting_and_carries_out_what_is_owed() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let semaphore = Layout::Fair.make(&client, "end", Shape::new(2));
-    let guards = [
-        semaphore.permit().await.unwrap(),
-        semaphore.permit().await.unwrap(),
-    ];
-    let waiter = semaphore.clone();
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
-    until_listening(&mut redis, "end", 1).await;
-    drop(guards);
-    let served = timeout(LIMIT, waiter).await.unwrap().unwrap().unwrap();
-    let first = semaphore.acquire().await.unwrap();
-    let waiter = semaphore.clone();
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
-    until("it waits", LIMIT, async || {
-        redis
-            .clone()
-            .exists("redisson_sc_recipe_queue:fair:{end}")
-            .await
-            .unwrap()
-    })
-    .await;
-    // Answered behind the waiter's own request: nothing of it is on its way.
-    semaphore.holders().await.unwrap();
-    semaphore.release_detached(served.id());
-    semaphore.release_detached(first.id());
-    client.shutdown().await.unwrap();
-    let waited = timeout(LIMIT, waiter).await.unwrap().unwrap();
-    if let Err(error) = waited {
-        assert!(matches!(error, Error::ShutDown { .. }), "{error}");
-        let left: u64 = redis.zcard("end").await.unwrap();
-        assert_eq!(left, 0, "what is owed was not carried out");
-    }
-    let line: bool = redis
-        .exists("redisson_sc_recipe_queue:fair:{end}")
-        .await
-        .unwrap();
-    assert!(!line);
-    for error in [
-        semaphore.acquire().await.unwrap_err(),
-        semaphore.try_acquire().await.unwrap_err(),
-        semaphore.release("a").await.unwrap_err(),
-    ] {
-        assert!(matches!(error, Error::ShutDown { .. }), "{error}");
-    }
 }
