@@ -4,17 +4,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::acl::set_user;
-use crate::support::clients::{LIMIT, NEVER, builder, connect, limited, served, stored};
+use crate::support::clients::{LIMIT, builder, connect, limited, served, stored};
 use crate::support::monitor::Monitor;
 use crate::support::polls::poll_once;
 use crate::support::proxy::{Fate, Proxy};
-use crate::support::refusals::assert_clear;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until, until_subscribers};
+use crate::support::waiters::until_subscribers;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, CountDownLatch, Error, NameMapper, RCountDownLatch, Result};
+use redisson_semaphore::{CountDownLatch, Error, NameMapper, RCountDownLatch, Result};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -23,10 +21,6 @@ const SHORT: Duration = Duration::from_millis(30);
 
 fn channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
-}
-
-fn record(name: &str, client: &Client) -> String {
-    format!("redisson_countdownlatch_once:{{{name}}}:{}", client.id())
 }
 
 /// A caller in a task that waits when this returns: somebody listens for it.
@@ -40,34 +34,6 @@ async fn waiter(
     // Answered behind the waiter's own questions.
     latch.count().await.unwrap();
     task
-}
-
-#[tokio::test]
-async fn it_is_set_once_and_counted_down() {
-    let server = RedisServer::start().await;
-    let latch = connect(server.url()).await.count_down_latch("steps");
-    assert_eq!(latch.count().await, Ok(0));
-    latch.wait().await.unwrap();
-    latch.count_down().await.unwrap();
-    assert_eq!(latch.try_set_count(2).await, Ok(true));
-    assert_eq!(latch.try_set_count(5).await, Ok(false));
-    assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(false));
-    latch.count_down().await.unwrap();
-    assert_eq!(latch.count().await, Ok(1));
-    assert_eq!(latch.wait_for(SHORT).await, Ok(false), "it is not open yet");
-    latch.count_down().await.unwrap();
-    latch.wait().await.unwrap();
-    assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(true));
-    assert_eq!(
-        (latch.count().await, latch.exists().await),
-        (Ok(0), Ok(false))
-    );
-    assert_eq!(stored(&server, "steps").await, [""; 0]);
-    // A count of zero is there, and open; to count down takes it away.
-    assert_eq!(latch.try_set_count(0).await, Ok(true));
-    latch.wait().await.unwrap();
-    latch.count_down().await.unwrap();
-    assert_eq!(latch.delete().await, Ok(false));
 }
 
 /// By the trait alone, in Redis and in memory.
@@ -151,30 +117,6 @@ async fn an_opening_costs_one_script_however_many_wait() {
         2,
         "to count down, and to look: {commands:?}"
     );
-}
-
-#[tokio::test]
-async fn a_thousand_count_downs_at_once_are_a_thousand() {
-    let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    let latch = client.count_down_latch("many");
-    latch.try_set_count(3000).await.unwrap();
-    let mut monitor = Monitor::start(&server).await;
-    let downs: Vec<_> = (0..2999)
-        .map(|_| {
-            let latch = latch.clone();
-            tokio::spawn(async move { latch.count_down().await })
-        })
-        .collect();
-    for down in downs {
-        served(down).await;
-    }
-    assert_eq!(latch.count().await, Ok(1));
-    let commands = monitor.until_marker().await;
-    let scripts = commands
-        .iter()
-        .filter(|command| command.name.starts_with("EVAL"));
-    assert!(scripts.count() < 300, "they travel together");
 }
 
 #[tokio::test]
@@ -262,123 +204,6 @@ async fn what_all_objects_can_do() {
     );
 }
 
-#[tokio::test]
-async fn names_that_no_latch_can_have_are_told() {
-    let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    let long = "x".repeat(64 * 1024 + 1);
-    for name in ["", &long] {
-        let latch = client.count_down_latch(name);
-        for error in [
-            latch.try_set_count(1).await.unwrap_err(),
-            latch.count_down().await.unwrap_err(),
-            latch.count().await.unwrap_err(),
-            latch.wait().await.unwrap_err(),
-            latch.delete().await.unwrap_err(),
-            latch.exists().await.unwrap_err(),
-        ] {
-            assert!(matches!(error, Error::InvalidName { .. }), "{error}");
-        }
-    }
-    // Braces are allowed wherever they stand: there are no slots here.
-    for name in ["{job}:done", "a{b", "a}b", "{}"] {
-        let latch = client.count_down_latch(name);
-        assert_eq!(latch.try_set_count(1).await, Ok(true), "{name}");
-        latch.count_down().await.unwrap();
-        latch.wait().await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn what_is_no_latch_is_told_and_left_alone() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let latch = client.count_down_latch("odd");
-    let _: () = control.lpush("odd", "item").await.unwrap();
-    for error in [
-        latch.try_set_count(1).await.unwrap_err(),
-        latch.count_down().await.unwrap_err(),
-        latch.wait().await.unwrap_err(),
-        latch.wait_for(SHORT).await.unwrap_err(),
-        latch.delete().await.unwrap_err(),
-        latch.count().await.unwrap_err(),
-    ] {
-        let found =
-            matches!(&error, Error::WrongType { found: Some(found), .. } if found == "list");
-        assert!(found, "{error}");
-        assert_clear(&error, "odd");
-    }
-    assert_eq!(stored(&server, "odd").await, ["item"]);
-    let _: () = control.del("odd").await.unwrap();
-    for text in ["many", "1.5", "", "-", " 1"] {
-        let _: () = control.set("odd", text).await.unwrap();
-        for error in [
-            latch.count_down().await.unwrap_err(),
-            latch.wait().await.unwrap_err(),
-            latch.count().await.unwrap_err(),
-        ] {
-            let found = matches!(&error, Error::NotANumber { found, .. } if found == text);
-            assert!(found, "{text:?}: {error}");
-        }
-        assert_eq!(latch.try_set_count(1).await, Ok(false), "it is there");
-        assert_eq!(stored(&server, "odd").await, [text]);
-    }
-    // Calls that travel together, behind the first one, are told the same.
-    let (_, down, set, deleted) = tokio::join!(
-        latch.exists(),
-        latch.count_down(),
-        latch.try_set_count(1),
-        latch.delete(),
-    );
-    for told in [down, set.map(drop), deleted.map(drop)] {
-        assert!(matches!(told, Err(Error::NotANumber { .. })), "{told:?}");
-    }
-    assert_eq!(stored(&server, "odd").await, [" 1"]);
-    assert_eq!(latch.delete().await, Ok(true));
-    // What only Java can set.
-    for (text, left) in [("9223372036854775807", i64::MAX - 1), ("-3", 0)] {
-        let _: () = control.set("odd", text).await.unwrap();
-        assert_eq!(latch.count().await.unwrap().to_string(), text);
-        latch.count_down().await.unwrap();
-        assert_eq!(latch.count().await, Ok(left));
-    }
-}
-
-#[tokio::test]
-async fn who_may_not_listen_is_told() {
-    let (server, client) = limited("~* &* +@all -subscribe").await;
-    let mut control = server.connection().await;
-    let latch = client.count_down_latch("deaf");
-    latch.try_set_count(1).await.unwrap();
-    let error = timeout(LIMIT, latch.wait())
-        .await
-        .expect("it ends")
-        .unwrap_err();
-    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
-    assert_clear(&error, "deaf");
-    set_user(&mut control, &["app", "+@all"]).await;
-    let waits = waiter(&mut control, &latch).await;
-    latch.count_down().await.unwrap();
-    served(waits).await;
-}
-
-/// A record that somebody else has written stands in nobody's way.
-#[tokio::test]
-async fn a_foreign_record_is_no_answer() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let latch = client.count_down_latch("foreign");
-    for text in ["9007199254740991 done open 1", "none", "", "1 "] {
-        let _: () = control.set(record("foreign", &client), text).await.unwrap();
-        assert_eq!(latch.try_set_count(2).await, Ok(true), "{text:?}");
-        latch.count_down().await.unwrap();
-        assert_eq!(latch.count().await, Ok(1), "{text:?}");
-        assert_eq!(latch.delete().await, Ok(true), "{text:?}");
-    }
-}
-
 /// A server that knows the script, and a proxy in front of it.
 async fn start() -> (RedisServer, Proxy) {
     let server = RedisServer::start().await;
@@ -386,38 +211,6 @@ async fn start() -> (RedisServer, Proxy) {
     latch.try_set_count(1).await.unwrap();
     let proxy = Proxy::start(&server).await;
     (server, proxy)
-}
-
-/// A runtime that ends leaves nobody on another one waiting for a deadline that never comes.
-#[test]
-fn who_waits_on_another_runtime_is_told_that_the_clients_own_has_ended() {
-    let elsewhere = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let server = elsewhere.block_on(RedisServer::start());
-    let own = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let client = own.block_on(connect(server.url()));
-    let latch = client.count_down_latch("ended");
-    let (timed, waits) = elsewhere.block_on(async {
-        latch.try_set_count(1).await.unwrap();
-        let [timed, waits] = [latch.clone(), latch.clone()];
-        let timed = tokio::spawn(async move { timed.wait_for(NEVER).await });
-        let waits = tokio::spawn(async move { waits.wait().await });
-        let mut control = server.connection().await;
-        until_subscribers(&mut control, &channel("ended"), 1).await;
-        (timed, waits)
-    });
-    own.shutdown_background();
-    elsewhere.block_on(async {
-        let told = timeout(LIMIT, timed).await.expect("it is told").unwrap();
-        assert!(matches!(told, Err(Error::RuntimeEnded { .. })), "{told:?}");
-        let told = timeout(LIMIT, waits).await.expect("it is told").unwrap();
-        assert!(matches!(told, Err(Error::RuntimeEnded { .. })), "{told:?}");
-    });
 }
 
 /// It was open when the client looked for a caller that has gone.
@@ -438,27 +231,6 @@ async fn a_late_answer_lets_no_caller_through_that_came_after_the_look() {
     assert!(poll_once(&mut later).await.is_pending());
     proxy.deliver(1).await;
     assert_eq!(later.await, Ok(false));
-}
-
-/// Calls whose callers go while the server is away are added up, and none is forgotten.
-#[tokio::test]
-async fn count_downs_that_nobody_waits_for_are_carried_out_in_the_end() {
-    let (server, proxy) = start().await;
-    let client = connect(proxy.url()).await;
-    let latch = client.count_down_latch("owed");
-    latch.try_set_count(100_000).await.unwrap();
-    proxy.blackhole();
-    for _ in 0..50_000 {
-        let mut down = pin!(latch.count_down());
-        assert!(poll_once(&mut down).await.is_pending());
-    }
-    proxy.clear();
-    until("all are carried out", LIMIT, async || {
-        stored(&server, "owed").await == ["50000"]
-    })
-    .await;
-    client.shutdown().await.unwrap();
-    assert_eq!(stored(&server, "owed").await, ["50000"], "each once");
 }
 
 /// What the documentation says that a user needs is enough.

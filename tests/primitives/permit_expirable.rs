@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::support::channel::Channel;
-use crate::support::clients::{LIMIT, builder, commands, connect, scripts, stored};
+use crate::support::clients::{LIMIT, builder, connect, scripts, stored};
 use crate::support::monitor::{Command, Monitor};
 use crate::support::polls::poll_once;
-use crate::support::proxy::{Fate, Proxy};
 use crate::support::refusals::assert_clear;
 use crate::support::server::RedisServer;
 use crate::support::snapshot::{Snapshot, snapshot_all};
@@ -16,7 +15,7 @@ use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{
-    Client, Effect, Error, ExpireCondition, Held, Lease, LeasedSemaphore, NameMapper,
+    Client, Error, ExpireCondition, Held, Lease, LeasedSemaphore, NameMapper,
     RPermitExpirableSemaphore, RemainingTtl, Result,
 };
 use tokio::task::JoinHandle;
@@ -313,144 +312,6 @@ async fn those_who_hold_are_listed_page_by_page() {
     assert_eq!(jobs.holders().await.unwrap(), []);
 }
 
-/// Somebody has entered what is no id at all: it is counted, not listed, and taken away with all others.
-#[tokio::test]
-async fn a_member_without_an_id_is_passed_over() {
-    let (server, _client, jobs) = start(3).await;
-    let mut control = server.connection().await;
-    let held = jobs.acquire().await.unwrap();
-    let _: () = control.zadd(permits_key("jobs"), "", 9e14).await.unwrap();
-    let (listed, taken) = tokio::join!(jobs.holders(), jobs.try_acquire());
-    let taken = taken.unwrap().expect("there are some");
-    let listed: HashSet<_> = listed
-        .unwrap()
-        .iter()
-        .map(|one| one.id().to_owned())
-        .collect();
-    assert!(listed.contains(held.id()) && !listed.contains(""));
-    assert_eq!(jobs.try_release(taken.id()).await, Ok(true));
-    assert_eq!(jobs.release_all().await, Ok(2));
-    assert_eq!(jobs.holders().await.unwrap(), []);
-}
-
-/// Those who are served by it are none of those whom it takes something away from.
-#[tokio::test]
-async fn guards_that_are_served_when_all_are_taken_away_stay() {
-    let (server, client, jobs) = start(1500).await;
-    let mut control = server.connection().await;
-    let elsewhere = connect(server.url()).await;
-    let elsewhere = elsewhere
-        .permit_expirable_semaphore("jobs")
-        .with_lease(HOUR);
-    for _ in 0..3 {
-        elsewhere.acquire_many(500).await.unwrap();
-    }
-    let mut waiting = Vec::new();
-    for _ in 0..3 {
-        let jobs = client.permit_expirable_semaphore("jobs").with_lease(HOUR);
-        waiting.push(tokio::spawn(async move { jobs.permit().await }));
-    }
-    until_subscribers(&mut control, &channel("jobs"), 1).await;
-    jobs.available_permits().await.unwrap();
-    assert_eq!(jobs.release_all().await, Ok(1500));
-    for waiter in waiting {
-        let guard = timeout(LIMIT, waiter)
-            .await
-            .expect("it is served")
-            .unwrap()
-            .unwrap();
-        assert!(!guard.is_lost());
-        assert_eq!(guard.release().await, Ok(true));
-    }
-    assert_eq!(counts(&jobs).await, [1500, 0, 1500]);
-}
-
-/// The first 1024 are gone when the server refuses the rest.
-#[tokio::test]
-async fn who_has_taken_a_part_of_all_away_is_not_told_that_nothing_was_done() {
-    let (server, _client, jobs) = start(1500).await;
-    let mut control = server.connection().await;
-    for _ in 0..3 {
-        let _: Vec<Held> = jobs.acquire_many(500).await.unwrap();
-    }
-    let proxy = Proxy::start(&server).await;
-    let far = Client::builder(proxy.url()).retry_window(Duration::from_millis(300));
-    let far = far.connect().await.unwrap();
-    let far = far.permit_expirable_semaphore("jobs");
-    // The server knows the script then.
-    assert_eq!(far.available_permits().await, Ok(0));
-    proxy.at_script(2, Fate::HoldRequest);
-    let clears = tokio::spawn(async move { far.release_all().await });
-    proxy.until_struck(1).await;
-    let refuse = ["CONFIG", "SET", "min-replicas-to-write", "1"];
-    let () = redis::cmd(refuse[0])
-        .arg(&refuse[1..])
-        .query_async(&mut control)
-        .await
-        .unwrap();
-    proxy.deliver(1).await;
-    let told = timeout(LIMIT, clears).await.expect("it ends").unwrap();
-    let error = told.unwrap_err();
-    assert_eq!(error.effect(), Effect::Unknown, "{error}");
-    assert_eq!(jobs.acquired_permits().await, Ok(476));
-}
-
-/// Permits that are held all the time are listed, though all of them are renewed again and again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_who_hold_are_listed_while_they_change() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let jobs = client.permit_expirable_semaphore("jobs");
-    jobs.try_set_permits(600).await.unwrap();
-    let _: Vec<Held> = jobs.acquire_many(600).await.unwrap();
-    let key = permits_key("jobs");
-    let all: Vec<Vec<u8>> = control.zrange(&key, 0, -1).await.unwrap();
-    let renewing = tokio::spawn(async move {
-        for renewed in 0_u64.. {
-            // For some thousand years.
-            let end = 100_000_000_000_000 + renewed;
-            let all: Vec<(u64, &Vec<u8>)> = all.iter().map(|id| (end, id)).collect();
-            let _: () = control.zadd_multiple(&key, &all).await.unwrap();
-        }
-    });
-    for _ in 0..20 {
-        let listed = jobs.holders().await.unwrap();
-        let ids: HashSet<&str> = listed.iter().map(|holder| holder.id()).collect();
-        assert_eq!((listed.len(), ids.len()), (600, 600));
-    }
-    assert!(!renewing.is_finished());
-    renewing.abort();
-}
-
-/// However long the question waits behind another one: no permit is listed as if it ended sooner than it does.
-#[tokio::test]
-async fn holders_are_listed_behind_a_late_answer() {
-    let (server, _client, jobs) = start(1).await;
-    let held = jobs.clone().with_lease(HOUR).acquire().await.unwrap();
-    let proxy = Proxy::start(&server).await;
-    let far = builder(proxy.url()).response_timeout(LIMIT);
-    let far = far.connect().await.unwrap();
-    let far = far.permit_expirable_semaphore("jobs");
-    let struck = proxy.struck();
-    proxy.at_script(1, Fate::HoldReply);
-    let (first, list) = (far.clone(), far.clone());
-    let first = tokio::spawn(async move { first.available_permits().await });
-    proxy.until_struck(struck + 1).await;
-    let mut list = std::pin::pin!(list.holders());
-    assert!(poll_once(&mut list).await.is_pending());
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    proxy.deliver(1).await;
-    assert_eq!(first.await.unwrap(), Ok(0));
-    let listed = list.await.unwrap();
-    let left = jobs.lease_time(held.id()).await.unwrap();
-    let RemainingTtl::Expires(left) = left else {
-        panic!("it has an end");
-    };
-    let listed = listed[0].remaining().unwrap();
-    assert!(listed >= left, "{listed:?} and {left:?}");
-}
-
 #[tokio::test]
 async fn both_keys_are_one_object() {
     let server = RedisServer::start().await;
@@ -646,64 +507,6 @@ async fn nonsense_is_told_and_changes_nothing() {
     );
 }
 
-#[tokio::test]
-async fn what_is_no_semaphore_is_told_and_left_alone() {
-    let (server, _client, jobs) = start(2).await;
-    let mut control = server.connection().await;
-    let held = jobs.acquire().await.unwrap();
-    for (key, other) in [
-        ("jobs".to_owned(), permits_key("jobs")),
-        (permits_key("jobs"), "jobs".to_owned()),
-    ] {
-        let kept: Vec<u8> = redis::cmd("DUMP")
-            .arg(&key)
-            .query_async(&mut control)
-            .await
-            .unwrap();
-        let _: () = control.del(&key).await.unwrap();
-        let _: () = control.lpush(&key, "item").await.unwrap();
-        let before = objects(&mut control).await;
-        for error in [
-            jobs.acquire().await.unwrap_err(),
-            jobs.try_acquire().await.unwrap_err(),
-            jobs.try_release(held.id()).await.unwrap_err(),
-            jobs.available_permits().await.unwrap_err(),
-            jobs.total_permits().await.unwrap_err(),
-            jobs.set_permits(3).await.unwrap_err(),
-            jobs.try_set_permits(3).await.unwrap_err(),
-            jobs.add_permits(1).await.unwrap_err(),
-            jobs.update_lease_time(held.id(), None).await.unwrap_err(),
-            jobs.release_all().await.unwrap_err(),
-        ]
-        .into_iter()
-        .chain(jobs.holders().await.err())
-        {
-            let told = matches!(&error, Error::WrongType { key: told, found: Some(found), .. } if *told == key && found == "list");
-            assert!(told, "{key}: {error}");
-            assert_clear(&error, "jobs");
-        }
-        assert_eq!(objects(&mut control).await, before);
-        let _: () = control.del(&key).await.unwrap();
-        redis::cmd("RESTORE")
-            .arg(&key)
-            .arg(0)
-            .arg(kept)
-            .exec_async(&mut control)
-            .await
-            .unwrap();
-        assert!(control.exists::<_, bool>(&other).await.unwrap());
-    }
-    for text in ["many", "1.5", "", "12345678901234567890"] {
-        let _: () = control.set("jobs", text).await.unwrap();
-        let error = jobs.acquire().await.unwrap_err();
-        assert!(
-            matches!(&error, Error::NotANumber { found, .. } if found == text),
-            "{error}"
-        );
-        assert_eq!(stored(&server, "jobs").await, [text]);
-    }
-}
-
 /// One of the keys was deleted by hand, or has expired: nothing that is held is lost, and nothing is given out twice.
 #[tokio::test]
 async fn keys_that_are_out_of_step() {
@@ -874,28 +677,6 @@ async fn a_crowd_of_one_client_asks_together() {
     }
     let rest = scripts(&mut control).await - before;
     assert!(rest <= 8, "{rest} scripts for 280 permits");
-}
-
-/// A crowd that finds enough waits for nothing, and hears nothing: each of its scripts would tell it of up to 64 permits.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_crowd_that_finds_enough_hears_nothing() {
-    let (server, _client, jobs) = start(1000).await;
-    let mut control = server.connection().await;
-    let crowd: Vec<_> = (0..256)
-        .map(|_| {
-            let jobs = jobs.clone();
-            tokio::spawn(async move {
-                for _ in 0..200 {
-                    let held = jobs.acquire().await.unwrap();
-                    jobs.release(held.id()).await.unwrap();
-                }
-            })
-        })
-        .collect();
-    for caller in crowd {
-        caller.await.unwrap();
-    }
-    assert_eq!(commands(&mut control, "subscribe:").await, 0);
 }
 
 /// Smaller requests may pass a larger one for a while; then it is served. One that is larger than all stops nobody.
@@ -1095,34 +876,4 @@ async fn a_refresh_does_not_make_a_guards_permit_endless() {
     let left = async |id| semaphore.lease_time(id).await.unwrap();
     assert_eq!(left(endless.id()).await, RemainingTtl::Persistent);
     assert!(matches!(left(guard.id()).await, RemainingTtl::Expires(_)));
-}
-
-/// A client whose callers pass permits on among themselves leaves some to others.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_busy_client_keeps_nobody_out() {
-    let (server, _client, jobs) = start(1).await;
-    let busy: Vec<_> = (0..16)
-        .map(|_| {
-            let jobs = jobs.clone();
-            tokio::spawn(async move {
-                loop {
-                    let held = jobs.acquire().await.unwrap();
-                    tokio::task::yield_now().await;
-                    jobs.release(held.id()).await.unwrap();
-                }
-            })
-        })
-        .collect();
-    let elsewhere = connect(server.url())
-        .await
-        .permit_expirable_semaphore("jobs");
-    for _ in 0..10 {
-        let held = timeout(LIMIT, elsewhere.acquire())
-            .await
-            .expect("it is kept out");
-        elsewhere.release(held.unwrap().id()).await.unwrap();
-    }
-    for busy in busy {
-        busy.abort();
-    }
 }

@@ -1,36 +1,18 @@
 //! The semaphore with ids in trouble that only it has; what is common to all primitives is in `tests/hazards`.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use crate::support::clients::{LIMIT, builder, connect, limited};
-use crate::support::polls::poll_once;
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{channel, until, until_subscribers};
+use crate::support::waiters::{channel, until_subscribers};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Error, Held, RPermitExpirableSemaphore, RemainingTtl, Result};
+use redisson_semaphore::{Held, RPermitExpirableSemaphore, Result};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn permits_key(name: &str) -> String {
-    format!("{{{name}}}:timeout")
-}
-
-/// The counter, and how many permits are held: together always as many as there are.
-async fn stored(control: &mut MultiplexedConnection, name: &str) -> (i64, i64) {
-    let (available, held): (Option<i64>, i64) = redis::pipe()
-        .atomic()
-        .get(name)
-        .zcard(permits_key(name))
-        .query_async(control)
-        .await
-        .unwrap();
-    (available.unwrap_or(0), held)
-}
 
 /// A caller in a task that waits when this returns.
 async fn waiter(
@@ -91,22 +73,6 @@ async fn a_user_with_what_is_documented_can_do_all() {
     client.shutdown().await.unwrap();
 }
 
-#[tokio::test]
-async fn who_may_not_listen_is_told() {
-    let (server, client) = limited("~* &* +@all -subscribe").await;
-    let mut control = server.connection().await;
-    let jobs = client.permit_expirable_semaphore("deaf");
-    jobs.try_set_permits(1).await.unwrap();
-    let held = jobs.acquire().await.unwrap();
-    let error = timeout(LIMIT, jobs.acquire())
-        .await
-        .expect("it ends")
-        .unwrap_err();
-    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
-    jobs.release(held.id()).await.unwrap();
-    assert_eq!(stored(&mut control, "deaf").await, (1, 0));
-}
-
 /// A server that knows the scripts, and a proxy in front of it.
 async fn start() -> (RedisServer, Proxy) {
     let server = RedisServer::start().await;
@@ -115,36 +81,6 @@ async fn start() -> (RedisServer, Proxy) {
     jobs.try_set_permits(1).await.unwrap();
     let proxy = Proxy::start(&server).await;
     (server, proxy)
-}
-
-/// Guards that are dropped while the server is away: their releases are added up, and none is forgotten.
-#[tokio::test]
-async fn releases_that_nobody_waits_for_are_carried_out_in_the_end() {
-    let (server, proxy) = start().await;
-    let mut control = server.connection().await;
-    let client = connect(proxy.url()).await;
-    let jobs = client.permit_expirable_semaphore("owed");
-    jobs.try_set_permits(4000).await.unwrap();
-    let mut held = Vec::new();
-    for _ in 0..4 {
-        held.extend(jobs.acquire_many(1000).await.unwrap());
-    }
-    proxy.blackhole();
-    for held in &held[..3000] {
-        let mut release = pin!(jobs.release(held.id()));
-        assert!(poll_once(&mut release).await.is_pending());
-    }
-    proxy.clear();
-    until("all are carried out", LIMIT, async || {
-        stored(&mut control, "owed").await == (3000, 1000)
-    })
-    .await;
-    client.shutdown().await.unwrap();
-    assert_eq!(
-        stored(&mut control, "owed").await,
-        (3000, 1000),
-        "each once"
-    );
 }
 
 /// A process that was stopped, or cut off, knows that it has lost its permits before it goes on using them.
@@ -173,34 +109,4 @@ async fn a_guard_that_is_cut_off_is_lost_before_others_have_its_permit() {
     // It gives nothing back that is somebody else's.
     assert_eq!(guard.release().await, Ok(false));
     assert_eq!(other.try_release(taken.id()).await, Ok(true));
-}
-
-/// A change of its lease that was dropped before it was sent brings the end of a guard's permit no nearer.
-#[tokio::test]
-async fn a_change_that_was_dropped_ends_no_guard() {
-    let (_server, proxy) = start().await;
-    let client = builder(proxy.url()).lock_watchdog_timeout(HOUR);
-    let client = client.connect().await.unwrap();
-    let jobs = client.permit_expirable_semaphore("jobs");
-    jobs.try_set_permits(1).await.unwrap();
-    let guard = jobs.permit().await.unwrap();
-    let lasts = || {
-        guard
-            .lease()
-            .remaining()
-            .is_some_and(|left| 2 * left > HOUR)
-    };
-    proxy.set_round_trip(Duration::from_millis(50));
-    let mut first = pin!(jobs.available_permits());
-    assert!(poll_once(&mut first).await.is_pending());
-    {
-        let mut change = pin!(jobs.update_lease_time(guard.id(), Some(Duration::from_secs(10))));
-        assert!(poll_once(&mut change).await.is_pending());
-        assert!(lasts());
-    }
-    assert_eq!(first.await, Ok(0));
-    assert!(lasts());
-    let left = jobs.lease_time(guard.id()).await.unwrap();
-    assert!(matches!(left, RemainingTtl::Expires(left) if 2 * left > HOUR));
-    assert_eq!(guard.release().await, Ok(true));
 }

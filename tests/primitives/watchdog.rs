@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::acl::set_user;
-use crate::support::clients::{scripts, stored};
+use crate::support::clients::stored;
 use crate::support::monitor::Monitor;
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
 use crate::support::server::RedisServer;
@@ -142,24 +141,6 @@ async fn guards_give_nothing_to_a_semaphore_that_was_made_anew() {
     }
 }
 
-/// A call that would have made the semaphore anew, and was refused, has ended no guard.
-#[tokio::test]
-async fn a_refused_making_keeps_the_guards() {
-    let options = RedisServer::options().user("app on >pw ~* &* +@all");
-    let server = options.start().await;
-    let (_client, seats, mut redis) = watched(&server).await;
-    let refused = connect(server.url_as("app", "pw"), HOUR).await;
-    seats.set_permits(5).await.unwrap();
-    let held = seats.permit(3).await.unwrap();
-    seats.object().rename("parked").await.unwrap();
-    set_user(&mut redis, &["app", "resetchannels"]).await;
-    let error = refused.semaphore(NAME).set_permits(5).await.unwrap_err();
-    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
-    let () = redis.rename("parked", NAME).await.unwrap();
-    held.release().await.unwrap();
-    assert_eq!(books(&server).await, (5, 0));
-}
-
 #[tokio::test]
 async fn permits_of_guards_stand_in_the_grants() {
     let server = RedisServer::start().await;
@@ -234,35 +215,6 @@ async fn what_is_left_of_a_guard_is_renewed_with_each_part() {
         assert!(held[0].1 >= *ends, "it was not renewed: {held:?}");
     }
     assert!(!guard.is_lost());
-}
-
-/// A handle for each call, and a client that ends with or without a shutdown.
-#[tokio::test]
-async fn released_guards_leave_no_grants() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    for (is_kept, ends) in [(true, true), (false, true), (false, false)] {
-        let client = connect(server.url(), HOUR).await;
-        client.semaphore(NAME).add_permits(2).await.unwrap();
-        for number in 0..20 {
-            let guard = client.semaphore(NAME).permit(1).await.unwrap();
-            match number % 2 {
-                0 => guard.release().await.unwrap(),
-                _ => drop(guard),
-            }
-            until("it is released", LIMIT, async || {
-                !redis.exists::<_, bool>(GRANTS).await.unwrap()
-            })
-            .await;
-        }
-        let kept = is_kept.then_some(client.semaphore(NAME));
-        if ends {
-            client.shutdown().await.unwrap();
-        }
-        drop((kept, client));
-        assert_eq!(redis.exists::<_, u32>(GRANTS).await.unwrap(), 0);
-    }
-    assert_eq!(books(&server).await, (6, 0));
 }
 
 #[tokio::test]
@@ -394,89 +346,6 @@ async fn a_release_and_a_reclaim_at_once_give_back_once() {
         assert!(given <= 3, "{given}");
         until_books(&server, (4, 0)).await;
     }
-}
-
-/// Each kind of call about permits on record, alone and with others, each of whose scripts goes astray in each way.
-#[tokio::test]
-async fn what_goes_astray_takes_effect_once() {
-    let server = RedisServer::start().await;
-    let (_client, near, _redis) = watched(&server).await;
-    near.try_set_permits(9).await.unwrap();
-    // The server knows the scripts then.
-    near.permit(1).await.unwrap().release().await.unwrap();
-    let proxy = Proxy::start(&server).await;
-    let far = connect(proxy.url(), HOUR).await.semaphore(NAME).watched();
-    let kept = far.permit(1).await.unwrap();
-    let [close, lose] = LOST_REPLIES;
-    for fate in [
-        close,
-        lose,
-        Fate::LoseRequest,
-        Fate::HoldRequest,
-        Fate::HoldReply,
-    ] {
-        let mut struck = proxy.struck();
-        let mut astray = || {
-            proxy.at_script(1, fate);
-            struck += 1;
-        };
-        astray();
-        let two = far.permit(2).await.unwrap();
-        proxy.let_go();
-        until_books(&server, (6, 3)).await;
-        astray();
-        let (one, three) = tokio::join!(far.permit(1), far.try_permit(3));
-        let (one, three) = (one.unwrap(), three.unwrap().expect("there are enough"));
-        proxy.let_go();
-        until_books(&server, (2, 7)).await;
-        astray();
-        let (released, again) = tokio::join!(one.release(), three.release());
-        assert_eq!((released, again), (Ok(()), Ok(())), "{fate:?}");
-        proxy.let_go();
-        until_books(&server, (6, 3)).await;
-        astray();
-        two.release().await.unwrap();
-        proxy.let_go();
-        until_books(&server, (8, 1)).await;
-        assert_eq!(proxy.struck(), struck, "{fate:?}");
-    }
-    assert!(!kept.is_lost());
-    kept.release().await.unwrap();
-    assert_eq!(books(&server).await, (9, 0));
-}
-
-#[tokio::test]
-async fn reclaim_with_a_lost_reply_takes_effect_once() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let () = redis.set(NAME, 3).await.unwrap();
-    let proxy = Proxy::start(&server).await;
-    // A client that had seen permits come would announce them, and find the dead by that.
-    let far = async || connect(proxy.url(), Duration::from_secs(1)).await;
-    // The server knows the script then.
-    far().await.semaphore(NAME).reclaim().await.unwrap();
-    for fate in LOST_REPLIES {
-        let far = far().await.semaphore(NAME);
-        let (before, _) = books(&server).await;
-        bury(&mut redis, 1, 2).await;
-        proxy.at_script(1, fate);
-        let dead = far.reclaim().await.unwrap();
-        assert_eq!(dead.iter().map(|dead| dead.permits()).sum::<u64>(), 2);
-        assert_eq!(far.reclaim().await.unwrap(), []);
-        assert_eq!(books(&server).await, (before + 2, 0));
-    }
-    // The scripts that renew a guard are lost.
-    let far = far().await.semaphore(NAME);
-    let (before, _) = books(&server).await;
-    let guard = far.permit(1).await.unwrap();
-    let fates = [LOST_REPLIES[0], LOST_REPLIES[1], Fate::LoseRequest];
-    for fate in fates {
-        let struck = proxy.struck();
-        proxy.at_script(1, fate);
-        proxy.until_struck(struck + 1).await;
-    }
-    assert!(!guard.is_lost());
-    assert_eq!(books(&server).await, (before - 1, 1));
 }
 
 #[tokio::test]
@@ -612,42 +481,6 @@ async fn restore(redis: &mut MultiplexedConnection, dump: &Dump) {
 }
 
 #[tokio::test]
-async fn permits_that_go_from_guard_to_guard_stay_on_record() {
-    const CALLERS: usize = 32;
-    const ROUNDS: usize = 50;
-    let server = RedisServer::start().await;
-    let (client, seats, mut redis) = watched(&server).await;
-    seats.try_set_permits(3).await.unwrap();
-    let before = scripts(&mut redis).await;
-    let mut callers = Vec::new();
-    for number in 0..CALLERS {
-        let seats = seats.clone();
-        callers.push(tokio::spawn(async move {
-            for round in 0..ROUNDS {
-                // Some come without a guard, some go without waiting for it.
-                if number % 8 == 0 {
-                    seats.acquire(1).await.unwrap();
-                    seats.release(1).await.unwrap();
-                } else if round % 5 == 0 {
-                    let _gone = seats.permit_for(1, Duration::ZERO).await.unwrap();
-                } else {
-                    let guard = seats.permit(1).await.unwrap();
-                    tokio::task::yield_now().await;
-                    drop(guard);
-                }
-            }
-        }));
-    }
-    for caller in callers {
-        timeout(LIMIT, caller).await.expect("it is served").unwrap();
-    }
-    let sent = scripts(&mut redis).await - before;
-    until_books(&server, (3, 0)).await;
-    assert!(sent < 2 * (CALLERS * ROUNDS) as u64, "{sent} scripts");
-    assert_eq!(client.stats().held_permits, 0);
-}
-
-#[tokio::test]
 async fn guards_of_ninety_semaphores_are_renewed_together() {
     const SEMAPHORES: usize = 90;
     let server = RedisServer::start().await;
@@ -683,136 +516,6 @@ async fn guards_of_ninety_semaphores_are_renewed_together() {
         "{sent} in {periods}, taken in {taken:?}"
     );
     assert!(held.iter().all(|guard| !guard.is_lost()));
-}
-
-#[tokio::test]
-async fn hostile_grants_harm_nobody_else() {
-    let server = RedisServer::start().await;
-    let (_client, seats, mut redis) = watched(&server).await;
-    seats.try_set_permits(5).await.unwrap();
-    // More than the counter can take stays in the grants.
-    bury(&mut redis, 1, i64::from(i32::MAX)).await;
-    bury(&mut redis, 2, 1).await;
-    assert_eq!(seats.reclaim().await.unwrap().len(), 1);
-    let waits = Duration::from_millis(50);
-    assert!(seats.permit_for(7, waits).await.unwrap().is_none());
-    let max = i64::from(i32::MAX);
-    assert_eq!(books(&server).await, (6, max));
-    let () = redis.del(GRANTS).await.unwrap();
-    let held = seats.permit(1).await.unwrap();
-    let id = "00000000-0000-4000-8000-000000000001";
-    let odd = ["", "x", ":", "::::", "dead:1", "dead:g1:9:500"];
-    let of_one = ["g1", "g1:-3:500", "g1:1e3:500", "g1:x:500", "q1:1:500"];
-    let all = odd.map(str::to_owned).into_iter();
-    for entry in all.chain(of_one.map(|rest| format!("{id}:{rest}"))) {
-        let () = redis.zadd(GRANTS, &entry, 1).await.unwrap();
-        seats.holders().await.unwrap();
-        seats.reclaim().await.unwrap();
-        let left: Vec<String> = redis.zrange(GRANTS, 0, -1).await.unwrap();
-        assert_eq!(left.len(), 1, "{entry:?}: {left:?}");
-        seats.permit(1).await.unwrap().release().await.unwrap();
-    }
-    held.release().await.unwrap();
-    // Permits that come back do not make a semaphore that was deleted.
-    let () = redis.del(NAME).await.unwrap();
-    bury(&mut redis, 1, 3).await;
-    assert_eq!(seats.reclaim().await.unwrap().len(), 1);
-    assert!(!seats.exists().await.unwrap());
-    let () = redis.del(GRANTS).await.unwrap();
-    let () = redis.set(GRANTS, "no zset").await.unwrap();
-    seats.release(2).await.unwrap();
-    let held = seats.permit(1).await.unwrap();
-    assert_eq!(books(&server).await, (1, 1));
-    held.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_restart_with_its_data_and_without() {
-    let mut server = RedisServer::options().appendonly().start().await;
-    let (_client, seats, _redis) = watched(&server).await;
-    seats.try_set_permits(3).await.unwrap();
-    let (one, two) = (
-        seats.permit(1).await.unwrap(),
-        seats.permit(1).await.unwrap(),
-    );
-    server.kill().await;
-    server.restart().await;
-    assert_eq!(books(&server).await, (1, 2));
-    one.release().await.unwrap();
-    assert_eq!(books(&server).await, (2, 1));
-    let mut redis = server.connection().await;
-    let () = redis::cmd("FLUSHALL")
-        .query_async(&mut redis)
-        .await
-        .unwrap();
-    assert!(
-        seats.try_permit(1).await.unwrap().is_none(),
-        "there is nothing"
-    );
-    // Nobody has said that there was something; but what was never there does not come back.
-    let gone = two.release().await;
-    assert_eq!(books(&server).await, (0, 0), "{gone:?}");
-}
-
-/// The server's memory is that of its last snapshot.
-#[tokio::test]
-async fn restart_without_the_last_writes_keeps_the_sum() {
-    let mut server = RedisServer::start().await;
-    let (_client, seats, _redis) = watched(&server).await;
-    seats.try_set_permits(6).await.unwrap();
-    let first = seats.permit(1).await.unwrap();
-    let second = seats.permit(2).await.unwrap();
-    snapshot(&server).await;
-    second.release().await.unwrap();
-    assert_eq!(books(&server).await, (5, 1));
-    server.kill().await;
-    server.restart().await;
-    assert_eq!(books(&server).await, (3, 3), "nobody holds two of them");
-    let third = seats.permit(1).await.unwrap();
-    assert_eq!(books(&server).await, (2, 4));
-    assert!(!first.is_lost() && !third.is_lost());
-
-    snapshot(&server).await;
-    let fourth = seats.permit(2).await.unwrap();
-    server.kill().await;
-    server.restart().await;
-    assert_eq!(books(&server).await, (2, 4), "but two more are held");
-    let lost = fourth.release().await.unwrap_err();
-    assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
-    assert!(!first.is_lost() && !third.is_lost());
-    drop((first, third));
-    until_books(&server, (4, 2)).await;
-    let mut redis = server.connection().await;
-    end_all_times(&mut redis).await;
-    seats.reclaim().await.unwrap();
-    assert_eq!(books(&server).await, (6, 0));
-}
-
-async fn snapshot(server: &RedisServer) {
-    let mut redis = server.connection().await;
-    let () = redis::cmd("SAVE").query_async(&mut redis).await.unwrap();
-}
-
-#[tokio::test]
-async fn clients_that_hold_beside_each_other() {
-    let server = RedisServer::start().await;
-    let (one, seats, _redis) = watched(&server).await;
-    let two = connect(server.url(), HOUR).await;
-    seats.try_set_permits(6).await.unwrap();
-    let held = seats.permit(2).await.unwrap();
-    let others = two.semaphore(NAME).watched().permit(3).await.unwrap();
-    let mut holders = seats.holders().await.unwrap();
-    holders.sort_by_key(|holder| holder.permits());
-    let ids: Vec<&str> = holders.iter().map(|holder| holder.client_id()).collect();
-    assert_eq!(ids, [one.id(), two.id()]);
-    held.release().await.unwrap();
-    assert_eq!(books(&server).await, (3, 3));
-    // An unwatched guard of the same client.
-    let plain = one.semaphore(NAME).unwatched().permit(1).await.unwrap();
-    assert_eq!(books(&server).await, (2, 3));
-    plain.release().await.unwrap();
-    others.release().await.unwrap();
-    assert_eq!(books(&server).await, (6, 0));
 }
 
 /// A lease begins with what is granted, not with the first time that nothing was.
