@@ -1,6 +1,6 @@
 //! The share of JVMs, which do not stand in the queue: a late one gets its permits, and those that take nothing cost little.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::channel::Channel;
 use crate::support::clients::{connect, release_as_redisson};
@@ -12,41 +12,6 @@ const NAME: &str = "jvms";
 /// As Redisson acquires.
 const TAKE: &str = "if tonumber(redis.call('GET', KEYS[1])) < 1 then return 0 end
     redis.call('DECR', KEYS[1]) return 1";
-
-/// How long two crowds take beside so many JVMs that take nothing.
-async fn beside(jvms: usize) -> Duration {
-    const SERVED: usize = 600;
-    let server = RedisServer::start().await;
-    let mut idle = Vec::new();
-    for _ in 0..jvms {
-        idle.push(Channel::subscribe(&server, &channel(NAME)).await);
-    }
-    let clients = [connect(server.url()).await, connect(server.url()).await];
-    let semaphores = clients.each_ref().map(|client| client.semaphore(NAME));
-    assert!(semaphores[0].try_set_permits(2).await.unwrap());
-    let crowds =
-        semaphores.map(|semaphore| Crowd::start(&semaphore, 4, 1, Duration::from_millis(3)));
-    for crowd in &crowds {
-        crowd.until_served(SERVED / 4).await;
-        crowd.take();
-    }
-    let began = Instant::now();
-    for crowd in &crowds {
-        crowd.until_served(SERVED / 2).await;
-    }
-    let took = began.elapsed();
-    for crowd in crowds {
-        crowd.stop().await;
-    }
-    took
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_jvms_cost_little() {
-    // At the same time, so that a busy machine slows down both.
-    let (alone, together) = tokio::join!(beside(0), beside(20));
-    assert!(together < 2 * alone, "{together:?} instead of {alone:?}");
-}
 
 /// On a busy machine, or far away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

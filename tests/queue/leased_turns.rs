@@ -16,7 +16,6 @@ use tokio::time::timeout;
 
 const NAME: &str = "jobs";
 const QUEUE: &str = "redisson_sc_leased_queue:{jobs}";
-const NOTES: &str = "redisson_sc_leased_notes:{jobs}";
 const HOLD: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -154,17 +153,6 @@ async fn a_crowd_of_clients_has_equal_shares_at_the_cost_of_two() {
     assert!(cost <= 3.5, "{cost} scripts a grant");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_of_equal_size_have_equal_shares() {
-    let server = RedisServer::start().await;
-    let clients = clients(&server, 3).await;
-    clients[0].try_set_permits(4).await.unwrap();
-    let crowds: Vec<Crowd> = clients.iter().map(|jobs| Crowd::start(jobs, 16)).collect();
-    let shares = shares(&crowds, 1500).await;
-    let (least, most) = (shares.iter().min(), shares.iter().max());
-    assert!(most <= least.map(|least| 3 * least).as_ref(), "{shares:?}");
-}
-
 /// Permits whose time is over come back to all who wait, though nobody gives them back; and not all of them look for each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_that_end_come_back_to_a_crowd_without_a_herd() {
@@ -214,42 +202,6 @@ async fn a_frozen_client_holds_up_the_queue_once() {
     stuck.iter().for_each(JoinHandle::abort);
 }
 
-/// The queue and the notes are this crate's: what stands there and is of another type goes.
-#[tokio::test]
-async fn beside_a_key_that_holds_something_else_waiters_are_served() {
-    for key in [QUEUE, NOTES] {
-        let server = RedisServer::start().await;
-        let mut control = server.connection().await;
-        let _: () = control.set(key, "7").await.unwrap();
-        let both = [connect(server.url()).await, connect(server.url()).await];
-        let [first, second] = both.map(|client| client.permit_expirable_semaphore(NAME));
-        first.try_set_permits(1).await.unwrap();
-        let held = first.acquire().await.unwrap();
-        let waits = acquire(&second);
-        until_in_line(&mut control, 1).await;
-        first.release(held.id()).await.unwrap();
-        let _ = granted(waits).await;
-    }
-}
-
-/// It takes over what would have ended later; those elsewhere had been told that.
-#[tokio::test]
-async fn who_waits_comes_when_a_permit_ends_that_was_handed_over_with_a_shorter_lease() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let (ours, others) = (patient(&server).await, patient(&server).await);
-    ours.try_set_permits(1).await.unwrap();
-    let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
-    let short = acquire(&ours.clone().with_lease(Duration::from_millis(200)));
-    until_in_line(&mut control, 1).await;
-    let waits = acquire(&others);
-    until_in_line(&mut control, 2).await;
-    ours.release(long.id()).await.unwrap();
-    let short = granted(short).await;
-    let other = granted(waits).await;
-    assert_ne!(short.id(), other.id());
-}
-
 /// Of a client that does not look by itself.
 async fn patient(server: &RedisServer) -> RPermitExpirableSemaphore {
     let builder = builder(server.url()).safety_interval(NEVER);
@@ -289,31 +241,4 @@ async fn who_waits_comes_when_a_permit_ends_whose_lease_has_been_shortened() {
         let other = granted(waits).await;
         others.release(other.id()).await.unwrap();
     }
-}
-
-/// The first in line knows of the end, and goes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_second_in_line_is_told_of_an_earlier_end_as_well() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let clients = [
-        patient(&server).await,
-        patient(&server).await,
-        patient(&server).await,
-    ];
-    let [ours, first, second] = &clients;
-    ours.try_set_permits(1).await.unwrap();
-    let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
-    let goes = acquire(first);
-    until_in_line(&mut control, 1).await;
-    let stays = acquire(second);
-    until_in_line(&mut control, 2).await;
-    let short = Duration::from_millis(500);
-    assert!(
-        ours.update_lease_time(long.id(), Some(short))
-            .await
-            .unwrap()
-    );
-    goes.abort();
-    let _ = granted(stays).await;
 }

@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use crate::support::channel::Channel;
-use crate::support::clients::{LIMIT, builder, connect, kill, served, until_stored};
+use crate::support::clients::{builder, connect, served, until_stored};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{
-    channel, queued, until_notified, until_queued, until_subscribers, waiter,
-};
+use crate::support::waiters::{channel, until_queued, waiter};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
-use tokio::time::timeout;
 
 const NAME: &str = "order";
 
@@ -37,39 +34,6 @@ async fn callers_of_two_clients_are_served_in_order_of_arrival() {
         assert!(waiting.iter().all(|task| !task.is_finished()));
     }
     until_stored(&server, NAME, 0).await;
-}
-
-#[tokio::test]
-async fn guards_of_two_clients_are_served_in_order_of_arrival() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let connect = || {
-        builder(server.url())
-            .local_hand_over(Duration::ZERO)
-            .connect()
-    };
-    let clients = [connect().await.unwrap(), connect().await.unwrap()];
-    let first = clients[0].semaphore(NAME);
-    first.try_set_permits(1).await.unwrap();
-    let mut held = first.permit(1).await.unwrap();
-    let mut waiting = Vec::new();
-    for number in [1, 0, 1, 1, 0] {
-        let semaphore = clients[number].semaphore(NAME);
-        waiting.push(tokio::spawn(async move { semaphore.permit(1).await }));
-        until_queued(&mut control, NAME, waiting.len()).await;
-    }
-    while !waiting.is_empty() {
-        let next = waiting.remove(0);
-        held.release().await.unwrap();
-        held = timeout(LIMIT, next)
-            .await
-            .expect("served")
-            .unwrap()
-            .unwrap();
-        assert!(waiting.iter().all(|task| !task.is_finished()));
-    }
-    held.release().await.unwrap();
-    until_stored(&server, NAME, 1).await;
 }
 
 /// Clients that look for themselves every second.
@@ -148,22 +112,6 @@ async fn hostile_entries_leave_nobody_asleep() {
     .await;
 }
 
-/// A request that does not fit lets smaller ones pass, and blocks them for a while as it waits: it is served in the end.
-#[tokio::test]
-async fn large_request_is_passed_and_served_in_the_end() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let (one, two) = (connect(server.url()).await, connect(server.url()).await);
-    let releasing = connect(server.url()).await.semaphore(NAME);
-    let large = waiter(&mut control, &one.semaphore(NAME), 3).await;
-    let small = waiter(&mut control, &two.semaphore(NAME), 1).await;
-    releasing.release(1).await.unwrap();
-    served(small).await;
-    releasing.release(3).await.unwrap();
-    served(large).await;
-    until_stored(&server, NAME, 0).await;
-}
-
 /// More callers than entries of a client, more clients than a page, all with requests that do not fit before one that does.
 #[tokio::test]
 async fn small_request_behind_many_large_ones_is_found() {
@@ -203,31 +151,6 @@ fn id(number: u32) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// More than one script looks at.
-#[tokio::test]
-async fn small_request_behind_thousands_of_large_ones_is_found() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let mut listening = server.client().get_async_pubsub().await.unwrap();
-    for number in 0..40 {
-        let channel = format!("{}:{}", key("queue"), id(number));
-        listening.subscribe(channel).await.unwrap();
-        for ticket in 0..64 {
-            entry(&mut control, &id(number), ticket, 9, 0.1).await;
-        }
-    }
-    let client = connect(server.url()).await;
-    let semaphore = client.semaphore(NAME);
-    let small = tokio::spawn(async move { semaphore.acquire(1).await });
-    until_queued(&mut control, NAME, 40 * 64 + 1).await;
-    until_notified(&mut control, NAME, client.id()).await;
-    let releasing = connect(server.url()).await.semaphore(NAME);
-    releasing.release(1).await.unwrap();
-    served(small).await;
-    until_queued(&mut control, NAME, 40 * 64).await;
-    until_stored(&server, NAME, 0).await;
-}
-
 /// Nobody listens to what it would be granted.
 #[tokio::test]
 async fn large_request_of_a_dead_client_leaves_the_queue() {
@@ -240,50 +163,6 @@ async fn large_request_of_a_dead_client_leaves_the_queue() {
     releasing.release(1).await.unwrap();
     served(small).await;
     until_queued(&mut control, NAME, 0).await;
-}
-
-/// A client has an entry for each amount, however many these are.
-#[tokio::test]
-async fn each_amount_has_an_entry() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await.semaphore(NAME);
-    let mut waiting = Vec::new();
-    for permits in 1..=200 {
-        let client = client.clone();
-        waiting.push(tokio::spawn(async move { client.acquire(permits).await }));
-    }
-    until_queued(&mut control, NAME, 200).await;
-    let releasing = connect(server.url()).await.semaphore(NAME);
-    releasing.release(200 * 201 / 2).await.unwrap();
-    for task in waiting {
-        served(task).await;
-    }
-    until_stored(&server, NAME, 0).await;
-}
-
-/// Further listeners would be taken for JVMs.
-#[tokio::test]
-async fn one_client_listens_to_jvms_behind_a_lost_connection() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let mut waiting = Vec::new();
-    for _ in 0..20 {
-        let client = connect(server.url()).await.semaphore(NAME);
-        waiting.push(waiter(&mut control, &client, 1).await);
-    }
-    for _ in 0..5 {
-        kill(&mut control, "pubsub").await;
-        for entry in queued(&mut control, NAME).await {
-            until_notified(&mut control, NAME, &entry[..36]).await;
-        }
-        until_subscribers(&mut control, &channel(NAME), 1).await;
-    }
-    let releasing = connect(server.url()).await.semaphore(NAME);
-    releasing.release(20).await.unwrap();
-    for task in waiting {
-        served(task).await;
-    }
 }
 
 /// Messages of JVMs' channel are for JVMs: a release that serves the queue sends none there without them.
@@ -303,18 +182,4 @@ async fn release_to_the_queue_is_announced_to_jvms_only() {
     releasing.release(2).await.unwrap();
     served(second).await;
     assert_eq!(jvm.next().await.payload, "+1");
-}
-
-/// Whether a semaphore exists is known in Redis alone: nobody is served here by what goes into one that may not.
-#[tokio::test]
-async fn nobody_is_served_by_a_release_into_a_missing_semaphore() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let builder = builder(server.url()).local_hand_over(LIMIT);
-    let seats = builder.connect().await.unwrap().semaphore("missing");
-    let waits = waiter(&mut control, &seats, 2).await;
-    assert_eq!(seats.release_if_exists(2).await, Ok(false));
-    assert!(!waits.is_finished());
-    seats.release(2).await.unwrap();
-    served(waits).await;
 }

@@ -1,6 +1,6 @@
 //! Shares of clients in one queue: equal callers wait equally long, in whichever client they are.
 //!
-//! The clients live in one process here; see `queue_processes.rs` for those that freeze and die. The margins are
+//! The clients live in one process here; see `processes.rs` for those that freeze and die. The margins are
 //! wide: without a queue one client takes nearly everything, and others wait for ever.
 
 use std::time::Duration;
@@ -95,49 +95,6 @@ async fn callers_wait_equally_long_in_clients_of_unequal_size() {
 }
 
 #[tokio::test]
-async fn one_permit_goes_round() {
-    let server = RedisServer::start().await;
-    let clients = semaphores(&server, 1, 4).await;
-    let tallies = run(&clients, &[8; 4], 400).await;
-    assert_alike("shares", &counts(&tallies), 4.0);
-}
-
-#[tokio::test]
-async fn a_single_caller_gets_on_beside_a_crowd() {
-    let server = RedisServer::start().await;
-    let clients = semaphores(&server, 2, 2).await;
-    let tallies = run(&clients, &[64, 1], 1_000).await;
-    let (crowd, single) = (tallies[0].mean(), tallies[1].mean());
-    assert!(
-        single < 3 * crowd,
-        "the crowd {crowd:?}, the single caller {single:?}"
-    );
-}
-
-#[tokio::test]
-async fn large_and_small_amounts_are_served() {
-    let server = RedisServer::start().await;
-    let clients = semaphores(&server, 8, 3).await;
-    let mut crowds = Vec::new();
-    for client in &clients {
-        crowds.push(Crowd::start(client, 8, 1, HOLD));
-        crowds.push(Crowd::start(client, 2, 5, HOLD));
-    }
-    let tallies = tallies(&crowds, 2_000).await;
-    let large: Vec<_> = tallies.iter().skip(1).step_by(2).collect();
-    for tally in large {
-        let (mean, longest) = (tally.mean(), tally.max());
-        assert!(
-            // Each of the two waits for its window, a quarter of a second.
-            tally.count() > 5,
-            "callers of 5 were served {} times",
-            tally.count()
-        );
-        assert!(longest < 6 * mean, "mean {mean:?}, longest {longest:?}");
-    }
-}
-
-#[tokio::test]
 async fn client_that_joins_gets_a_share() {
     let server = RedisServer::start().await;
     let clients = semaphores(&server, 4, 3).await;
@@ -150,61 +107,6 @@ async fn client_that_joins_gets_a_share() {
     assert_alike("three", &counts(&tallies(&crowds, 1_000).await), 2.5);
     crowds.remove(0).stop().await;
     assert_alike("two again", &counts(&tallies(&crowds, 500).await), 2.5);
-}
-
-#[tokio::test]
-async fn nobody_is_starved_where_permits_are_used_as_signals() {
-    let server = RedisServer::start().await;
-    let clients = semaphores(&server, 0, 3).await;
-    // These never give back; a third one makes permits.
-    let consumers: Vec<_> = clients[..2]
-        .iter()
-        .map(|client| {
-            let client = client.clone();
-            tokio::spawn(async move {
-                let waiting = (0..400).map(|_| client.acquire(1));
-                join_all(waiting).await.into_iter().for_each(Result::unwrap);
-            })
-        })
-        .collect();
-    for _ in 0..200 {
-        clients[2].release(4).await.unwrap();
-    }
-    for consumer in consumers {
-        consumer.await.unwrap();
-    }
-    assert_eq!(clients[2].available_permits().await.unwrap(), 0);
-}
-
-#[tokio::test]
-async fn drained_negative_and_deleted_semaphores_come_back() {
-    let server = RedisServer::start().await;
-    let clients = semaphores(&server, 4, 3).await;
-    let crowds: Vec<Crowd> = clients
-        .iter()
-        .map(|client| Crowd::start(client, 8, 1, HOLD))
-        .collect();
-    let idle = semaphore(&server).await;
-    for crowd in &crowds {
-        crowd.until_served(20).await;
-    }
-    let drained = idle.drain_permits().await.unwrap();
-    idle.add_permits(i32::try_from(drained).unwrap())
-        .await
-        .unwrap();
-    idle.add_permits(-6).await.unwrap();
-    idle.add_permits(6).await.unwrap();
-    for crowd in &crowds {
-        crowd.until_served(20).await;
-    }
-    idle.delete().await.unwrap();
-    idle.release(2).await.unwrap();
-    for crowd in &crowds {
-        crowd.until_served(20).await;
-    }
-    for crowd in crowds {
-        crowd.stop().await;
-    }
 }
 
 /// The keys of this crate, but for the records of last calls.

@@ -6,7 +6,7 @@ use crate::support::clients::{connect, release_as_redisson, scripts, served};
 use crate::support::crowd::Crowd;
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until, until_queued, waiter};
+use crate::support::waiters::{until, until_queued};
 use futures::future::join_all;
 use redisson_semaphore::{Client, RSemaphore};
 
@@ -109,55 +109,6 @@ async fn a_request_for_more_than_there_ever_is_does_not_stop_the_others() {
     }
 }
 
-/// Something is free, and too little for each of them: nobody has a reason to ask.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn blocked_queue_costs_little() {
-    const CLIENTS: usize = 20;
-    let server = RedisServer::start().await;
-    let mut connection = server.connection().await;
-    let in_vain: Vec<_> = semaphores(&server, 2, CLIENTS)
-        .await
-        .into_iter()
-        .map(|client| tokio::spawn(async move { client.acquire(3).await }))
-        .collect();
-    until_queued(&mut connection, NAME, CLIENTS).await;
-    for _ in 0..3 {
-        let before = scripts(&mut connection).await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        let sent = scripts(&mut connection).await - before;
-        assert!(sent < 100, "{sent} scripts in three seconds");
-    }
-    assert!(in_vain.iter().all(|waits| !waits.is_finished()));
-}
-
-/// However many they are, and whenever they came.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_for_more_than_there_ever_is_do_not_stop_the_others_in_turn() {
-    let server = RedisServer::start().await;
-    let small = semaphores(&server, 4, 2).await;
-    let crowds: Vec<Crowd> = small
-        .iter()
-        .map(|client| Crowd::start(client, 8, 1, Duration::from_millis(5)))
-        .collect();
-    let mut in_vain = Vec::new();
-    for _ in 0..10 {
-        let large = semaphore(server.url()).await;
-        in_vain.push(tokio::spawn(async move { large.acquire(5).await }));
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    // By then they block for a sixth of the time at the most.
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let served = || crowds.iter().map(Crowd::served).sum::<usize>();
-    let mut standing = 0;
-    for _ in 0..24 {
-        let before = served();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        standing += usize::from(served() == before);
-    }
-    assert!(standing <= 8, "{standing} of 24 seconds");
-    assert!(in_vain.iter().all(|large| !large.is_finished()));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_far_away_is_served_beside_a_busy_one() {
     for millis in [20, 60, 100] {
@@ -177,35 +128,6 @@ async fn client_far_away_is_served_beside_a_busy_one() {
         assert!(share < 150, "10 grants beside {share}, {millis} ms away");
         busy.stop().await;
         distant.stop().await;
-    }
-}
-
-/// The last caller of a client is served locally: the entry that it had leaves, and takes nobody's place.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn entry_of_a_caller_served_locally_leaves_the_queue() {
-    let server = RedisServer::start().await;
-    let mut connection = server.connection().await;
-    for shut_down in [false, true, false, true] {
-        let clients = join_all((0..2).map(|_| connect(server.url()))).await;
-        let first = clients[0].semaphore(NAME);
-        first.try_set_permits(1).await.unwrap();
-        first.acquire(1).await.unwrap();
-        let own = waiter(&mut connection, &first, 1).await;
-        let other = tokio::spawn({
-            let semaphore = clients[1].semaphore(NAME);
-            async move { semaphore.acquire(1).await }
-        });
-        until_queued(&mut connection, NAME, 2).await;
-        first.release(1).await.unwrap();
-        served(own).await;
-        first.release(1).await.unwrap();
-        drop(first);
-        if shut_down {
-            clients[0].shutdown().await.unwrap();
-        }
-        served(other).await;
-        clients[1].semaphore(NAME).release(1).await.unwrap();
-        until_queued(&mut connection, NAME, 0).await;
     }
 }
 
@@ -237,28 +159,5 @@ async fn last_of_a_crowd_hears_a_release_by_redisson() {
         release_as_redisson(&mut connection, NAME, 1).await;
         served(last).await;
         clients[0].semaphore(NAME).release(1).await.unwrap();
-    }
-}
-
-/// Small callers that never wait see that a large one is queued.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_request_is_served_beside_those_who_never_wait() {
-    let server = RedisServer::start().await;
-    let clients = semaphores(&server, 8, 2).await;
-    // They never go all at once.
-    let holds = [61, 67, 71, 73, 79, 83, 89].map(Duration::from_millis);
-    let crowds = holds.map(|hold| Crowd::start(&clients[0], 1, 1, hold));
-    until("all of them are at work", LIMIT, async || {
-        crowds.iter().all(|crowd| crowd.served() > 1)
-    })
-    .await;
-    let large = tokio::spawn({
-        let semaphore = clients[1].clone();
-        async move { semaphore.acquire(8).await }
-    });
-    served(large).await;
-    clients[1].release(8).await.unwrap();
-    for crowd in crowds {
-        crowd.stop().await;
     }
 }
