@@ -1,8 +1,7 @@
-//! Models: the scheduling of rounds, the simulator's server, and random histories of semaphores and locks.
+//! Models: the scheduling of rounds, the server of the simulator, and random histories of locks.
 
 mod lock_holds;
 mod rounds;
-mod semaphore;
 #[path = "../sim/mod.rs"]
 mod sim;
 mod sim_server;

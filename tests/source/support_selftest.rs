@@ -1,6 +1,6 @@
 //! The test support itself: servers die with their guards, recorders miss nothing.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,132 +8,16 @@ use std::time::Duration;
 
 use crate::support::channel::{Channel, Message};
 use crate::support::keeper::test_name;
-use crate::support::monitor::{self, Monitor};
-use crate::support::peer::{JavaPeer, NEWEST};
+use crate::support::monitor::Monitor;
 use crate::support::server::RedisServer;
 use crate::support::snapshot::{Snapshot, snapshot, snapshot_all};
-use crate::support::waiters::{until, until_linked, until_subscribers};
+use crate::support::waiters::{until, until_subscribers};
 use redis::AsyncCommands;
-use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn listens(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
-}
-
-#[tokio::test]
-async fn a_server_dies_with_its_guard() {
-    let server = RedisServer::start().await;
-    let (port, dir) = (server.port(), server.directory().to_owned());
-    assert!(listens(port) && dir.exists());
-    drop(server);
-    assert!(!listens(port) && !dir.exists());
-}
-
-#[tokio::test]
-async fn a_restart_keeps_port_and_an_append_only_file() {
-    let mut server = RedisServer::options().appendonly().start().await;
-    let port = server.port();
-    let _: () = server.connection().await.set("key", 1).await.unwrap();
-    server.restart().await;
-    let _: i64 = server.connection().await.incr("key", 1).await.unwrap();
-    server.kill().await;
-    assert!(!listens(port));
-    server.restart().await;
-    let value: i64 = server.connection().await.get("key").await.unwrap();
-    assert_eq!((value, server.port()), (2, port));
-}
-
-#[tokio::test]
-async fn without_persistence_a_restart_forgets() {
-    let mut server = RedisServer::start().await;
-    let _: () = server.connection().await.set("key", 1).await.unwrap();
-    server.restart().await;
-    assert!(
-        !server
-            .connection()
-            .await
-            .exists::<_, bool>("key")
-            .await
-            .unwrap()
-    );
-}
-
-#[tokio::test]
-async fn passwords_and_users_are_asked_for() {
-    let server = RedisServer::options()
-        .password("secret")
-        .user("reader on >pw ~* +get +ping")
-        .start()
-        .await;
-    let open = |url: String| redis::Client::open(url).unwrap();
-    let anonymous = open(format!("redis://127.0.0.1:{}", server.port()));
-    let mut connection = anonymous.get_multiplexed_async_connection().await.unwrap();
-    let refused = connection
-        .get::<_, Option<String>>("key")
-        .await
-        .unwrap_err();
-    assert_eq!(refused.code(), Some("NOAUTH"));
-
-    let mut connection = open(server.url())
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
-    let _: () = connection.set("key", "value").await.unwrap();
-
-    let mut reader = open(server.url_as("reader", "pw"))
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
-    assert_eq!(reader.get::<_, String>("key").await.unwrap(), "value");
-    let refused = reader.set::<_, _, ()>("key", 1).await.unwrap_err();
-    assert_eq!(refused.code(), Some("NOPERM"));
-
-    assert_eq!(server.disconnect("reader").await, 1);
-    assert!(reader.get::<_, String>("key").await.is_err());
-    assert_eq!(connection.get::<_, String>("key").await.unwrap(), "value");
-}
-
-#[tokio::test]
-async fn a_replica_follows() {
-    let primary = RedisServer::options().password("secret").start().await;
-    let replica = RedisServer::options().replica_of(&primary).start().await;
-    let mut reading = replica.connection().await;
-    until_linked(&mut reading).await;
-    let _: () = primary
-        .connection()
-        .await
-        .set("key", "value")
-        .await
-        .unwrap();
-    until("the value arrives", PATIENCE, async || {
-        reading
-            .get::<_, Option<String>>("key")
-            .await
-            .unwrap()
-            .is_some()
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_frozen_server_answers_after_the_thaw() {
-    let mut server = RedisServer::start().await;
-    server.freeze();
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    stream.write_all(b"PING\r\n").unwrap();
-    let mut answer = [0; 7];
-    stream
-        .set_read_timeout(Some(Duration::from_millis(200)))
-        .unwrap();
-    assert!(stream.read_exact(&mut answer).is_err());
-    server.thaw();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"+PONG\r\n");
-    server.freeze();
-    drop(server);
 }
 
 /// Runs itself a second time, in a process that holds a server and is then killed.
@@ -208,27 +92,6 @@ async fn the_monitor_sees_commands_and_scripts_in_order() {
     assert_eq!(monitor.until_marker().await, []);
 }
 
-#[test]
-fn monitor_lines_are_read_with_their_escapes() {
-    let line = r#"1700000000.123456 [0 127.0.0.1:5000] "set" "a]b \\ \x41" "" "\t\"""#;
-    let command = monitor::Command {
-        client: "127.0.0.1:5000".into(),
-        name: "SET".into(),
-        args: vec!["a]b \\ A".into(), String::new(), "\t\"".into()],
-    };
-    assert_eq!(monitor::Command::parse(line), Some(command));
-    // As Valkey 8.1 writes them.
-    for (written, words) in [
-        (r#""a"b" "\x" """#, ["a\"b", "\\x", ""]),
-        (r#""F\x04\x" "\" """"#, ["F\x04\\x", "\\", "\""]),
-    ] {
-        let line = format!("1.2 [0 lua] \"get\" {written}");
-        let command = monitor::Command::parse(&line).expect(&line);
-        assert_eq!(command.args, words, "{line}");
-    }
-    assert_eq!(monitor::Command::parse("OK"), None);
-}
-
 #[tokio::test]
 async fn channels_are_recorded_up_to_the_marker() {
     let server = RedisServer::start().await;
@@ -293,48 +156,4 @@ async fn snapshots_hold_type_value_and_ttl() {
         ]
     );
     assert_eq!(snapshot(&mut connection, "missing").await.kind, "none");
-}
-
-#[tokio::test]
-async fn a_java_peer_answers_waits_and_cancels() {
-    let server = RedisServer::start().await;
-    let mut connection = server.connection().await;
-    let peer = JavaPeer::start(NEWEST, &server.url()).await;
-    let set = peer.call("trySetPermits", json!({"name": "s", "permits": 1}));
-    let set = set.await.unwrap();
-    assert_eq!(set.value, json!(true));
-    assert!(set.began > 0 && set.began <= set.ended);
-
-    let two = |name: &str| json!({"name": name, "permits": 2, "mode": "async"});
-    let mut pending = peer.begin("acquire", two("s"));
-    until_subscribers(&mut connection, "redisson_sc:{s}", 1).await;
-    assert!(!pending.is_finished());
-    assert_eq!(peer.cancel(pending.id()).await.unwrap().value, json!(true));
-    assert_eq!(pending.await.unwrap_err().class, "CancellationException");
-
-    // Another semaphore: Redisson's cancelled waiter takes the next message for itself.
-    let mut pending = peer.begin("acquire", two("t"));
-    until_subscribers(&mut connection, "redisson_sc:{t}", 1).await;
-    peer.call("release", two("t")).await.unwrap();
-    until("the acquire has ended", PATIENCE, async || {
-        pending.is_finished()
-    })
-    .await;
-    pending.await.unwrap();
-
-    let unknown = peer.call("nonsense", json!({})).await.unwrap_err();
-    assert!(!unknown.class.is_empty());
-    peer.shutdown().await;
-}
-
-#[tokio::test]
-async fn calls_of_a_killed_peer_end_with_an_error() {
-    let server = RedisServer::start().await;
-    let mut connection = server.connection().await;
-    let peer = JavaPeer::start(NEWEST, &server.url()).await;
-    let pending = peer.begin("acquire", json!({"name": "s"}));
-    until_subscribers(&mut connection, "redisson_sc:{s}", 1).await;
-    peer.kill().await;
-    assert_eq!(pending.await.unwrap_err().class, "");
-    until_subscribers(&mut connection, "redisson_sc:{s}", 0).await;
 }
