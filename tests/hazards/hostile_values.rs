@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::layouts::Shape;
-use crate::support::clients::{LIMIT, builder, release_as_redisson, until_stored};
+use crate::support::clients::{LIMIT, builder};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until_subscribers, waiter};
+use crate::support::waiters::until_subscribers;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Lock};
@@ -18,9 +18,6 @@ use tokio::time::timeout;
 
 /// All that has panicked in this process, in whatever task.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
-
-/// The id of a client that there is not.
-const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Counts panics from now on; tokio would keep those of its tasks to itself.
 fn count_panics() {
@@ -141,35 +138,6 @@ async fn use_semaphore(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn an_answer_in_the_record_that_serves_more_than_have_asked() {
-    count_panics();
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    // Which number the waiter's next question has depends on what else is asked.
-    for number in 2..9 {
-        let client = connect(&server).await;
-        let name = format!("seats-{number}");
-        let semaphore = client.semaphore(&name);
-        let _: () = control.set(&name, 0).await.unwrap();
-        let waiting = [
-            waiter(&mut control, &semaphore, 1).await,
-            waiter(&mut control, &semaphore, 1).await,
-        ];
-        let record = format!("redisson_sc_once:{{{name}}}:{}", client.id());
-        let text = format!("{number} done 0 -1 -1 0 0 0 999 | a1");
-        let _: () = control.set(&record, text).await.unwrap();
-        release_as_redisson(&mut control, &name, 2).await;
-        for waiting in waiting {
-            let answer = timeout(LIMIT, waiting).await.expect("every call ends");
-            assert_no_panic("999 served");
-            answer.unwrap().unwrap();
-        }
-        until_stored(&server, &name, 0).await;
-        client.shutdown().await.unwrap();
-    }
-}
-
-#[tokio::test]
 async fn records_of_semaphores_that_nobody_of_ours_has_written() {
     count_panics();
     let server = RedisServer::start().await;
@@ -193,74 +161,10 @@ async fn records_of_semaphores_that_nobody_of_ours_has_written() {
     }
 }
 
-/// An entry that looks like one of ours, at any time.
-#[tokio::test]
-async fn queues_and_grants_that_nobody_of_ours_has_written() {
-    count_panics();
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    for (number, score) in ["-inf", "inf", "-1e300", "1e300", "0"].iter().enumerate() {
-        for key in ["queue", "grants"] {
-            let name = format!("{key}-{number}");
-            let client = connect(&server).await;
-            let _: () = control.set(&name, 5).await.unwrap();
-            for kind in ["a", "g"] {
-                let entry = format!("{NOBODY}:{kind}1:7:100");
-                let key = format!("redisson_sc_{key}:{{{name}}}");
-                let added = redis::cmd("ZADD").arg(key).arg(score).arg(entry).to_owned();
-                let _: () = added.query_async(&mut control).await.unwrap();
-            }
-            let what = format!("{score} in {key}");
-            use_semaphore(&client, &name).await;
-            assert_no_panic(&what);
-            client.shutdown().await.unwrap();
-            let found: i64 = control.get(&name).await.unwrap();
-            // Grants that have run out are given back.
-            let given = [0, 14][usize::from(key == "grants" && number % 2 == 0)];
-            assert_eq!(found, 5 + given, "{what}");
-        }
-    }
-}
-
 /// What a key that is no string of ours may be.
 async fn write_a_list(control: &mut MultiplexedConnection, key: &str) {
     let _: () = control.del(key).await.unwrap();
     let _: () = control.lpush(key, "nobody's").await.unwrap();
-}
-
-#[tokio::test]
-async fn records_of_another_type() {
-    count_panics();
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(&server).await;
-    let _: () = control.set("seats", 5).await.unwrap();
-    let own = format!("redisson_sc_once:{{seats}}:{}", client.id());
-    write_a_list(&mut control, &own).await;
-    use_semaphore(&client, "seats").await;
-    assert_no_panic(&own);
-    let seats = client.semaphore("seats");
-    let error = seats
-        .add_permits(1)
-        .await
-        .expect_err("it cannot be put on record");
-    let Error::WrongType {
-        name, key, found, ..
-    } = error
-    else {
-        panic!("{error}");
-    };
-    let record = format!("redisson_sc_once:{{seats}}:{}", client.id());
-    assert_eq!(
-        (&*name, key, found.as_deref()),
-        ("seats", record, Some("list"))
-    );
-    let _: () = control
-        .del(format!("redisson_sc_once:{{seats}}:{}", client.id()))
-        .await
-        .unwrap();
-    seats.add_permits(1).await.unwrap();
-    client.shutdown().await.unwrap();
 }
 
 /// What a record of a recipe's semaphore can meet.
@@ -441,112 +345,6 @@ async fn a_token_that_is_none_does_not_keep_the_holder_from_unlocking() {
         assert!(!client.lock("door").is_locked().await.unwrap());
         let _: () = control.del(token).await.unwrap();
         client.shutdown().await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn records_of_locks_that_nobody_of_ours_has_written() {
-    count_panics();
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(&server).await;
-    for (made, text) in [
-        "",
-        "x",
-        "-1",
-        " done",
-        "0 done",
-        "9",
-        "1e300",
-        "99999999999999999999",
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let name = format!("door-{made}");
-        let record = format!("redisson_lock_once:{{{name}}}:{}", client.id());
-        let _: () = control.set(&record, text).await.unwrap();
-        let door = client.lock(&name);
-        let all = async {
-            let guard = clear(&name, door.try_guard().await);
-            clear(&name, door.is_held().await);
-            drop(guard);
-            clear(&name, door.force_unlock().await);
-        };
-        timeout(LIMIT, all).await.expect("every call ends");
-        assert_no_panic(text);
-        let _: () = control.del(&record).await.unwrap();
-        write_a_list(&mut control, &record).await;
-        clear(&name, door.try_lock().await);
-        clear(&name, door.force_unlock().await);
-        assert_no_panic(text);
-        let _: () = control.del(&record).await.unwrap();
-        assert!(door.try_lock_for(LIMIT).await.unwrap());
-        door.unlock().await.unwrap();
-    }
-}
-
-/// Whatever somebody has written there, the client goes on; what it writes itself instead ends in time.
-#[tokio::test]
-async fn record_of_a_lock_that_somebody_else_has_written_keeps_nobody_out() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(&server).await;
-    for text in [
-        "9000000000000000",
-        "9000000000000000 done 0",
-        "99999999999999999999",
-        "99999999999999999999999999999999999999999999 done",
-    ] {
-        let record = format!("redisson_lock_once:{{door}}:{}", client.id());
-        let door = client.fenced_lock("door");
-        let _: () = control.set(&record, text).await.unwrap();
-        assert_eq!(door.force_unlock().await, Ok(false), "{text}");
-        let _: () = control.set(&record, text).await.unwrap();
-        assert!(door.try_lock().await.unwrap(), "{text}");
-        let _: () = control.set(&record, text).await.unwrap();
-        let next = client.fenced_lock("door");
-        let waits = tokio::spawn(async move { next.guard().await.map(drop) });
-        until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
-        door.unlock().await.unwrap();
-        timeout(LIMIT, waits).await.unwrap().unwrap().unwrap();
-        let left: i64 = control.pttl(&record).await.unwrap();
-        assert!(left > 0, "{text}: {left}");
-    }
-}
-
-/// What is sent for the first time finds a number of its own or a later one on record, and a second time, too.
-#[tokio::test]
-async fn a_record_that_somebody_else_has_written_keeps_nothing_from_being_done() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(&server).await;
-    let (shelf, jobs) = (
-        client.semaphore("shelf"),
-        client.permit_expirable_semaphore("jobs"),
-    );
-    let hour = Duration::from_secs(3600);
-    for text in ["9000000000000000 1", "9000000000000000 done 1"] {
-        assert!(shelf.try_set_permits(1).await.unwrap());
-        assert!(jobs.try_set_permits(1).await.unwrap());
-        let write = async |control: &mut MultiplexedConnection| {
-            for kind in ["sc", "sc_leased"] {
-                let records = format!("redisson_{kind}_once:*");
-                let found: Vec<String> = control.keys(records).await.unwrap();
-                assert!(!found.is_empty(), "{kind}");
-                for record in found {
-                    let _: () = control.set(record, text).await.unwrap();
-                }
-            }
-        };
-        write(&mut control).await;
-        assert_eq!(shelf.expire(hour).await, Ok(true), "{text}");
-        assert_eq!(jobs.expire(hour).await, Ok(true), "{text}");
-        write(&mut control).await;
-        let moved = shelf.object().rename("moved").await.unwrap();
-        assert_eq!(moved.delete().await, Ok(true), "{text}");
-        write(&mut control).await;
-        assert_eq!(jobs.delete().await, Ok(true), "{text}");
     }
 }
 
