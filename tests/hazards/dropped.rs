@@ -1,13 +1,21 @@
 //! Futures that are dropped: what was taken for them comes back, and what they gave back is given back.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures::future::join_all;
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
 
 use crate::lost::builder;
-use crate::subject::{Books, End, Expected, Subject, in_time};
+use crate::reconnect::waiting;
+use crate::subject::{Books, End, Expected, Subject, in_time, until_heard};
 use crate::subjects::for_every_subject;
+use crate::support::clients::LIMIT;
 use crate::support::polls::poll_times;
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
 use crate::support::server::RedisServer;
+use crate::support::waiters::until;
 
 /// More polls than any call needs.
 const MOST_POLLS: usize = 200;
@@ -90,4 +98,49 @@ async fn before_its_answer<S: Subject>() {
 #[tokio::test]
 async fn dropped_after_the_server_has_acted_and_before_its_answer() {
     for_every_subject!(before_its_answer);
+}
+
+/// The keys in which callers wait for it.
+async fn queues(redis: &mut MultiplexedConnection, name: &str) -> Vec<String> {
+    let mut keys: Vec<String> = redis.keys(format!("*{{{name}}}*")).await.unwrap();
+    keys.retain(|key| key.contains("queue") || key.contains("waiters"));
+    keys
+}
+
+/// A waiter that goes leaves the queue, whatever it has learned by then.
+async fn while_it_waits<S: Subject>() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let elsewhere = builder(server.url()).connect().await.unwrap();
+    let holder = S::new(&elsewhere, S::NAME);
+    holder.close().await.unwrap();
+    // Some keys begin with what stands before the name.
+    let stands = holder.keys()[0].clone();
+    let client = builder(server.url()).connect().await.unwrap();
+    for polls in [1, 2, 3, 5, 8, 13, MOST_POLLS] {
+        let subject = Arc::new(S::new(&client, S::NAME));
+        match polls {
+            MOST_POLLS => {
+                let waits = waiting(&subject);
+                until_heard(&mut redis, S::NAME).await;
+                let tried = S::new(&client, S::NAME).take(Some(Duration::ZERO)).await;
+                assert_eq!(tried, Ok(false), "{}", S::NAME);
+                waits.abort();
+                assert!(waits.await.unwrap_err().is_cancelled());
+            }
+            polls => assert_eq!(poll_times(subject.take(None), polls).await, None),
+        }
+        for name in [S::NAME, &*stands] {
+            let what = format!("{name}: it has left the queue, {polls} polls");
+            until(&what, LIMIT, async || {
+                queues(&mut redis, name).await.is_empty()
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_leaves_the_queue() {
+    for_every_subject!(while_it_waits);
 }

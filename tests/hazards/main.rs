@@ -18,6 +18,7 @@ mod refused;
 mod refusing;
 mod restart;
 mod shutdown;
+mod stalled;
 mod subject;
 mod subjects;
 #[path = "../support/mod.rs"]
