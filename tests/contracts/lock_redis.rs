@@ -78,7 +78,7 @@ lock_suite!(fair_lock, Redis::start(Kind::Fair, Protocol::Resp2).await);
 /// The cases in which an owner holds the lock once: this one is not reentrant, and lasts for ten seconds at a time.
 macro_rules! string_lock_suite {
     ($suite:ident, $setup:expr) => {
-        lock_suite! { @cases $suite, $setup;
+        suite_cases! { lock_contract, $suite, $setup;
             holding: [
                 lock_and_unlock,
                 a_held_lock_is_refused_to_others,

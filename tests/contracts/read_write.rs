@@ -62,7 +62,7 @@ lock_suite!(writers, Redis::start(true).await);
 /// The cases of the contract but those in which readers would keep each other out, set the end of all holds, or be forced out by a writer.
 macro_rules! reader_suite {
     ($suite:ident, $setup:expr) => {
-        lock_suite! { @cases $suite, $setup;
+        suite_cases! { lock_contract, $suite, $setup;
             holding: [
                 lock_and_unlock,
                 only_the_owner_unlocks,
@@ -512,34 +512,4 @@ async fn the_first_of_two_guards_goes_first() {
     assert!(!second.is_lost());
     second.unlock().await.unwrap();
     assert_eq!(keys(&redis).await, Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_dropped_waiter_leaves_nothing() {
-    let redis = Redis::start(true).await;
-    let writer: Handle = Arc::new(redis.first.read_write_lock("door").write());
-    let lock = redis.second.read_write_lock("door");
-    let sides: [Handle; 2] = [Arc::new(lock.read()), Arc::new(lock.write())];
-    writer.lock().await.unwrap();
-    for side in &sides {
-        let mut waiting = crate::lock_contract::support::lock(side).await;
-        waiting.assert_waits(side).await;
-        assert!(waiting.abort().await.is_none());
-    }
-    assert!(
-        !lock
-            .read()
-            .try_lock_for(Duration::from_millis(50))
-            .await
-            .unwrap()
-    );
-    writer.unlock().await.unwrap();
-    let mut connection = redis.server.connection().await;
-    crate::support::waiters::until("all has gone", LIMIT, async || {
-        // Notes vanish by themselves after a minute.
-        let all: Vec<String> = connection.keys("*").await.unwrap();
-        !all.iter()
-            .any(|key| key == "door" || key.contains("waiters") || key.contains("timeout"))
-    })
-    .await;
 }

@@ -1,13 +1,16 @@
 //! A call in a task of its own, for the contract suites of all traits.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
+
+use crate::support::polls::poll_once;
 
 /// By then everything has happened that is to happen at all.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -66,19 +69,37 @@ impl<T: Send + 'static> Call<T> {
     }
 }
 
-/// Polls a future once, with the waker of the task.
-pub(crate) async fn poll_once<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
-    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+/// Runs a case; fails it if it hangs.
+pub(crate) async fn within_limit(case: impl Future<Output = ()>) {
+    timeout(3 * LIMIT, case)
+        .await
+        .expect("the case does not come to an end");
 }
 
-/// Polls a future at most `times` times, and lets other tasks run in between.
-pub(crate) async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..times {
-        if let Poll::Ready(answer) = poll_once(&mut future).await {
-            return Some(answer);
-        }
-        yield_now().await;
+/// Waits for tasks; fails if one of them has.
+pub(crate) async fn join(tasks: Vec<JoinHandle<()>>) {
+    for task in tasks {
+        task.await.unwrap();
     }
-    None
+}
+
+/// Something that only one may use at a time, and a number that loses additions when two make them together.
+#[derive(Default)]
+pub(crate) struct Unguarded {
+    inside: AtomicBool,
+    number: AtomicI64,
+}
+
+impl Unguarded {
+    pub(crate) async fn add_one(&self) {
+        assert!(!self.inside.swap(true, Ordering::SeqCst), "two are inside");
+        let before = self.get();
+        yield_now().await;
+        self.number.store(before + 1, Ordering::SeqCst);
+        self.inside.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn get(&self) -> i64 {
+        self.number.load(Ordering::SeqCst)
+    }
 }

@@ -37,13 +37,31 @@ const _: () = {
     anywhere::<Permit>();
 };
 
+/// A module `$suite` with one test a case. The cases stand in the modules of `$contract`.
+macro_rules! suite_cases {
+    ($contract:ident, $suite:ident, $setup:expr; $($module:ident: [$($case:ident,)*])*) => {
+        mod $suite {
+            $(mod $module {
+                #[allow(unused_imports)]
+                use super::super::*;
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let fixture = $setup;
+                    let case = $crate::$contract::$module::$case(&fixture);
+                    $crate::contract::call::within_limit(case).await;
+                })*
+            })*
+        }
+    };
+}
+
 /// `contract_suite!(name, setup)`: a module `name` with one test a case.
 ///
 /// `setup` is an expression that gives a [`Fixture`]; it is evaluated for each test anew, in an async
 /// function, and may `.await`.
 macro_rules! contract_suite {
     ($suite:ident, $setup:expr) => {
-        contract_suite! { @cases $suite, $setup;
+        suite_cases! { contract, $suite, $setup;
             redisson: [
                 acquire_after_add_permits,
                 zero_on_a_missing_semaphore,
@@ -155,21 +173,6 @@ macro_rules! contract_suite {
                 two_clients_share_the_permits,
                 a_signal_between_two_sides,
             ]
-        }
-    };
-    (@cases $suite:ident, $setup:expr; $($module:ident: [$($case:ident,)*])*) => {
-        mod $suite {
-            $(mod $module {
-                #[allow(unused_imports)]
-                use super::super::*;
-
-                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $case() {
-                    let fixture = $setup;
-                    let case = $crate::contract::$module::$case(&fixture);
-                    $crate::contract::support::within_limit(case).await;
-                })*
-            })*
         }
     };
 }

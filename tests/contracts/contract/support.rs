@@ -1,15 +1,15 @@
 //! What the cases share: calls in tasks of their own, and ways to tell that something holds.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use redisson_semaphore::{Result, Semaphore};
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::yield_now;
 use tokio::time::{interval, timeout};
 
-pub(crate) use super::call::{Call, LIMIT, Object, poll_once, poll_times};
+pub(crate) use super::call::{Call, LIMIT, Object, Unguarded, join};
+pub(crate) use crate::support::polls::{poll_once, poll_times};
 
 pub(crate) type Handle = Arc<dyn Semaphore>;
 
@@ -17,13 +17,6 @@ impl Object for Handle {
     async fn answers(&self) {
         self.available_permits().await.unwrap();
     }
-}
-
-/// Runs a case; fails it if it hangs.
-pub(crate) async fn within_limit(case: impl Future<Output = ()>) {
-    timeout(3 * LIMIT, case)
-        .await
-        .expect("the case does not come to an end");
 }
 
 /// A fresh semaphore's first permits.
@@ -94,13 +87,6 @@ pub(crate) async fn yields(times: usize) {
     }
 }
 
-/// Waits for tasks; fails if one of them has.
-pub(crate) async fn join(tasks: Vec<JoinHandle<()>>) {
-    for task in tasks {
-        task.await.unwrap();
-    }
-}
-
 /// Permits in use, as those who hold them see it.
 #[derive(Default)]
 pub(crate) struct Gauge(AtomicI64);
@@ -114,22 +100,6 @@ impl Gauge {
 
     pub(crate) fn exit(&self, permits: u32) {
         self.0.fetch_sub(permits.into(), Ordering::SeqCst);
-    }
-}
-
-/// A number that loses additions when two make them at the same time.
-#[derive(Default)]
-pub(crate) struct Unguarded(AtomicI64);
-
-impl Unguarded {
-    pub(crate) async fn add_one(&self) {
-        let before = self.get();
-        yield_now().await;
-        self.0.store(before + 1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn get(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
     }
 }
 

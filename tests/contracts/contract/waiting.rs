@@ -160,26 +160,29 @@ pub(crate) async fn smaller_requests_pass_a_larger_one(fixture: &dyn Fixture) {
 
 pub(crate) async fn a_larger_one_is_not_starved(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("starve");
-    set(&semaphore, 4).await;
+    // Its holders never go all at once.
+    let holds = [61, 67, 71, 73, 79, 83, 89].map(Duration::from_millis);
+    set(&semaphore, 7).await;
     let served = Arc::new(AtomicBool::new(false));
-    // More tasks than permits: one of them always waits for the next permit.
-    let small = (0..8).map(|_| {
+    let small = holds.map(|hold| {
         let (semaphore, served) = (semaphore.clone(), Arc::clone(&served));
         tokio::spawn(async move {
             while !served.load(Ordering::SeqCst) {
                 semaphore.acquire(1).await.unwrap();
-                yields(3).await;
+                tokio::time::sleep(hold).await;
                 semaphore.release(1).await.unwrap();
             }
         })
     });
-    let small = small.collect();
-    let large = acquire(&semaphore, 4).await.answer().await;
+    while semaphore.available_permits().await.unwrap() > 0 {
+        yields(1).await;
+    }
+    let large = acquire(&fixture.second(&semaphore), 7).await.answer().await;
     served.store(true, Ordering::SeqCst);
     large.unwrap();
-    semaphore.release(4).await.unwrap();
-    join(small).await;
-    assert_available(&semaphore, 4).await;
+    semaphore.release(7).await.unwrap();
+    join(small.into()).await;
+    assert_available(&semaphore, 7).await;
 }
 
 pub(crate) async fn mixed_sizes_are_all_served(fixture: &dyn Fixture) {

@@ -54,7 +54,7 @@ const _: () = {
 /// [`Fixture`]; it is evaluated for each test anew and may `.await`.
 macro_rules! leased_suite {
     ($suite:ident, $setup:expr) => {
-        leased_cases! { $suite, $setup;
+        suite_cases! { leased, $suite, $setup;
             permits: [
                 as_many_as_the_limit,
                 each_has_an_id_of_its_own,
@@ -109,7 +109,7 @@ macro_rules! leased_suite {
 /// As [`leased_suite!`], for an [`Expiring`] one.
 macro_rules! expiring_suite {
     ($suite:ident, $setup:expr) => {
-        leased_cases! { $suite, $setup;
+        suite_cases! { leased, $suite, $setup;
             expiry: [
                 a_permit_expires_and_a_waiter_gets_it,
                 permits_that_end_one_by_one_serve_all_who_wait,
@@ -126,24 +126,6 @@ macro_rules! expiring_suite {
                 a_lease_below_a_millisecond_is_refused,
                 a_lease_that_cannot_be_counted_is_refused,
             ]
-        }
-    };
-}
-
-macro_rules! leased_cases {
-    ($suite:ident, $setup:expr; $($module:ident: [$($case:ident,)*])*) => {
-        mod $suite {
-            $(mod $module {
-                #[allow(unused_imports)]
-                use super::super::*;
-
-                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $case() {
-                    let fixture = $setup;
-                    let case = $crate::leased::$module::$case(&fixture);
-                    $crate::leased::support::within_limit(case).await;
-                })*
-            })*
         }
     };
 }

@@ -1,14 +1,13 @@
 //! What the cases share.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_semaphore::{Held, LeasedSemaphore, Result};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-pub(crate) use crate::contract::call::{Call, LIMIT, Object, poll_times};
+pub(crate) use crate::contract::call::{Call, LIMIT, Object, join};
+pub(crate) use crate::support::polls::poll_times;
 
 pub(crate) type Handle = Arc<dyn LeasedSemaphore>;
 
@@ -16,13 +15,6 @@ impl Object for Handle {
     async fn answers(&self) {
         self.holders().await.unwrap();
     }
-}
-
-/// Runs a case; fails it if it hangs.
-pub(crate) async fn within_limit(case: impl Future<Output = ()>) {
-    timeout(3 * LIMIT, case)
-        .await
-        .expect("the case does not come to an end");
 }
 
 /// How many permits are held.
@@ -57,11 +49,4 @@ pub(crate) async fn acquire(semaphore: &Handle) -> Call<Result<Held>> {
     semaphore.holders().await.unwrap();
     semaphore.release("cafe").await.unwrap();
     call
-}
-
-/// Waits for tasks; fails if one of them has.
-pub(crate) async fn join(tasks: Vec<JoinHandle<()>>) {
-    for task in tasks {
-        task.await.unwrap();
-    }
 }

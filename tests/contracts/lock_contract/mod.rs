@@ -43,7 +43,7 @@ const _: () = {
 /// `.await`.
 macro_rules! lock_suite {
     ($suite:ident, $setup:expr) => {
-        lock_suite! { @cases $suite, $setup;
+        suite_cases! { lock_contract, $suite, $setup;
             holding: [
                 lock_and_unlock,
                 a_held_lock_is_refused_to_others,
@@ -128,21 +128,6 @@ macro_rules! lock_suite {
                 a_guard_that_lost_its_lock_is_not_entered_again,
                 dropped_entries_are_given_back,
             ]
-        }
-    };
-    (@cases $suite:ident, $setup:expr; $($module:ident: [$($case:ident,)*])*) => {
-        mod $suite {
-            $(mod $module {
-                #[allow(unused_imports)]
-                use super::super::*;
-
-                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $case() {
-                    let fixture = $setup;
-                    let case = $crate::lock_contract::$module::$case(&fixture);
-                    $crate::lock_contract::support::within_limit(case).await;
-                })*
-            })*
         }
     };
 }

@@ -1,15 +1,13 @@
 //! What the cases share: calls in tasks of their own, and ways to tell that something holds.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use redisson_semaphore::{Error, Lock, Result};
-use tokio::task::yield_now;
 use tokio::time::timeout;
 
-pub(crate) use crate::contract::call::{Call, LIMIT, Object, poll_times};
+pub(crate) use crate::contract::call::{Call, LIMIT, Object, Unguarded, within_limit};
+pub(crate) use crate::support::polls::poll_times;
 
 pub(crate) type Handle = Arc<dyn Lock>;
 
@@ -21,13 +19,6 @@ impl Object for Handle {
 
 /// A lease that is over soon.
 pub(crate) const SHORT: Duration = Duration::from_millis(60);
-
-/// Runs a case; fails it if it hangs.
-pub(crate) async fn within_limit(case: impl Future<Output = ()>) {
-    timeout(3 * LIMIT, case)
-        .await
-        .expect("the case does not come to an end");
-}
 
 /// Asserts that `lock` is held by its owner and by nobody else.
 pub(crate) async fn assert_held(lock: &Handle, count: u32) {
@@ -73,25 +64,4 @@ pub(crate) async fn lock(lock: &Handle) -> Call<Result<()>> {
 pub(crate) async fn lock_for(lock: &Handle, wait: Duration) -> Call<Result<bool>> {
     let lock = Arc::clone(lock);
     Call::start(async move { lock.try_lock_for(wait).await }).await
-}
-
-/// Something that only one may use at a time, and a number that loses additions when two make them together.
-#[derive(Default)]
-pub(crate) struct Unguarded {
-    inside: AtomicBool,
-    number: AtomicI64,
-}
-
-impl Unguarded {
-    pub(crate) async fn add_one(&self) {
-        assert!(!self.inside.swap(true, Ordering::SeqCst), "two are inside");
-        let before = self.get();
-        yield_now().await;
-        self.number.store(before + 1, Ordering::SeqCst);
-        self.inside.store(false, Ordering::SeqCst);
-    }
-
-    pub(crate) fn get(&self) -> i64 {
-        self.number.load(Ordering::SeqCst)
-    }
 }
