@@ -507,36 +507,6 @@ async fn permits_are_kept_while_their_slot_moves_under_load() {
     }
 }
 
-/// A master that answers nothing for a long time costs what is held there, and nothing else.
-#[tokio::test]
-async fn renewal_goes_on_beside_a_master_that_hangs() {
-    const LEASE: Duration = Duration::from_secs(3);
-    let (cluster, proxy) = Cluster::start_behind_a_proxy().await;
-    let url = format!("redis+cluster://127.0.0.1:{}", cluster.servers[1].port());
-    let client = builder(url)
-        .lock_watchdog_timeout(LEASE)
-        .response_timeout(LIMIT);
-    let client = client.connect().await.unwrap();
-    let (mut hung, mut well) = (vec![], vec![]);
-    for number in 0..30 {
-        let name = cluster.name_at(0, &format!("hung-{number}")).await;
-        hung.push(client.lock(&name).guard().await.unwrap());
-    }
-    for master in [1, 2] {
-        let name = cluster.name_at(master, "well").await;
-        well.push(client.lock(&name).guard().await.unwrap());
-    }
-    proxy.mute();
-    for guard in &hung {
-        guard.lost().await;
-    }
-    tokio::time::sleep(2 * LEASE).await;
-    for guard in well {
-        assert!(!guard.is_lost());
-        guard.unlock().await.unwrap();
-    }
-}
-
 /// The answer is lost, and the slot is somewhere else when it is asked about.
 #[tokio::test]
 async fn an_answer_that_was_lost_is_asked_for_where_the_slot_is_now() {

@@ -12,7 +12,7 @@ use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
 use crate::support::server::{NOWHERE, RedisServer, replica_of};
 use crate::support::waiters::{channel, until, until_linked, until_subscribers, waiter};
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error};
+use redisson_semaphore::Client;
 use tokio::time::timeout;
 
 /// Two servers, and an address that leads to the primary.
@@ -238,67 +238,6 @@ async fn who_waits_is_served_by_the_new_primary() {
         pair.until_stored("waited", 0).await;
         assert_eq!(semaphore.available_permits().await, Ok(0));
     }
-}
-
-/// Grants go across with the counter, or both are missing.
-#[tokio::test]
-async fn permits_of_guards_go_across_and_come_back_once() {
-    const GRANTS: &str = "redisson_sc_grants:{watched}";
-    const DEAD: &str = "00000000-0000-4000-8000-000000000001:g1:3:500";
-    let mut pair = Pair::start().await;
-    let client = builder(pair.address.url()).lock_watchdog_timeout(NEVER);
-    let seats = client
-        .connect()
-        .await
-        .unwrap()
-        .semaphore("watched")
-        .watched();
-    seats.try_set_permits(8).await.unwrap();
-    let (kept, dropped) = (
-        seats.permit(1).await.unwrap(),
-        seats.permit(2).await.unwrap(),
-    );
-    // Somebody who has died by then.
-    let mut old = pair.primary.connection().await;
-    let () = redis::pipe()
-        .decr("watched", 3)
-        .zadd(GRANTS, DEAD, 1)
-        .query_async(&mut old)
-        .await
-        .unwrap();
-    pair.until_across().await;
-    pair.change_places().await;
-    pair.follow();
-    kept.release().await.unwrap();
-    drop(dropped);
-    // With those of the dead one.
-    pair.until_stored("watched", 8).await;
-    assert_eq!(seats.reclaim().await.unwrap(), []);
-    assert_eq!(stored(&pair.primary, "watched").await, ["8"]);
-    assert!(seats.holders().await.unwrap().is_empty());
-
-    // The next one takes over without the last writes.
-    let kept = seats.permit(1).await.unwrap();
-    pair.until_across().await;
-    replica_of(&mut pair.replica.connection().await, None).await;
-    let late = seats.permit(2).await.unwrap();
-    assert_eq!(stored(&pair.primary, "watched").await, ["5"]);
-    assert_eq!(stored(&pair.replica, "watched").await, ["7"]);
-    std::mem::swap(&mut pair.primary, &mut pair.replica);
-    pair.follow();
-    pair.address.cut();
-    // The late one is lost, and gives nothing back.
-    let lost = late.release().await.unwrap_err();
-    assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
-    assert!(!kept.is_lost());
-    let anew = seats.permit(1).await.unwrap();
-    assert!(!anew.is_lost());
-    anew.release().await.unwrap();
-    let holders = seats.holders().await.unwrap();
-    let held: u64 = holders.iter().map(|holder| holder.permits()).sum();
-    assert_eq!((held, seats.available_permits().await), (1, Ok(7)));
-    kept.release().await.unwrap();
-    assert_eq!(seats.available_permits().await, Ok(8));
 }
 
 /// Against a replica both connections are made again and again; the log does not tell each time.
