@@ -1,12 +1,18 @@
-//! Primitives other than locks, one file each, and the layers over them.
+//! What only one primitive does, its waiters, and the layers over the primitives. What all have in common is in `tests/contracts` and
+//! `tests/hazards`.
 
 mod blocking;
 mod combining;
 mod latch;
+#[path = "../layouts/mod.rs"]
+mod layouts;
+mod locks;
 mod name_mapper;
 mod nudges;
 mod permit_expirable;
 mod permit_hazards;
+mod queue;
+mod recipes;
 mod renewal_refused;
 mod stats;
 mod string_lock;

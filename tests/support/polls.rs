@@ -20,21 +20,3 @@ pub async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output>
     }
     None
 }
-
-/// Polls `call` when it is woken, `polls` times at the most, and drops it; its answer if it was that fast.
-pub async fn polled<F: Future>(call: F, polls: u32) -> Option<F::Output> {
-    let mut call = pin!(call);
-    let mut left = polls;
-    poll_fn(|context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match call.as_mut().poll(context) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}

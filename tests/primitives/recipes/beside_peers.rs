@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::layouts::{Layout, Shape};
-use crate::peers::support::{
+use crate::recipes::peers::support::{
     CHECK, LIMIT, Program, World, about, acquired, ids, refreshed, released, sorted, with,
 };
 use crate::support::snapshot::snapshot_all;

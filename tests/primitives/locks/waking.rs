@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use crate::served::served;
+use crate::locks::served::served;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until_subscribers;
 use redis::AsyncCommands;

@@ -8,7 +8,5 @@ mod read_write;
 mod renewal;
 mod served;
 mod sharing;
-#[path = "../support/mod.rs"]
-mod support;
 mod trouble;
 mod waking;

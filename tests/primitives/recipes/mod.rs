@@ -3,12 +3,8 @@
 mod bad_input;
 mod beside_peers;
 mod contention;
-#[path = "../layouts/mod.rs"]
-mod layouts;
 mod line;
 mod peers;
 mod refused;
 mod releases;
-#[path = "../support/mod.rs"]
-mod support;
-mod waiting;
+mod waits;

@@ -1,6 +1,6 @@
 //! Waiters that could starve, and what a grant costs in a crowd of clients.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::clients::{connect, release_as_redisson, scripts, served};
 use crate::support::crowd::Crowd;
@@ -56,38 +56,6 @@ async fn a_hundred_clients_have_equal_shares_at_the_cost_of_two() {
     );
     // A release, a request and a confirmation.
     assert!(cost <= 3.3, "{cost} scripts a grant");
-}
-
-/// The longest of three waits for all 8 permits beside 16 callers of another client, each with one for `hold` or a bit more.
-async fn large_beside_small(hold: Duration) -> Duration {
-    let server = RedisServer::start().await;
-    let clients = semaphores(&server, 8, 2).await;
-    // They do not give back at the same time.
-    let crowds: Vec<Crowd> = (0..16)
-        .map(|number| Crowd::start(&clients[0], 1, 1, hold + number * hold / 16))
-        .collect();
-    let mut longest = Duration::ZERO;
-    for _ in 0..3 {
-        join_all(crowds.iter().map(|crowd| crowd.until_served(3))).await;
-        let began = Instant::now();
-        tokio::time::timeout(LIMIT, clients[1].acquire(8))
-            .await
-            .expect("served before the test's limit")
-            .unwrap();
-        longest = longest.max(began.elapsed());
-        clients[1].release(8).await.unwrap();
-    }
-    join_all(crowds.into_iter().map(Crowd::stop)).await;
-    longest
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_request_is_not_passed_for_ever_by_small_ones_of_another_process() {
-    let holds = [4, 20, 50].map(Duration::from_millis);
-    let waits = join_all(holds.map(large_beside_small)).await;
-    for waited in waits {
-        assert!(waited < Duration::from_secs(10), "{waited:?}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,5 +7,3 @@ mod order;
 mod processes;
 mod shares;
 mod starving;
-#[path = "../support/mod.rs"]
-mod support;

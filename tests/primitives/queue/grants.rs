@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use crate::support::acl::set_user;
-use crate::support::clients::start_behind_a_proxy;
-use crate::support::clients::{LIMIT, builder, connect, limited, served, stored, until_stored};
+use crate::support::clients::{
+    LIMIT, builder, connect, served, start_behind_a_proxy, stored, until_stored,
+};
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{
-    queued, settled_waiter, until, until_notified, until_queued, waiter,
+    settled_waiter, until, until_lock_queued, until_notified, until_queued, until_subscribers,
+    waiter,
 };
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Permit, RSemaphore, Result};
+use redisson_semaphore::{Client, Permit, RLock, RSemaphore, Result};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -285,13 +286,6 @@ async fn grant_of_a_client_that_died_goes_to_the_next() {
     until_granted(&mut control, 0).await;
 }
 
-/// How long the grants of those that wait last, in milliseconds.
-async fn lives(control: &mut MultiplexedConnection) -> Vec<u64> {
-    let all = queued(control, NAME).await.into_iter();
-    all.map(|entry| entry.split(':').nth(3).unwrap().parse().unwrap())
-        .collect()
-}
-
 /// A grant of the only permit has run out as soon as another client can have it.
 async fn until_run_out(other: &RSemaphore) {
     until("it has run out", LIMIT, async || {
@@ -299,30 +293,6 @@ async fn until_run_out(other: &RSemaphore) {
         other.try_acquire(1).await.unwrap()
     })
     .await;
-}
-
-/// Messages may be slower than a grant lasts.
-#[tokio::test]
-async fn grants_of_a_client_that_confirms_late_last_longer() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let (proxy, client) = far(&server).await;
-    let releasing = connect(server.url()).await.semaphore(NAME);
-    let waiting = settled_waiter(&mut control, &client.semaphore(NAME), 1, &releasing).await;
-    let before = lives(&mut control).await;
-    proxy.at_script(1, Fate::HoldRequest);
-    releasing.release(1).await.unwrap();
-    proxy.until_struck(1).await;
-    until_run_out(&releasing).await;
-    proxy.deliver(1).await;
-    until("it waits with another entry", LIMIT, async || {
-        let now = lives(&mut control).await;
-        now.len() == 1 && now[0] >= before[0] * 3 / 2
-    })
-    .await;
-    releasing.release(1).await.unwrap();
-    served(waiting).await;
-    until_granted(&mut control, 0).await;
 }
 
 /// The script that takes a grant from a client takes all its entries out of the queue, and says so.
@@ -350,29 +320,37 @@ async fn client_whose_guard_has_run_out_queues_its_others_again() {
     assert_eq!(stored(&server, NAME).await, ["0"]);
 }
 
-/// A message can't be taken back: it goes out when nothing can be refused any more.
+/// The same for a lock: its holder is told before the next one has it.
 #[tokio::test]
-async fn refused_release_notifies_nobody() {
-    let (server, limited) = limited("~* &* +@all").await;
+async fn lock_whose_confirmation_does_not_arrive_is_lost_before_the_next_has_it() {
+    let server = RedisServer::start().await;
     let mut control = server.connection().await;
-    let held = limited.semaphore(NAME);
-    held.release(1).await.unwrap();
-    held.acquire(1).await.unwrap();
-    let other = connect(server.url()).await;
-    let waiting = queued_guard(&mut control, &other, 0).await;
-    // The last thing that a script does is to put its answer on record.
-    set_user(&mut control, &["app", "-set"]).await;
-    let refused = held.release(1).await.expect_err("it is forbidden");
-    assert!(
-        matches!(refused, Error::PermissionDenied { .. }),
-        "{refused}"
-    );
-    // Answered behind what a message would have caused.
-    other.semaphore(NAME).available_permits().await.unwrap();
-    assert!(!waiting.is_finished());
-    assert_eq!(queued(&mut control, NAME).await.len(), 1);
-    set_user(&mut control, &["app", "+set"]).await;
-    held.release(1).await.unwrap();
-    got(waiting).await.release().await.unwrap();
-    assert_eq!(stored(&server, NAME).await, ["1"]);
+    let (proxy, client) = far(&server).await;
+    let holder = connect(server.url()).await.lock(NAME);
+    let next = connect(server.url()).await.lock(NAME);
+    holder.lock().await.unwrap();
+    let guard = |lock: RLock| tokio::spawn(async move { lock.guard().await });
+    let first = guard(client.lock(NAME));
+    until_lock_queued(&mut control, NAME, 1).await;
+    let own = format!("redisson_lock_waiters:{{{NAME}}}:{}", client.id());
+    until_subscribers(&mut control, &own, 1).await;
+    // Answered behind the waiter's own requests.
+    assert!(!client.lock(NAME).try_lock().await.unwrap());
+    let mut second = guard(next);
+    until_lock_queued(&mut control, NAME, 2).await;
+    proxy.at_script(1, Fate::HoldRequest);
+    holder.unlock().await.unwrap();
+    let held = timeout(LIMIT, first).await.unwrap().unwrap().unwrap();
+    proxy.until_struck(1).await;
+    tokio::select! {
+        biased;
+        () = held.lost() => {}
+        _ = &mut second => panic!("the next one has it, and the guard does not know"),
+    }
+    let next = timeout(LIMIT, second).await.unwrap().unwrap().unwrap();
+    proxy.deliver(1).await;
+    held.unlock().await.unwrap_err();
+    assert!(!next.is_lost() && next.handle().is_held().await.unwrap());
+    next.unlock().await.unwrap();
+    assert!(!holder.is_locked().await.unwrap());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::served::served;
+use crate::locks::served::served;
 use crate::support::monitor::Monitor;
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
