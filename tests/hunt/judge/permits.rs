@@ -163,7 +163,8 @@ impl Judge {
             let denied = ledger.denied.contains(&host) && !ledger.doubts.contains_key(&host);
             // An entry that was not allowed to leave the queue may be served.
             let stays = self.forbidden.is_some();
-            if denied && !asked && !served && !stays && !self.has_ended(host) {
+            // What a client takes as it ends goes back.
+            if denied && !asked && !served && !stays && !self.closing(host) {
                 self.accuse(
                     "effects",
                     format!("c{host} takes {takes} of s{number}, and each caller that asked was told that nothing was done"),
