@@ -10,7 +10,7 @@
 -- Invariant: taken permits stand in the grants, or their caller learns of them by the answer
 
 local GRANTS, LEASE, LEASED = KEYS[5], ARGV[6] * 1000, 'g'
--- What the counter cannot take back is tried again after so many microseconds.
+-- A grant that the counter cannot take back is tried again after so many microseconds.
 local AGAIN_AFTER, MOST_RECLAIMED = 60000000, 1024
 -- When the first grant ends.
 local first_end

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 
 use super::answer::Said;
 use super::batch::Batch;
+use super::entries::Entry;
 use super::held::{Gives, Leases};
 use super::object::QueueKeys;
-use super::outcome::{Amount, Grant, Outcome, Ticket, Told, Want};
+use super::outcome::{Amount, Grant, Outcome, Taken, Ticket, Told, Want};
 use super::primitive::{self, Held, Primitive};
 use super::results::Results;
 use super::sending::Task;
@@ -323,7 +324,7 @@ impl Client {
                     held.push(grant);
                     false
                 }
-                // The caller is told, and goes.
+                // A caller with an error goes.
                 Ok(Err(_)) => false,
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => true,
@@ -455,11 +456,7 @@ impl World {
             Event::Answer => self.answer(client),
             Event::Refuse if matches!(this.under_way, Some((_, None))) => {
                 let batch = this.under_way.take().expect("just seen").0;
-                let error = Error::PermissionDenied {
-                    name: "model".to_owned(),
-                    detail: "not now".to_owned(),
-                };
-                let told = this.state.failed(batch, &error, None, now);
+                let told = this.state.failed(batch, &forbidden(), None, now);
                 this.tell(told);
             }
             Event::Notify if !this.notifications.is_empty() => {
@@ -573,7 +570,7 @@ proptest! {
             }
             world.clients.iter_mut().for_each(|client| client.hears = true);
             world.clients.iter_mut().for_each(|client| client.state.may_have_missed());
-            // What was refused is tried again after a second.
+            // A refused call is tried again after a second.
             for _ in 0..8 {
                 tokio::time::advance(Duration::from_millis(200)).await;
                 for client in &mut world.clients {
@@ -589,6 +586,41 @@ proptest! {
             assert_eq!(world.server.grants, BTreeMap::new());
             assert_eq!(world.server.counter, TOTAL);
         });
+    }
+}
+
+fn forbidden() -> Error {
+    Error::PermissionDenied {
+        name: "model".to_owned(),
+        detail: "not now".to_owned(),
+    }
+}
+
+/// A grant that a guard uses is confirmed soon, also where the first batch that says so is refused.
+#[tokio::test(start_paused = true)]
+async fn a_confirmation_is_repeated_behind_a_refused_batch() {
+    let state = &mut World::new().clients[0].state;
+    let want = Amount {
+        amount: 1,
+        leased: true,
+    };
+    let until = Moment::now() + Duration::from_secs(3);
+    let _grant = state.granted(want, 7, Taken::default(), 3000, until);
+    let entry = Entry {
+        want,
+        arrival: 0,
+        life: 3000,
+    };
+    state.unconfirmed.insert(7, (entry, CLOCK));
+    state.call(Call::Release(1), None, Instant::now());
+    for _ in 0..2 {
+        let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+            panic!("nothing departs");
+        };
+        assert_eq!(batch.extends.len(), 1);
+        drop(state.failed(*batch, &forbidden(), None, Instant::now()));
+        tokio::time::advance(Duration::from_millis(100)).await;
+        drop(state.tick(Instant::now()));
     }
 }
 

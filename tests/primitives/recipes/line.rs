@@ -168,6 +168,43 @@ async fn a_dead_process_in_front_holds_nobody_up() {
     }
 }
 
+/// Nothing is free, and those in front are dead: the next one that checks has their place.
+#[tokio::test]
+async fn dead_processes_in_front_leave_the_line() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let dying = [
+        Client::connect(proxy.url()).await.unwrap(),
+        Client::connect(proxy.url()).await.unwrap(),
+    ];
+    let alive = Client::builder(server.url()).safety_interval(Duration::from_millis(200));
+    let alive = alive.connect().await.unwrap();
+    let shape = Shape::new(1).check(NEVER);
+    let layout = Layout::Fair;
+    let [one, two] = [&dying[0], &dying[1]].map(|client| layout.make(client, "front", shape));
+    let alive = layout.make(&alive, "front", shape);
+    let held = alive.acquire().await.unwrap();
+    let dead = [waiter(&one).await, waiter(&two).await];
+    until_listening(&mut redis, "front", 2).await;
+    proxy.blackhole();
+    let killed: u64 = redis::cmd("CLIENT")
+        .arg(&["KILL", "TYPE", "pubsub"])
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert!(killed >= 2);
+    let waiting = waiter(&alive).await;
+    let (line, _) = keys_of(layout, "front");
+    until("the dead have left", LIMIT, async || {
+        redis.clone().zcard::<_, u64>(&line).await.unwrap() == 1
+    })
+    .await;
+    assert!(alive.release(held.id()).await.unwrap());
+    drop(served(waiting).await);
+    dead.iter().for_each(JoinHandle::abort);
+}
+
 /// Each of a hundred processes takes the only permit in turn, several times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_costs_a_few_scripts_a_grant() {
