@@ -255,6 +255,13 @@ impl ClientBuilder {
         self
     }
 
+    /// User and password for sentinels that have a password and none in their URLs.
+    #[cfg(feature = "redisson-yaml")]
+    pub(crate) fn sentinel_login(mut self, username: Option<String>, password: String) -> Self {
+        self.config.sentinel_login = Some((username, password));
+        self
+    }
+
     /// A change counts when so many replicas have it (`WAIT`): a failover to one of them loses no grant that
     /// a caller has got, and no release. None by default. Redisson waits for replicas wherever it knows of any, and is content
     /// with one (`checkLockSyncedSlaves`).

@@ -263,11 +263,13 @@ impl Core {
             }
         };
         let finish = async {
-            idle().await;
-            // Guards that are dropped meanwhile have releases to send, too.
-            while !self.records.are_given_back() {
-                self.give_all_records_back().await;
+            loop {
                 idle().await;
+                self.give_all_records_back().await;
+                // Guards that were dropped meanwhile have had releases to send, too.
+                if self.busy() == 0 && self.records.are_given_back() {
+                    break;
+                }
             }
         };
         tokio::select! {

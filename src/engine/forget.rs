@@ -37,6 +37,11 @@ impl Core {
         }
     }
 
+    /// The object of the record at `key` has callers that wait.
+    pub(crate) fn record_is_awaited(&self, key: &Arc<str>) {
+        self.records.lock().wait(key);
+    }
+
     /// A call on the record at `key` has been sent, and not answered.
     pub(super) fn record_is_needed(&self, key: &Arc<str>) {
         let life = self.config.record_life();

@@ -2,7 +2,8 @@
 //!
 //! A record (see [`once`](super::once)) is needed while its call is unanswered, and as long as a copy of the call may still
 //! arrive. Where every call of late was answered when it was sent for the first time, there is no copy: the record could
-//! go at once. It is left until it was not used for half a second or a whole one. One script deletes up to [`TOGETHER`] of them ([`forget`](super::forget)).
+//! go at once. It is left until it was not used for half a second or a whole one, and while callers wait, as it would only be made
+//! anew. One script deletes up to [`TOGETHER`] of them ([`forget`](super::forget)).
 //!
 //! A record of a call that was sent and not answered stays for its whole time.
 
@@ -32,6 +33,8 @@ pub(super) struct State {
     recent: Numbers,
     /// Not used since then.
     older: Numbers,
+    /// Of objects for which callers wait: the next call is sure to come.
+    waiting: Numbers,
     doubted: Doubted,
     /// A task looks.
     pub(super) watched: bool,
@@ -75,7 +78,7 @@ impl Records {
         let state = self.lock();
         let doubted = &state.doubted;
         (
-            state.recent.len() + state.older.len(),
+            state.recent.len() + state.older.len() + state.waiting.len(),
             doubted.recent.len() + doubted.older.len(),
         )
     }
@@ -102,6 +105,7 @@ impl Records {
         let mut state = self.lock();
         let mut all = std::mem::take(&mut state.recent);
         all.append(&mut state.older);
+        all.append(&mut state.waiting);
         all
     }
 }
@@ -117,8 +121,16 @@ impl State {
             return false;
         }
         self.older.remove(key);
+        self.waiting.remove(key);
         self.recent.insert(Arc::clone(key), number);
         !std::mem::replace(&mut self.watched, true)
+    }
+
+    /// Callers wait for its object.
+    pub(super) fn wait(&mut self, key: &Arc<str>) {
+        if let Some((key, number)) = self.recent.remove_entry(key) {
+            self.waiting.insert(key, number);
+        }
     }
 
     pub(super) fn is_doubted(&self, key: &Arc<str>) -> bool {
@@ -126,7 +138,7 @@ impl State {
     }
 
     pub(super) fn doubt(&mut self, key: &Arc<str>, life: Duration) {
-        for sure in [&mut self.recent, &mut self.older] {
+        for sure in [&mut self.recent, &mut self.older, &mut self.waiting] {
             sure.remove(key);
         }
         self.doubted.forget_old(life);

@@ -20,8 +20,7 @@ use section::Section;
 ///
 /// Read are the files of Redisson 3.x and 4.x: user, password, TLS and the name mapper stand in the servers' part there, and
 /// beside it here; either will do. The [guide](crate::guide::from_redisson#redissons-yaml) lists the settings and their meanings here. A
-/// setting that has no meaning here is [listed](Ignored), one that Redisson does not have is an error. So are YAML's aliases (`*name`) and
-/// merge keys (`<<`).
+/// setting that has no meaning here is [listed](Ignored), one that Redisson does not have is an error.
 ///
 /// `${NAME}` and `${NAME:-default}` are replaced as Redisson does it: by what [`property`](Self::property) says, or by the
 /// environment.
@@ -151,9 +150,9 @@ impl RedissonYaml {
         };
         let text = text::substitute(&self.text, value);
         let mut common = Section::whole(node::read(&text)?)?;
-        let config = servers::read(&mut common, &self.mappers, ignored)?;
-        common.finish(ignored)?;
-        Ok(ClientBuilder::of(config))
+        let builder = servers::read(&mut common, &self.mappers, ignored)?;
+        common.finish(known::COMMON, ignored)?;
+        Ok(builder)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A YAML document as a tree that knows its lines.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
@@ -8,9 +9,12 @@ use super::{Fault, fault};
 
 /// How deep nodes may stand in each other.
 const DEEPEST: usize = 32;
+/// So many nodes a document may have, with those that aliases repeat; a long text counts as several.
+const MOST_NODES: usize = 10_000;
+const LONG: usize = 1000;
 
 /// A value, and where it stands.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) line: usize,
     /// The Java class that its tag names.
@@ -18,27 +22,28 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Value {
     /// Nothing, or `null`.
     Null,
     Text(String),
     List(Vec<Node>),
-    Map(Vec<Setting>),
+    Map(Vec<Entry>),
 }
 
-/// A value with its name.
-#[derive(Debug)]
-pub(super) struct Setting {
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
     pub(super) key: String,
     pub(super) line: usize,
-    pub(super) node: Node,
+    pub(super) value: Node,
 }
 
-/// Reads the one document in `text`. Merge keys (`<<`) and aliases (`*name`) are not read.
+/// Reads the one document in `text`.
 pub(super) fn read(text: &str) -> Result<Node, Fault> {
     let mut reader = Reader {
         parser: Parser::new_from_str(text),
+        anchors: HashMap::new(),
+        nodes: 0,
         line: 1,
     };
     let mut document = None;
@@ -60,6 +65,8 @@ pub(super) fn read(text: &str) -> Result<Node, Fault> {
 
 struct Reader<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
     /// Of what has been read last.
     line: usize,
 }
@@ -79,15 +86,29 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// So many nodes more, so deep.
+    fn has_more(&mut self, nodes: usize, depth: usize) -> Result<(), Fault> {
+        self.nodes += nodes;
+        if depth > DEEPEST || self.nodes > MOST_NODES {
+            return Err(fault(self.line, "this is too much"));
+        }
+        Ok(())
+    }
+
     fn node(&mut self, first: Event<'a>, depth: usize) -> Result<Node, Fault> {
         let line = self.line;
-        if depth > DEEPEST {
-            return Err(fault(line, "this is too deep"));
-        }
-        let (tag, value) = match first {
-            Event::Alias(_) => return Err(fault(line, "aliases (*name) of anchors are not read")),
-            Event::Scalar(text, style, _, tag) => (tag, scalar(text, style)),
-            Event::SequenceStart(_, tag) => {
+        self.has_more(1, depth)?;
+        let (anchor, tag, value) = match first {
+            Event::Alias(anchor) => {
+                let known = self.anchors.get(&anchor);
+                let known = known.ok_or_else(|| fault(line, "this anchor is not known"))?;
+                let count = known.count();
+                self.has_more(count, depth)?;
+                let known = self.anchors[&anchor].clone();
+                return Ok(Node { line, ..known });
+            }
+            Event::Scalar(text, style, anchor, tag) => (anchor, tag, scalar(text, style)),
+            Event::SequenceStart(anchor, tag) => {
                 let mut items = Vec::new();
                 loop {
                     match self.next()? {
@@ -95,10 +116,10 @@ impl<'a> Reader<'a> {
                         event => items.push(self.node(event, depth + 1)?),
                     }
                 }
-                (tag, Value::List(items))
+                (anchor, tag, Value::List(items))
             }
-            Event::MappingStart(_, tag) => {
-                let mut entries: Vec<Setting> = Vec::new();
+            Event::MappingStart(anchor, tag) => {
+                let mut entries: Vec<Entry> = Vec::new();
                 loop {
                     let event = self.next()?;
                     if matches!(event, Event::MappingEnd) {
@@ -112,22 +133,40 @@ impl<'a> Reader<'a> {
                         return Err(fault(line, "merge keys (<<) are not read"));
                     }
                     if let Some(other) = entries.iter().find(|entry| entry.key == key) {
-                        let what = format!("{key}: it stands in line {}, too", other.line);
-                        return Err(fault(line, what));
+                        let other = other.line;
+                        return Err(fault(
+                            line,
+                            format!("{key}: it stands in line {other}, too"),
+                        ));
                     }
                     let event = self.next()?;
-                    let node = self.node(event, depth + 1)?;
-                    entries.push(Setting { key, line, node });
+                    let value = self.node(event, depth + 1)?;
+                    entries.push(Entry { key, line, value });
                 }
-                (tag, Value::Map(entries))
+                (anchor, tag, Value::Map(entries))
             }
             _ => return Err(fault(line, "a value is missing")),
         };
-        Ok(Node {
+        let node = Node {
             line,
             class: tag.as_deref().and_then(class),
             value,
-        })
+        };
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+}
+
+impl Node {
+    fn count(&self) -> usize {
+        1 + match &self.value {
+            Value::Null => 0,
+            Value::Text(text) => text.len() / LONG,
+            Value::List(items) => items.iter().map(Node::count).sum(),
+            Value::Map(entries) => entries.iter().map(|entry| entry.value.count()).sum(),
+        }
     }
 }
 

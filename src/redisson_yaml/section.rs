@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
-use super::known::reason;
-pub(super) use super::node::Setting;
-use super::node::{Node, Value};
+use super::node::{Entry, Node, Value};
 use super::text::{duration, unresolved};
 use super::{Fault, Ignored, fault};
 
 /// In milliseconds; no time here is longer.
 const DAY: u32 = 86_400_000;
-
-pub(super) type Read<T> = fn(&Setting) -> Result<T, Fault>;
 
 /// The settings of a section that were not read yet.
 pub(super) struct Section {
@@ -19,7 +15,15 @@ pub(super) struct Section {
     prefix: String,
     /// Where it stands.
     line: usize,
-    settings: Vec<Setting>,
+    entries: Vec<Entry>,
+}
+
+/// A setting as it stands in the file.
+pub(super) struct Setting {
+    /// With the section's name.
+    pub(super) key: String,
+    pub(super) line: usize,
+    pub(super) node: Node,
 }
 
 impl Section {
@@ -28,22 +32,26 @@ impl Section {
     }
 
     fn of(prefix: String, line: usize, node: Node) -> Result<Self, Fault> {
-        let Value::Map(settings) = node.value else {
+        let Value::Map(entries) = node.value else {
             let what = format!("{prefix}: no settings (name: value)");
             return Err(fault(node.line, what));
         };
         Ok(Section {
             prefix,
             line,
-            settings,
+            entries,
         })
     }
 
-    /// The setting called `key`, now with the section's name; nothing where it is `null`.
+    /// The setting called `key`; nothing where it is `null`.
     pub(super) fn take(&mut self, key: &str) -> Option<Setting> {
-        let index = self.settings.iter().position(|known| known.key == key)?;
-        let mut setting = self.settings.remove(index);
-        setting.key.insert_str(0, &self.prefix);
+        let index = self.entries.iter().position(|entry| entry.key == key)?;
+        let Entry { key, line, value } = self.entries.remove(index);
+        let setting = Setting {
+            key: format!("{}{key}", self.prefix),
+            line,
+            node: value,
+        };
         (!matches!(setting.node.value, Value::Null)).then_some(setting)
     }
 
@@ -58,21 +66,21 @@ impl Section {
 
     /// Where a setting stands.
     pub(super) fn line(&self, key: &str) -> Option<usize> {
-        let setting = self.settings.iter().find(|known| known.key == key);
-        setting.map(|setting| setting.line)
+        let entry = self.entries.iter().find(|entry| entry.key == key);
+        entry.map(|entry| entry.line)
     }
 
-    /// The value of a setting, read by one of the methods of [`Setting`].
-    pub(super) fn get<T>(&mut self, key: &str, read: Read<T>) -> Result<Option<T>, Fault> {
-        self.take(key).as_ref().map(read).transpose()
+    pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, Fault> {
+        self.take(key).map(|setting| setting.text()).transpose()
     }
 
-    /// Changes `field` to the value of a setting that is there.
-    pub(super) fn put<T>(&mut self, key: &str, read: Read<T>, field: &mut T) -> Result<(), Fault> {
-        if let Some(value) = self.get(key, read)? {
-            *field = value;
-        }
-        Ok(())
+    pub(super) fn number(&mut self, key: &str) -> Result<Option<u32>, Fault> {
+        self.take(key).map(|setting| setting.number()).transpose()
+    }
+
+    /// In milliseconds.
+    pub(super) fn time(&mut self, key: &str) -> Result<Option<Duration>, Fault> {
+        self.take(key).map(|setting| setting.time()).transpose()
     }
 
     pub(super) fn section(&mut self, key: &str) -> Result<Option<Section>, Fault> {
@@ -83,17 +91,23 @@ impl Section {
         Section::of(prefix, line, setting.node).map(Some)
     }
 
-    /// The remaining settings must be known to have no meaning here.
-    pub(super) fn finish(self, ignored: &mut Vec<Ignored>) -> Result<(), Fault> {
-        for Setting { key, line, node } in self.settings {
-            let reason = reason(&key);
+    /// The remaining settings must be among those that are `ignored`.
+    pub(super) fn finish(
+        self,
+        ignored: &[(&str, &[&str])],
+        list: &mut Vec<Ignored>,
+    ) -> Result<(), Fault> {
+        for Entry { key, line, value } in self.entries {
+            let group = ignored.iter().find(|(_, keys)| keys.contains(&&*key));
             let key = format!("{}{key}", self.prefix);
-            let Some(reason) = reason else {
-                let what = format!("{key}: Redisson has no such setting here");
-                return Err(fault(line, what));
+            let Some((reason, _)) = group else {
+                return Err(fault(
+                    line,
+                    format!("{key}: Redisson has no such setting here"),
+                ));
             };
-            if !matches!(node.value, Value::Null) {
-                ignored.push(Ignored::new(line, key, reason));
+            if !matches!(value.value, Value::Null) {
+                list.push(Ignored::new(line, key, *reason));
             }
         }
         Ok(())
@@ -118,8 +132,7 @@ impl Setting {
         number.map_err(|_| self.wrong("no whole number, or below 0"))
     }
 
-    /// In milliseconds.
-    pub(super) fn time(&self) -> Result<Duration, Fault> {
+    fn time(&self) -> Result<Duration, Fault> {
         match self.number()? {
             0 => Err(self.wrong("no time in milliseconds")),
             millis if millis > DAY => Err(self.wrong("longer than a day")),
@@ -160,10 +173,12 @@ impl Setting {
         let Value::Map(entries) = &self.node.value else {
             return Err(wrong());
         };
-        let entry = |key: &str| entries.iter().find(|entry| entry.key == key);
-        let longest = entry("maxDelay").or(entry("delay"));
-        let text = longest.and_then(|entry| text_of(&entry.node).ok());
-        text.and_then(|text| duration(&text)).ok_or_else(wrong)
+        let longest = ["maxDelay", "delay"]
+            .iter()
+            .find_map(|key| entries.iter().find(|entry| entry.key == *key));
+        let longest =
+            longest.map(|entry| text_of(&entry.value).ok().and_then(|text| duration(&text)));
+        longest.flatten().ok_or_else(wrong)
     }
 }
 

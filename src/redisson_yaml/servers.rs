@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::address::{Address, Place};
+use super::known;
 use super::section::{Section, Setting};
 use super::{Fault, Ignored, fault};
-use crate::config::{Config, NameMapper, Protocol, ShardedPubSub};
-use crate::tls::{Certificate, Tls};
+use crate::client::{Client, ClientBuilder};
+use crate::config::{NameMapper, Protocol, ShardedPubSub};
 
 /// Redisson's own, for what the file leaves open.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -25,7 +26,7 @@ enum Mode {
     Replicated,
 }
 
-const MODES: [(&str, Mode); 5] = [
+const MODES: &[(&str, Mode)] = &[
     ("singleServerConfig", Mode::Single),
     ("sentinelServersConfig", Mode::Sentinel),
     ("clusterServersConfig", Mode::Cluster),
@@ -46,44 +47,36 @@ const MAPPERS: &[&str] = &[
     "org.redisson.config.DefaultNameMapper",
 ];
 
-/// The settings that count: the section of the servers, and what stands beside it.
-struct File<'a> {
-    mode: Mode,
-    common: &'a mut Section,
-    servers: Section,
-    addresses: Vec<Address>,
-    config: Config,
-    ignored: &'a mut Vec<Ignored>,
-}
-
 /// Takes all that counts out of the file.
 pub(super) fn read(
     common: &mut Section,
     mappers: &BTreeMap<String, NameMapper>,
     ignored: &mut Vec<Ignored>,
-) -> Result<Config, Fault> {
+) -> Result<ClientBuilder, Fault> {
     for paid in PAID {
         if let Some(setting) = common.take(paid) {
             return Err(setting.wrong("a mode of Redisson PRO, which is not known here"));
         }
     }
     let (mode, mut servers) = mode(common)?;
-    let (config, addresses) = places(mode, &mut servers)?;
-    let mut file = File {
-        mode,
-        common,
-        servers,
-        addresses,
-        config,
-        ignored,
-    };
-    file.login()?;
-    file.plain()?;
-    file.retries()?;
-    file.names(mappers)?;
-    file.secured()?;
-    file.servers.finish(file.ignored)?;
-    Ok(file.config)
+    let (mut builder, addresses) = places(mode, &mut servers)?;
+    // Those of sentinels are for them.
+    let own = addresses.first().filter(|_| mode != Mode::Sentinel);
+    let password;
+    (builder, password) = who(builder, common, &mut servers, own, ignored)?;
+    if mode == Mode::Sentinel {
+        builder = sentinel_login(builder, &mut servers, password)?;
+    }
+    builder = times(builder, common, &mut servers)?;
+    if mode == Mode::Cluster
+        && let Some(interval) = servers.time("scanInterval")?
+    {
+        builder = builder.scan_interval(interval);
+    }
+    builder = names(builder, common, &mut servers, mappers)?;
+    builder = secured(builder, common, &mut servers, &addresses, ignored)?;
+    servers.finish(known::SERVERS, ignored)?;
+    Ok(builder)
 }
 
 /// Redisson would take one of several.
@@ -94,14 +87,19 @@ fn mode(common: &mut Section) -> Result<(Mode, Section), Fault> {
             if let Some((other, ..)) = found {
                 return Err(section.fault(format!("{key}: there is {other} already")));
             }
-            found = Some((key, mode, section));
+            found = Some((key, *mode, section));
         }
     }
-    let found = found.map(|(_, mode, section)| (mode, section));
-    found.ok_or_else(|| {
-        let modes = MODES.map(|(key, _)| key).join(", ");
-        fault(1, format!("it says nowhere where Redis is: {modes}"))
-    })
+    let none = || {
+        let modes: Vec<_> = MODES.iter().map(|(key, _)| *key).collect();
+        fault(
+            1,
+            format!("it says nowhere where Redis is: {}", modes.join(", ")),
+        )
+    };
+    found
+        .map(|(_, mode, section)| (mode, section))
+        .ok_or_else(none)
 }
 
 /// The addresses that are given as `key`, at least one.
@@ -121,7 +119,7 @@ fn addresses(servers: &mut Section, key: &str) -> Result<Vec<Address>, Fault> {
     }
 }
 
-fn places(mode: Mode, servers: &mut Section) -> Result<(Config, Vec<Address>), Fault> {
+fn places(mode: Mode, servers: &mut Section) -> Result<(ClientBuilder, Vec<Address>), Fault> {
     let key = match mode {
         Mode::Single => "address",
         Mode::Sentinel => "sentinelAddresses",
@@ -130,38 +128,61 @@ fn places(mode: Mode, servers: &mut Section) -> Result<(Config, Vec<Address>), F
     };
     let line = servers.line(key).unwrap_or(1);
     let addresses = addresses(servers, key)?;
-    let wrong = |what: &str| Err(fault(line, format!("{key}: {what}")));
     let user = |address: &Address| (address.username.clone(), address.password.clone());
     let differ = |pair: &[Address]| user(&pair[0]) != user(&pair[1]);
     if mode != Mode::Sentinel && addresses.windows(2).any(differ) {
-        return wrong("some with another user or password: there is one for all");
+        let what = "some with another user or password: there is one for all";
+        return Err(fault(line, format!("{key}: {what}")));
     }
-    if matches!(mode, Mode::Single | Mode::MasterSlave) && addresses.len() > 1 {
-        return wrong("one address");
-    }
+    let scheme = if addresses.iter().any(|address| address.tls) {
+        "rediss"
+    } else {
+        "redis"
+    };
     let mut hosts = Vec::new();
     for address in &addresses {
-        match &address.place {
-            Place::Tcp(host) => hosts.push(host.as_str()),
-            Place::Socket(path) if mode == Mode::Single => {
-                return Ok((Config::new(format!("redis+unix://{path}")), addresses));
+        match (&address.place, addresses.len(), mode) {
+            (Place::Tcp(host), ..) => hosts.push(host.as_str()),
+            (Place::Socket(path), 1, Mode::Single) => {
+                let builder = Client::builder(format!("redis+unix://{path}"));
+                return Ok((builder, addresses));
             }
-            Place::Socket(_) => return wrong("a socket is a single server's"),
+            (Place::Socket(_), ..) => {
+                return Err(fault(line, format!("{key}: a socket is a single server's")));
+            }
         }
     }
     let hosts = hosts.join(",");
-    let tls = if addresses[0].tls { "s" } else { "" };
-    let config = match mode {
-        Mode::Single | Mode::MasterSlave => Config::new(format!("redis{tls}://{hosts}")),
-        Mode::Cluster => Config::new(format!("redis{tls}+cluster://{hosts}")),
-        Mode::Replicated => Config::new(format!("redis{tls}+replicated://{hosts}")),
-        Mode::Sentinel => sentinels(servers, tls, &addresses)?,
+    let builder = match mode {
+        Mode::Single | Mode::MasterSlave => {
+            if addresses.len() > 1 {
+                return Err(fault(line, format!("{key}: one address")));
+            }
+            Client::builder(format!("{scheme}://{hosts}"))
+        }
+        Mode::Cluster => {
+            let builder = Client::builder(format!("{scheme}+cluster://{hosts}"));
+            match servers.take("shardedSubscriptionMode") {
+                None => builder,
+                Some(setting) => builder.sharded_pubsub(setting.word(&[
+                    ("AUTO", ShardedPubSub::Auto),
+                    ("ON", ShardedPubSub::On),
+                    ("OFF", ShardedPubSub::Off),
+                ])?),
+            }
+        }
+        Mode::Replicated => Client::builder(format!("{scheme}+replicated://{hosts}")),
+        Mode::Sentinel => sentinels(servers, scheme, &addresses)?,
     };
-    Ok((config, addresses))
+    Ok((builder, addresses))
 }
 
 /// Redisson reaches the master by TLS where it reaches the sentinels so.
-fn sentinels(servers: &mut Section, tls: &str, addresses: &[Address]) -> Result<Config, Fault> {
+fn sentinels(
+    servers: &mut Section,
+    scheme: &str,
+    addresses: &[Address],
+) -> Result<ClientBuilder, Fault> {
     let setting = servers.take("masterName");
     let setting = setting.ok_or_else(|| servers.missing("masterName"))?;
     let master = setting.text()?;
@@ -172,173 +193,167 @@ fn sentinels(servers: &mut Section, tls: &str, addresses: &[Address]) -> Result<
     let urls = addresses.iter().filter_map(|address| match &address.place {
         Place::Tcp(host) => {
             let login = Address::login(address.username.as_deref(), address.password.as_deref());
-            Some(format!("redis{tls}://{login}{host}"))
+            Some(format!("{scheme}://{login}{host}"))
         }
         Place::Socket(_) => None,
     });
-    let mut config = Config::new(format!("redis{tls}://{master}"));
-    config.sentinels = Some(urls.collect());
-    Ok(config)
+    let builder = Client::builder(format!("{scheme}://{master}"));
+    Ok(builder.sentinels(urls))
 }
 
-impl File<'_> {
-    /// A setting beside the servers' section comes before one in it, as in 4.x, but after one in an address. 3.x knows only those in the
-    /// section.
-    fn either(&mut self, key: &str) -> Option<Setting> {
-        let own = self.servers.take(key);
-        self.common.take(key).or(own)
-    }
+/// Redisson logs in to sentinels only where they want that: with the servers' `password` where they have none of their own, but
+/// never as the servers' user.
+fn sentinel_login(
+    builder: ClientBuilder,
+    servers: &mut Section,
+    password: Option<String>,
+) -> Result<ClientBuilder, Fault> {
+    let username = servers.text("sentinelUsername")?;
+    let password = servers.text("sentinelPassword")?.or(password);
+    Ok(match password {
+        Some(password) => builder.sentinel_login(username, password),
+        None => builder,
+    })
+}
 
-    fn ignore(&mut self, setting: Setting, why: &str) {
-        let ignored = Ignored::new(setting.line, setting.key, why);
-        self.ignored.push(ignored);
-    }
+/// A setting beside the servers' section comes before one in it, as in 4.x, but after one in an address. 3.x knows only those in the section.
+fn either(common: &mut Section, servers: &mut Section, key: &str) -> Option<Setting> {
+    let own = servers.take(key);
+    let other = common.take(key);
+    other.or(own)
+}
 
-    fn login(&mut self) -> Result<(), Fault> {
-        let user = self.either("username");
-        let username = user.as_ref().map(Setting::text).transpose()?;
-        let password = match self.either("password") {
-            Some(setting) if setting.text()?.starts_with("{aes}") => {
-                return Err(setting.wrong("encrypted, as only Redisson PRO can read it"));
-            }
-            Some(setting) => Some(setting.text()?),
-            None => None,
-        };
-        // Those of sentinels are for them.
-        let own = self.addresses.first();
-        let own = own.filter(|_| self.mode != Mode::Sentinel);
-        let username = own.and_then(|own| own.username.clone()).or(username);
-        let password = own.and_then(|own| own.password.clone()).or(password);
-        if self.mode == Mode::Sentinel {
-            self.sentinel_login(password.clone())?;
+/// Also returns the password.
+fn who(
+    mut builder: ClientBuilder,
+    common: &mut Section,
+    servers: &mut Section,
+    own: Option<&Address>,
+    ignored: &mut Vec<Ignored>,
+) -> Result<(ClientBuilder, Option<String>), Fault> {
+    let text = |setting: &Option<Setting>| setting.as_ref().map(Setting::text).transpose();
+    let user = either(common, servers, "username");
+    let username = text(&user)?;
+    let password = either(common, servers, "password");
+    if let Some(setting) = &password
+        && setting.text()?.starts_with("{aes}")
+    {
+        return Err(setting.wrong("encrypted, as only Redisson PRO can read it"));
+    }
+    let own = |part: fn(&Address) -> Option<&String>| own.and_then(part).cloned();
+    let password = own(|address| address.password.as_ref()).or(text(&password)?);
+    let username = own(|address| address.username.as_ref()).or(username);
+    match (username, password.clone()) {
+        (Some(username), Some(password)) => builder = builder.username(username).password(password),
+        (None, Some(password)) => builder = builder.password(password),
+        (Some(_), None) => {
+            let why = "there is no password, and Redisson does not log in without one";
+            ignored.extend(user.map(|setting| Ignored::new(setting.line, setting.key, why)));
         }
-        match (password, user) {
-            (Some(password), _) => {
-                self.config.username = username;
-                self.config.password = Some(password);
-            }
-            (None, Some(user)) => self.ignore(
-                user,
-                "there is no password, and Redisson does not log in without one",
-            ),
-            (None, None) => {}
-        }
-        Ok(())
+        (None, None) => {}
     }
-
-    /// Redisson logs in to sentinels only where they want that: with the servers' `password` where they have none of their own, but
-    /// never as the servers' user.
-    fn sentinel_login(&mut self, password: Option<String>) -> Result<(), Fault> {
-        let username = self.servers.get("sentinelUsername", Setting::text)?;
-        let own = self.servers.get("sentinelPassword", Setting::text)?;
-        self.config.sentinel_login = own.or(password).map(|password| (username, password));
-        Ok(())
+    if let Some(name) = servers.text("clientName")? {
+        builder = builder.client_name(name);
     }
-
-    /// The settings that mean here just what they mean there.
-    fn plain(&mut self) -> Result<(), Fault> {
-        let protocol = self.either("protocol");
-        let (config, servers, common) = (&mut self.config, &mut self.servers, &mut *self.common);
-        config.client_name = servers.get("clientName", Setting::text)?;
-        config.database = servers.get("database", Setting::number)?.map(Into::into);
-        if let Some(setting) = protocol {
-            let words = [("RESP2", Protocol::Resp2), ("RESP3", Protocol::Resp3)];
-            config.protocol = Some(setting.word(&words)?);
-        }
-        servers.put("connectTimeout", Setting::time, &mut config.connect_timeout)?;
-        let watchdog = &mut config.lock_watchdog_timeout;
-        common.put("lockWatchdogTimeout", Setting::time, watchdog)?;
-        let fair = &mut config.fair_lock_wait_timeout;
-        common.put("fairLockWaitTimeout", Setting::time, fair)?;
-        if self.mode == Mode::Cluster {
-            servers.put("scanInterval", Setting::time, &mut config.scan_interval)?;
-            if let Some(setting) = servers.take("shardedSubscriptionMode") {
-                config.sharded_pubsub = setting.word(&[
-                    ("AUTO", ShardedPubSub::Auto),
-                    ("ON", ShardedPubSub::On),
-                    ("OFF", ShardedPubSub::Off),
-                ])?;
-            }
-        }
-        Ok(())
+    if let Some(database) = servers.number("database")? {
+        builder = builder.database(database);
     }
-
-    /// Calls are repeated for as long as Redisson would try.
-    fn retries(&mut self) -> Result<(), Fault> {
-        let timeout = self.servers.get("timeout", Setting::time)?;
-        let attempts = self.servers.get("retryAttempts", Setting::number)?;
-        let interval = self.servers.get("retryInterval", Setting::time)?;
-        let delay = self.servers.get("retryDelay", Setting::delay)?.or(interval);
-        if attempts.is_some() || delay.is_some() {
-            let (attempts, timeout) = (attempts.unwrap_or(ATTEMPTS), timeout.unwrap_or(TIMEOUT));
-            let tries = timeout.saturating_mul(attempts.saturating_add(1));
-            let pauses = delay.unwrap_or(DELAY).saturating_mul(attempts);
-            self.config.retry_window = tries.saturating_add(pauses).min(LONGEST_WINDOW);
-        }
-        self.config.response_timeout = timeout.unwrap_or(self.config.response_timeout);
-        Ok(())
+    if let Some(setting) = either(common, servers, "protocol") {
+        builder = builder
+            .protocol(setting.word(&[("RESP2", Protocol::Resp2), ("RESP3", Protocol::Resp3)])?);
     }
+    Ok((builder, password))
+}
 
-    fn names(&mut self, mappers: &BTreeMap<String, NameMapper>) -> Result<(), Fault> {
-        let own = self.servers.take("nameMapper");
-        let is_default =
-            |setting: &Setting| (setting.class()).is_some_and(|class| MAPPERS.contains(&class));
-        // One beside the servers that is Redisson's default says nothing.
-        let other = self
-            .common
-            .take("nameMapper")
-            .filter(|other| !is_default(other));
-        let Some(setting) = other.or(own).filter(|setting| !is_default(setting)) else {
-            return Ok(());
-        };
-        let Some(class) = setting.class() else {
-            return Err(setting.wrong("no class, as in !<com.example.Mapper> {}"));
-        };
-        let mapper = mappers.get(class).ok_or_else(|| {
-            setting.wrong(&format!(
+fn times(
+    mut builder: ClientBuilder,
+    common: &mut Section,
+    servers: &mut Section,
+) -> Result<ClientBuilder, Fault> {
+    let timeout = servers.time("timeout")?;
+    if let Some(timeout) = timeout {
+        builder = builder.response_timeout(timeout);
+    }
+    if let Some(timeout) = servers.time("connectTimeout")? {
+        builder = builder.connect_timeout(timeout);
+    }
+    if let Some(timeout) = common.time("lockWatchdogTimeout")? {
+        builder = builder.lock_watchdog_timeout(timeout);
+    }
+    if let Some(timeout) = common.time("fairLockWaitTimeout")? {
+        builder = builder.fair_lock_wait_timeout(timeout);
+    }
+    let attempts = servers.number("retryAttempts")?;
+    let interval = servers.time("retryInterval")?;
+    let delay = servers.take("retryDelay").map(|setting| setting.delay());
+    let delay = delay.transpose()?.or(interval);
+    if attempts.is_some() || delay.is_some() {
+        // As long as Redisson would try.
+        let (attempts, timeout) = (attempts.unwrap_or(ATTEMPTS), timeout.unwrap_or(TIMEOUT));
+        let tries = timeout.saturating_mul(attempts.saturating_add(1));
+        let pauses = delay.unwrap_or(DELAY).saturating_mul(attempts);
+        builder = builder.retry_window(tries.saturating_add(pauses).min(LONGEST_WINDOW));
+    }
+    Ok(builder)
+}
+
+fn names(
+    builder: ClientBuilder,
+    common: &mut Section,
+    servers: &mut Section,
+    mappers: &BTreeMap<String, NameMapper>,
+) -> Result<ClientBuilder, Fault> {
+    let own = servers.take("nameMapper");
+    let is_default =
+        |setting: &Setting| (setting.class()).is_some_and(|class| MAPPERS.contains(&class));
+    // One beside the servers that is Redisson's default says nothing.
+    let other = common.take("nameMapper");
+    let Some(setting) = other.filter(|other| !is_default(other)).or(own) else {
+        return Ok(builder);
+    };
+    match setting.class() {
+        _ if is_default(&setting) => Ok(builder),
+        Some(class) => match mappers.get(class) {
+            Some(mapper) => Ok(builder.name_mapper(mapper.clone())),
+            None => Err(setting.wrong(&format!(
                 "what the class {class} does is not known here: RedissonYaml::name_mapper tells it"
-            ))
-        })?;
-        self.config.name_mapper = mapper.clone();
-        Ok(())
+            ))),
+        },
+        None => Err(setting.wrong("no class, as in !<com.example.Mapper> {}")),
     }
+}
 
-    fn secured(&mut self) -> Result<(), Fault> {
-        for (key, strict) in [
-            ("sslVerificationMode", "STRICT"),
-            ("sslEnableEndpointIdentification", "true"),
-        ] {
-            if let Some(setting) = self.either(key)
-                && setting.text()? != strict
-            {
-                self.ignore(
-                    setting,
-                    "certificates are always checked, and for whom they are",
-                );
-            }
+/// Certificates in PEM are used. Java's key stores are not read.
+fn secured(
+    builder: ClientBuilder,
+    common: &mut Section,
+    servers: &mut Section,
+    addresses: &[Address],
+    ignored: &mut Vec<Ignored>,
+) -> Result<ClientBuilder, Fault> {
+    let wanted = addresses.iter().any(|address| address.tls);
+    let mut ignore = |setting: &Setting, why: &str| {
+        ignored.push(Ignored::new(setting.line, setting.key.clone(), why));
+    };
+    let mode = either(common, servers, "sslVerificationMode");
+    let checked = either(common, servers, "sslEnableEndpointIdentification");
+    let weak = |setting: &Setting, strict: &str| Ok(setting.text()? != strict);
+    for (setting, strict) in [(mode, "STRICT"), (checked, "true")] {
+        if let Some(setting) = setting
+            && weak(&setting, strict)?
+        {
+            ignore(
+                &setting,
+                "certificates are always checked, and for whom they are",
+            );
         }
-        let (authorities, both) = (self.pem("sslTruststore")?, self.pem("sslKeystore")?);
-        if authorities.is_some() || both.is_some() {
-            let certificate = both.map(|both| Certificate {
-                chain: both.clone(),
-                key: both,
-            });
-            self.config.tls = Some(Tls {
-                authorities,
-                certificate,
-                server_name: None,
-            });
-        }
-        Ok(())
     }
-
-    /// Certificates in PEM are used. Java's key stores are not read.
-    fn pem(&mut self, key: &str) -> Result<Option<Vec<u8>>, Fault> {
-        let Some(setting) = self.either(key) else {
+    let mut pem = |key: &str| -> Result<Option<Vec<u8>>, Fault> {
+        let Some(setting) = either(common, servers, key) else {
             return Ok(None);
         };
-        if !self.addresses.iter().any(|address| address.tls) {
-            self.ignore(setting, "no address is by TLS");
+        if !wanted {
+            ignore(&setting, "no address is by TLS");
             return Ok(None);
         }
         let url = setting.text()?;
@@ -347,12 +362,39 @@ impl File<'_> {
         let bytes = std::fs::read(path)
             .map_err(|error| setting.wrong(&format!("the file cannot be read: {error}")))?;
         if !bytes.windows(11).any(|part| part == b"-----BEGIN ") {
-            self.ignore(
-                setting,
+            ignore(
+                &setting,
                 "Java's key stores are not read: name a file in PEM, or give ClientBuilder::tls one",
             );
             return Ok(None);
         }
         Ok(Some(bytes))
+    };
+    let (authorities, certificate) = (pem("sslTruststore")?, pem("sslKeystore")?);
+    Ok(with_tls(builder, authorities, certificate))
+}
+
+#[cfg(feature = "tls-rustls")]
+fn with_tls(
+    builder: ClientBuilder,
+    authorities: Option<Vec<u8>>,
+    certificate: Option<Vec<u8>>,
+) -> ClientBuilder {
+    if authorities.is_none() && certificate.is_none() {
+        return builder;
     }
+    let mut tls = crate::tls::Tls::new();
+    if let Some(authorities) = authorities {
+        tls = tls.trust_only(authorities);
+    }
+    if let Some(both) = certificate {
+        tls = tls.client_certificate(both.clone(), both);
+    }
+    builder.tls(tls)
+}
+
+/// A missing TLS is an error when the client connects.
+#[cfg(not(feature = "tls-rustls"))]
+fn with_tls(builder: ClientBuilder, _: Option<Vec<u8>>, _: Option<Vec<u8>>) -> ClientBuilder {
+    builder
 }

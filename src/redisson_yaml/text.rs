@@ -6,7 +6,9 @@ use std::time::Duration;
 /// there and has no default stays as it is.
 pub(super) fn substitute(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut done = String::with_capacity(text.len());
-    for mut rest in text.split_inclusive('\n') {
+    for line in text.split_inclusive('\n') {
+        // No variable ends behind the last brace: each beginning before it is looked at once.
+        let (mut rest, tail) = line.split_at(line.rfind('}').map_or(0, |last| last + 1));
         while let Some((before, behind)) = rest.split_once("${") {
             done.push_str(before);
             let replaced = variable(behind).and_then(|(name, default, rest)| {
@@ -18,6 +20,7 @@ pub(super) fn substitute(text: &str, value: impl Fn(&str) -> Option<String>) -> 
             rest = behind;
         }
         done.push_str(rest);
+        done.push_str(tail);
     }
     done
 }
@@ -91,6 +94,20 @@ mod tests {
         assert_eq!(unresolved("redis://${NONE}:1"), Some("NONE"));
         assert_eq!(unresolved("${ ${NONE}"), Some("NONE"));
         assert_eq!(unresolved("a$b{c} ${} ${x y}"), None);
+    }
+
+    /// This would take hours if each beginning looked for its end.
+    #[test]
+    fn many_beginnings_are_looked_at_once() {
+        for beginning in ["${", "${a", "${a:-", "${:-"] {
+            let text = beginning.repeat(1_000_000);
+            assert!(substitute(&text, |_| None) == text, "{beginning}");
+            let ended = format!("{text}}}");
+            assert!(
+                substitute(&ended, |_| None).len() <= ended.len(),
+                "{beginning}"
+            );
+        }
     }
 
     #[test]
