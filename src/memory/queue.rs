@@ -152,17 +152,30 @@ impl<R: Rules> Shared<R> {
     /// Does something with what there is now.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut R) -> T) -> T {
         let mut queue = self.current();
-        queue.serve();
         let answer = change(&mut queue.rules);
         self.settle(queue);
         answer
     }
 
-    /// The queue as of now.
+    /// The queue as of now: waiters have what has ended. [`settle`](Self::settle) wakes them.
     fn current(&self) -> MutexGuard<'_, Queue<R>> {
         let mut queue = self.queue.lock();
-        queue.rules.expire(Instant::now());
+        let now = Instant::now();
+        queue.rules.expire(now);
+        if queue.end.is_some_and(|end| end <= now) {
+            queue.serve();
+            // The next end is later: nobody has to look earlier.
+            queue.comes_nearer();
+        }
         queue
+    }
+
+    /// Something may have ended, of which another waiter may have learned before.
+    fn look(&self) {
+        let queue = self.current();
+        if !queue.served.is_empty() {
+            self.settle(queue);
+        }
     }
 
     async fn wait(&self, want: R::Want, wait: Option<Duration>) -> Option<R::Grant> {
@@ -185,7 +198,7 @@ impl<R: Rules> Shared<R> {
                 grant = &mut place.granted => return grant.ok(),
                 () = sooner => {}
                 // Nobody else says that something has ended.
-                () = time => self.change(|_| ()),
+                () = time => self.look(),
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return place.granted.try_recv().ok();
@@ -196,6 +209,8 @@ impl<R: Rules> Shared<R> {
     fn join(&self, want: R::Want, deadline: Option<Instant>) -> Place<'_, R> {
         let (reply, granted) = oneshot::channel();
         let mut queue = self.current();
+        // Nothing has changed for those that came before.
+        let is_served = queue.rules.fits(&want) || !queue.served.is_empty();
         let id = queue.next_id;
         queue.next_id += 1;
         queue.waiters.push_back(Waiter {
@@ -205,7 +220,9 @@ impl<R: Rules> Shared<R> {
             deadline,
             reply,
         });
-        self.settle(queue);
+        if is_served {
+            self.settle(queue);
+        }
         Place {
             shared: self,
             id,
