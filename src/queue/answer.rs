@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::entries::Entry;
 use super::outcome::{Outcome, Taken, Ticket, Want};
+use crate::engine::once::{NOTHING, STALE};
 
 /// A longer time counts as so many microseconds, a day.
 const LONGEST: f64 = 86_400_000_000.0;
@@ -58,8 +59,8 @@ impl<'a, W: Want> Said<'a, W> {
             "refused" => Said::Refused(rest),
             "unsure" => Said::Unsure(rest),
             "unreadable" => Said::Unreadable(rest),
-            "stale" => Said::Stale,
-            "none" => Said::NotDone,
+            STALE => Said::Stale,
+            NOTHING => Said::NotDone,
             _ => return None,
         })
     }

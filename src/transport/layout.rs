@@ -6,8 +6,8 @@ use tokio::sync::{Notify, watch};
 
 use super::Endpoint;
 use super::address::Address;
-use super::cluster::Map;
 use super::link::Link;
+use super::map::Map;
 use super::messages::Messages;
 use super::slot::slot;
 use super::{Failure, Value};

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
@@ -16,6 +17,9 @@ use super::role;
 use super::{Command, Endpoint, Failure, Refusal, Value};
 use crate::clock::Moment;
 use crate::outside;
+
+/// How long it is from one question for the server's role to the next: less than the time between two slow checks of a waiter.
+const ROLE_PERIOD: Duration = Duration::from_secs(4);
 
 /// The end of a connection: it is not to be used any more.
 #[derive(Debug)]
@@ -58,7 +62,7 @@ impl Live {
                     () = driver => {}
                     // Calls under way get no answer; they are repeated at the new master.
                     () = endpoint.until_not(&leads_to) => {}
-                    () = role::watch(&itself), if endpoint.alone => {}
+                    () = watch_role(&itself), if endpoint.alone => {}
                 }
                 // Commands under way hold it, too; they tell why.
                 let loss = itself.strong_count() > 1;
@@ -191,6 +195,19 @@ impl Live {
             Failure::Refused(_) | Failure::NoConnection(_) => {}
         }
     }
+}
+
+/// Ends `live` when its server has become a replica. A script that changes nothing is carried out by a replica, too, with its own data: a
+/// client that only checks for permits would check the old master for ever.
+async fn watch_role(live: &Weak<Live>) {
+    loop {
+        tokio::time::sleep(ROLE_PERIOD).await;
+        let Some(live) = live.upgrade() else { break };
+        if !live.check_role().await {
+            break;
+        }
+    }
+    std::future::pending().await
 }
 
 async fn hand_over(

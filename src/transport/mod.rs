@@ -14,12 +14,14 @@ mod handshake;
 mod layout;
 mod link;
 mod live;
+mod map;
 mod messages;
 mod pubsub;
 mod role;
 mod sentinel;
 mod slot;
 mod socket;
+mod subscriber;
 mod tls;
 mod value;
 
@@ -30,8 +32,9 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
 pub(crate) use layout::{Layout, Node};
 pub(crate) use messages::{Heard, Messages};
-pub(crate) use pubsub::{Subscriber, Subscriptions};
+pub(crate) use pubsub::Subscriptions;
 pub(crate) use slot::{hash_tag, slot};
+pub(crate) use subscriber::Subscriber;
 pub(crate) use value::Value;
 
 /// A later configuration from nodes or sentinels counts for so long when none of them confirms it any more.

@@ -11,11 +11,9 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::address::Address;
-use super::layout::Node;
 use super::messages::{Heard, Messages};
 use super::slot::slot;
-use super::{Endpoint, Failure, Reason, Refusal};
+use super::{Failure, Reason, Refusal};
 use crate::clock::Moment;
 use crate::outside::{self, Stream};
 
@@ -35,14 +33,6 @@ pub(crate) struct Subscriptions {
 pub(super) struct Hearing {
     heard: UnboundedReceiver<Heard>,
     reader: AbortHandle,
-}
-
-/// The half that receives messages from the server to listen to.
-pub(crate) struct Subscriber {
-    hearing: Hearing,
-    endpoint: Endpoint,
-    /// Where it leads.
-    address: Address,
 }
 
 /// The possible answers to a request.
@@ -69,29 +59,6 @@ pub(super) fn start(
         limit,
     };
     (subscriptions, Hearing { heard, reader })
-}
-
-impl Subscriber {
-    pub(crate) async fn connect(node: &Node) -> Result<(Subscriptions, Self), Refusal> {
-        let endpoint = node.endpoint().clone();
-        let (address, stream) = endpoint.connect_pubsub().await?;
-        let (subscriptions, hearing) = start(stream, node.messages(), endpoint.response_timeout);
-        let subscriber = Subscriber {
-            hearing,
-            endpoint,
-            address,
-        };
-        Ok((subscriptions, subscriber))
-    }
-
-    /// The next message or event; `None` when the connection is gone, or leads to a server that is not the master any more.
-    pub(crate) async fn next(&mut self) -> Option<Heard> {
-        tokio::select! {
-            biased;
-            () = self.endpoint.until_not(&self.address) => None,
-            heard = self.hearing.next() => heard,
-        }
-    }
 }
 
 impl Hearing {

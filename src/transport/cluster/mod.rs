@@ -9,7 +9,6 @@
 //!
 //! Nothing is sent twice here: the engine repeats calls without an answer.
 
-mod map;
 mod search;
 
 use std::collections::BTreeMap;
@@ -25,6 +24,7 @@ use super::failure::Reason;
 use super::layout::Layout;
 use super::link::{Link, NOT_YET, News, closed, show};
 use super::live::Live;
+use super::map::{Map, Redirection};
 use super::messages::Messages;
 use super::slot::slot;
 use super::{Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
@@ -32,9 +32,6 @@ use crate::config::ShardedPubSub;
 use crate::outside::{self, Runtime};
 use crate::state::ConnectionState;
 use crate::sync::{Followed, Follower, Mutex};
-
-pub(crate) use map::Map;
-use map::Redirection;
 
 /// The pauses behind a request for the map: they grow while nothing comes of it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -12,10 +12,11 @@ use futures::future::try_join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{sleep, timeout};
 
-use super::{Cluster, Map};
+use super::Cluster;
 use crate::transport::address::Address;
 use crate::transport::failure::Reason;
 use crate::transport::live::Live;
+use crate::transport::map::Map;
 use crate::transport::{BELIEVED, Command, Failure, Refusal, Value};
 
 /// If one has not answered by then, the next one is asked, too.
