@@ -1,14 +1,10 @@
 //! The calls on a semaphore or lock of the recipes, as steps of `lua/recipes/steps.lua`.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use super::holders::Holders;
-use crate::engine::request::{Arg, Script};
-use crate::queue::{self, Grant, Outcome, Primitive, Ticket, Want as _, taking};
-
-/// The recipes as a primitive of the queue.
-pub(super) struct Recipes;
+use crate::engine::request::Arg;
+use crate::queue::{self, Outcome, Ticket, Want as _, taking};
 
 /// A permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,29 +96,6 @@ pub(super) enum Call {
     /// A page of the holders, behind where the one before has ended.
     List(Arc<str>),
     Clear,
-}
-
-impl Primitive for Recipes {
-    const KIND: &'static str = "recipe";
-    const WAIT: &'static str = "acquire";
-    const MOST_ASKED: usize = 256;
-    const TELLS_AGAIN: bool = false;
-    type Want = Want;
-    type Call = Call;
-    type Held = Holders;
-
-    fn script(held: &Holders) -> &'static LazyLock<Script> {
-        held.script()
-    }
-
-    fn give_back(grant: Grant<Want>) -> Call {
-        Call::GiveBack(grant.ticket)
-    }
-
-    /// No id is given out twice.
-    fn give_back_unknown(grant: Grant<Want>) -> Option<Call> {
-        Some(Call::GiveBack(grant.ticket))
-    }
 }
 
 impl queue::Call for Call {

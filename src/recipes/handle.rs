@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
-use super::call::{Call, Recipes};
-use super::holders::{Holders, Page, refreshing};
+use super::call::Call;
+use super::holders::{Holders, Page, Recipes, refreshing};
 use super::names;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder, check_id};

@@ -3,12 +3,12 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::call::{Recipes, Want};
+use super::call::{Call, Want};
 use super::settings::{Layout, Settings};
 use crate::api::Holder;
 use crate::engine::request::{Arg, Script};
 use crate::lua;
-use crate::queue::Held;
+use crate::queue::{Grant, Held, Primitive};
 use crate::transport::jittered;
 
 static TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::TIMES));
@@ -17,6 +17,36 @@ static SLOTS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SLOTS));
 static REFRESH_TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::REFRESH_TIMES));
 static REFRESH_SET: LazyLock<Script> = LazyLock::new(|| Script::new(lua::REFRESH_SET));
 static REFRESH_SLOTS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::REFRESH_SLOTS));
+
+/// The recipes as a primitive of the queue.
+pub(super) struct Recipes;
+
+impl Primitive for Recipes {
+    const KIND: &'static str = "recipe";
+    const WAIT: &'static str = "acquire";
+    const MOST_ASKED: usize = 256;
+    const TELLS_AGAIN: bool = false;
+    type Want = Want;
+    type Call = Call;
+    type Held = Holders;
+
+    fn script(held: &Holders) -> &'static LazyLock<Script> {
+        match held.settings.layout {
+            Layout::Timestamp | Layout::Fair => &TIMES,
+            Layout::Set => &SET,
+            Layout::Slots | Layout::Lock => &SLOTS,
+        }
+    }
+
+    fn give_back(grant: Grant<Want>) -> Call {
+        Call::GiveBack(grant.ticket)
+    }
+
+    /// No id is given out twice.
+    fn give_back_unknown(grant: Grant<Want>) -> Option<Call> {
+        Some(Call::GiveBack(grant.ticket))
+    }
+}
 
 /// Nothing is known here of what is held: callers have the ids.
 pub(super) struct Holders {
@@ -29,14 +59,6 @@ impl Holders {
         Holders {
             header: settings.header().into(),
             settings,
-        }
-    }
-
-    pub(super) fn script(&self) -> &'static LazyLock<Script> {
-        match self.settings.layout {
-            Layout::Timestamp | Layout::Fair => &TIMES,
-            Layout::Set => &SET,
-            Layout::Slots | Layout::Lock => &SLOTS,
         }
     }
 }
