@@ -1,4 +1,4 @@
-//! Calls on a frozen server that nobody waits for do not fill the memory. What is owed is carried out when the server answers again.
+//! Calls on a frozen server that nobody waits for do not fill the memory. Deferred calls are carried out when the server answers again.
 
 use std::pin::pin;
 use std::time::Duration;

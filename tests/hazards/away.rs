@@ -3,12 +3,11 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::future::join_all;
 use redisson_semaphore::{Client, ClientBuilder, ConnectionState, Effect, Result};
 use tokio::time::timeout;
 
 use crate::subject::{
-    Books, End, Expected, HOUR, Kind, SHORT, Subject, in_time, pass, waits_without_limit,
+    Books, End, Expected, HOUR, Kind, SHORT, Subject, pass, tell_all, waits_without_limit,
 };
 use crate::subjects::for_every_subject;
 use crate::support::clients::{self, LIMIT};
@@ -65,12 +64,6 @@ async fn prepared<S: Subject>(
     prepared
 }
 
-/// All calls at once.
-async fn tell_all<S: Subject>(prepared: &[(S, &'static str, Kind)]) -> Vec<Result<bool>> {
-    let calls = prepared.iter();
-    join_all(calls.map(|(subject, call, _)| in_time(subject, call))).await
-}
-
 /// It ends with an error that says what it is about, unless it is done in the background.
 fn assert_told<S: Subject>(what: &str, call: &str, kind: Kind, told: &Result<bool>) {
     match told {
@@ -81,7 +74,7 @@ fn assert_told<S: Subject>(what: &str, call: &str, kind: Kind, told: &Result<boo
             let again = error.effect() == Effect::NotApplied;
             assert_eq!(error.is_retryable(), again, "{what}");
             assert!(again || kind != Kind::Look, "{what}");
-            // What is given back is given back in the end.
+            // A release is carried out in the end.
             assert!(!again || kind != Kind::Give, "{what}");
         }
     }
@@ -115,7 +108,7 @@ async fn stopped<S: Subject>(bound: Bound) {
         let end = End::told(kind, &told);
         let given = kind == Kind::Give;
         assert!(given || end == End::NotDone, "{what}: it was never sent");
-        // What a watched guard owes comes back with the next answer about its semaphore.
+        // The release of a watched guard departs with the next call about its semaphore.
         let name = name_of::<S>("away", call);
         until("it is used", LIMIT, async || {
             pass::<S>(&client, &name).await.is_ok()

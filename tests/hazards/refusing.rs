@@ -7,7 +7,7 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Effect, Error};
 
-use crate::subject::{Books, End, Expected, HOUR, Kind, Subject, in_time, pass};
+use crate::subject::{Books, End, Expected, HOUR, Kind, Subject, in_time, pass, tell_all};
 use crate::subjects::for_every_subject;
 use crate::support::clients::{self, LIMIT};
 use crate::support::server::{NOWHERE, RedisServer, replica_of};
@@ -76,14 +76,13 @@ async fn refuses_for_longer<S: Subject>() {
             subjects.push((subject, *call, *kind));
         }
         reason.set(&mut redis, true).await;
-        let calls = subjects.iter();
-        let all = join_all(calls.map(|(subject, call, _)| in_time(subject, call))).await;
+        let all = tell_all(&subjects).await;
         reason.set(&mut redis, false).await;
         for ((subject, call, kind), told) in subjects.into_iter().zip(all) {
             let name = reason.name::<S>(call);
             let what = format!("{name}: told {told:?}");
             match &told {
-                // What is given back needs no memory, perhaps.
+                // A release may need no memory.
                 Ok(_) if reason == Reason::NoMemory => {}
                 Ok(_) => {
                     let changes_nothing = matches!(kind, Kind::Nothing | Kind::Look);
@@ -96,7 +95,7 @@ async fn refuses_for_longer<S: Subject>() {
                         text.contains(&name) && text.contains(reason.word()),
                         "{what}"
                     );
-                    // What is given back is given back in the end.
+                    // A release is carried out in the end.
                     let owed = error.effect() == Effect::Unknown;
                     assert_eq!(owed, kind == Kind::Give, "{what}");
                     let for_now = matches!(error, Error::RefusedForNow { .. });
@@ -104,7 +103,7 @@ async fn refuses_for_longer<S: Subject>() {
                 }
             }
             let end = End::told(kind, &told);
-            // What a watched guard owes comes back with the next answer about its semaphore.
+            // The release of a watched guard departs with the next call about its semaphore.
             pass::<S>(&client, &name).await.unwrap();
             books.settled(&mut redis, what, subject, call, end).await;
         }

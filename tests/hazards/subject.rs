@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Effect, Result};
 use tokio::time::timeout;
@@ -278,6 +279,12 @@ pub fn waits_without_limit(call: &str) -> bool {
 pub async fn in_time<S: Subject>(subject: &S, call: &'static str) -> Result<bool> {
     let told = timeout(LIMIT, subject.call(call)).await;
     told.unwrap_or_else(|_| panic!("{}: {call} hangs", S::NAME))
+}
+
+/// All calls at once.
+pub async fn tell_all<S: Subject>(prepared: &[(S, &'static str, Kind)]) -> Vec<Result<bool>> {
+    let calls = prepared.iter();
+    join_all(calls.map(|(subject, call, _)| in_time(subject, call))).await
 }
 
 /// Somebody else takes one if there is one, and gives it back; nothing is changed by it.

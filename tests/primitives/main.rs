@@ -1,4 +1,4 @@
-//! What only one primitive does, its waiters, and the layers over the primitives. What all have in common is in `tests/contracts` and
+//! The behaviour of one primitive alone, its waiters, and the layers over the primitives. The common behaviour is in `tests/contracts` and
 //! `tests/hazards`.
 
 mod blocking;

@@ -163,7 +163,7 @@ impl Judge {
             let denied = ledger.denied.contains(&host) && !ledger.doubts.contains_key(&host);
             // An entry that was not allowed to leave the queue may be served.
             let stays = self.forbidden.is_some();
-            // What a client takes as it ends goes back.
+            // A client that ends gives its grants back.
             if denied && !asked && !served && !stays && !self.closing(host) {
                 self.accuse(
                     "effects",

@@ -147,7 +147,7 @@ impl Judge {
         let balanced = balanced && !ledger.doubts.contains_key(&host);
         // What somebody else of it has lost is on record of nobody until that time is over.
         let balanced = balanced && !self.has_lost_some(object, host);
-        // Who may not do something is told so at once, before what it was granted has been given back.
+        // A caller without the permission is told so at once, before its grant has been given back.
         let balanced = balanced && !self.something_is_forbidden();
         if balanced && excess > 0 && !self.is_inexact(host) && !self.has_ended(host) {
             self.accuse(

@@ -1,5 +1,5 @@
-//! What an owner holds, several times and for several terms: each hold is given back once, and for what it was; nobody
-//! holds what was given back; and a loss is told.
+//! The holds of an owner, several and for several terms: each is given back once, and for its own term; a hold that was given back
+//! is nobody's; and a loss is told.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const WATCHDOG: Duration = Duration::from_secs(3);
 
 async fn connect(url: String, watchdog: Duration) -> Client {
-    Client::builder(url)
-        .lock_watchdog_timeout(watchdog)
-        .response_timeout(Duration::from_secs(2))
-        .retry_window(LIMIT)
-        .safety_interval(HOUR)
-        .connect()
-        .await
-        .expect("the server runs")
+    super::connect(url, watchdog, Duration::from_secs(2)).await
 }
 
 /// A server that knows the scripts.

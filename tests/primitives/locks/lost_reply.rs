@@ -62,7 +62,7 @@ async fn forced_open_once() {
     second.unlock().await.unwrap();
 }
 
-/// Its caller has been told that nobody knows what became of it. Whoever takes the lock later keeps it.
+/// Its caller has been told that nobody knows what became of it. The next owner keeps the lock.
 #[tokio::test]
 async fn what_has_never_arrived_does_not_force_the_lock_from_who_has_it_later() {
     let (server, proxy) = start().await;

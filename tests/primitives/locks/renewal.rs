@@ -27,14 +27,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const WATCHDOG: Duration = Duration::from_secs(3);
 
 async fn connect(url: String, watchdog: Duration) -> Client {
-    Client::builder(url)
-        .lock_watchdog_timeout(watchdog)
-        .response_timeout(Duration::from_millis(300))
-        .retry_window(LIMIT)
-        .safety_interval(Duration::from_secs(3600))
-        .connect()
-        .await
-        .expect("the server runs")
+    super::connect(url, watchdog, Duration::from_millis(300)).await
 }
 
 /// Waits until `time` has passed by the server's clock: a key of that life is gone.

@@ -131,7 +131,7 @@ async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
             let looks = scripts(&mut redis).await - before;
             assert!(looks <= 10, "{looks} scripts");
         }
-        // What comes free goes to the one whose limit leaves room, though he has come later.
+        // A free permit goes to the waiter whose limit leaves room, though it has come later.
         assert!(high.release(third.id()).await.unwrap());
         let _ = served(second).await;
         assert!(!first.is_finished());

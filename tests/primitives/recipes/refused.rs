@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What the scripts need besides `EVALSHA`.
+/// The commands that the scripts need besides `EVALSHA`.
 const COMMANDS: &str = "+eval +evalsha +get +set +del +time +publish +pubsub|numsub +subscribe +unsubscribe +hget +hmget +hset \
     +pexpire +pttl +zadd +zrem +zcard +zrange +zscore +zrangebyscore +zmscore +zscan +incr +zrevrangebyscore \
     +llen +lpush +rpop +sadd +srem +scard +sscan +sismember +mget";
@@ -50,7 +50,7 @@ async fn allow(control: &mut MultiplexedConnection, rule: &str) {
     set_user(control, &["app", "+@all", rule]).await;
 }
 
-/// Who comes beside a release that is refused could not be taken out again: it has not come, either.
+/// A caller that takes a permit beside a refused release could not be removed again: it has taken none, either.
 #[tokio::test]
 async fn a_refused_release_makes_no_holder_that_nobody_knows() {
     for layout in crate::layouts::ALL {
