@@ -68,6 +68,10 @@ async fn unlock_needs_no_memory() {
             }
         });
         until_subscribers(&mut redis, CHANNEL, 1).await;
+        // The client hears of its subscription, and asks; the second answer is behind that.
+        for _ in 0..2 {
+            assert!(holder.is_locked().await.unwrap());
+        }
         config(&mut redis, "maxmemory", "1").await;
         let unlocked = timeout(LIMIT, holder.unlock()).await;
         assert_eq!(unlocked.expect("without memory, too"), Ok(()));
