@@ -55,7 +55,10 @@ pub(crate) async fn the_end_of_the_lease_of_one_who_waited_wakes_the_next(fixtur
     for waiter in [fixture.neighbour(&holder), fixture.stranger(&holder)] {
         holder.lock().await.unwrap();
         let between = fixture.neighbour(&holder);
-        let first = Call::start(async move { between.with_lease(4 * SHORT).lock().await }).await;
+        let mut first =
+            Call::start(async move { between.with_lease(4 * SHORT).lock().await }).await;
+        // A stranger's question might arrive before.
+        first.assert_waits(&holder).await;
         let second = lock(&waiter).await;
         holder.unlock().await.unwrap();
         first.answer().await.unwrap();
