@@ -22,6 +22,7 @@ final class LockOps {
 
     void addTo(Ops ops) {
         ops.add("clientId", c -> client.getId());
+        ops.add("parkedLockThreads", c -> LockThreads.parked());
         ops.add("threadId", c -> LockThreads.run(c, () -> Thread.currentThread().getId()));
         ops.add("lock",
                 c -> LockThreads.run(c, () -> {
