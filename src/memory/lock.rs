@@ -53,7 +53,8 @@ pub struct Lock {
 
 /// A lock for many readers or one writer inside one process, with the behaviour of [`RReadWriteLock`](crate::RReadWriteLock).
 ///
-/// Both sides of a handle, and of its clones, are of one owner, as those of [`with_owner`](ReadWriteLock::with_owner).
+/// Both sides of a handle, and of its clones, are of one owner, as those of [`with_owner`](ReadWriteLock::with_owner). `try_lock` of a
+/// reader takes the lock beside other readers past a writer that waits, as it does in Redis.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

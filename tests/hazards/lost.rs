@@ -63,7 +63,9 @@ impl Trouble {
         let holds = matches!(fate, Fate::HoldRequest | Fate::HoldReply);
         let mut redis = server.connection().await;
         let proxy = Proxy::start(server).await;
-        let client = builder(proxy.url()).connect().await.unwrap();
+        // No limit of its own ends a call before that of the test.
+        let patient = builder(proxy.url()).retry_window(LIMIT).call_timeout(LIMIT);
+        let client = patient.connect().await.unwrap();
         let mut books = Books::new(expected);
         let mut hits = 0;
         for (call, _) in S::CALLS {
