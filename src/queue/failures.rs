@@ -34,6 +34,10 @@ impl<P: Primitive> State<P> {
         now: Instant,
     ) -> Told<P::Want> {
         let mut told = self.landed(now);
+        if doubt.is_some() {
+            // Entries may have left the queue.
+            self.may_have_missed();
+        }
         // Something else may have been refused.
         if !(batch.calls.is_empty() && batch.runs.is_empty() && batch.confirms.is_empty()) {
             self.leaving.extend(batch.leaves);

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
 use super::answer::Said;
@@ -622,6 +622,34 @@ async fn a_confirmation_is_repeated_behind_a_refused_batch() {
         tokio::time::advance(Duration::from_millis(100)).await;
         drop(state.tick(Instant::now()));
     }
+}
+
+/// A waiter asks whether its entry is still there, behind a script that has failed and could not undo all changes.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_asks_behind_changes_that_stay() {
+    let state = &mut World::new().clients[0].state;
+    let want = Amount {
+        amount: 1,
+        leased: false,
+    };
+    let entry = Entry {
+        want,
+        arrival: 0,
+        life: 3000,
+    };
+    state.entries.insert(7, entry);
+    let (reply, mut waits) = oneshot::channel();
+    state.join(want, reply, None, Instant::now());
+    for doubt in [None, Some(forbidden())] {
+        state.call(Call::Release(1), None, Instant::now());
+        let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+            panic!("nothing departs");
+        };
+        assert!(!batch.check);
+        drop(state.failed(*batch, &forbidden(), doubt.as_ref(), Instant::now()));
+        assert_eq!(state.confirm_all, doubt.is_some());
+    }
+    assert_eq!(waits.try_recv().err(), Some(TryRecvError::Empty));
 }
 
 /// As the model, beside peers that free permits without a message.
