@@ -67,6 +67,8 @@ struct Queue<R: Rules> {
     next_id: u64,
     /// Grants whose waiters are to be woken.
     served: Vec<(oneshot::Sender<R::Grant>, R::Grant)>,
+    /// When the change under way began.
+    now: Instant,
     /// From when to when a waiter has blocked those behind it; and when the one that does so now stops.
     block: Option<(Instant, Instant)>,
     block_end: Option<Instant>,
@@ -95,6 +97,7 @@ impl<R: Rules> Shared<R> {
                 waiters: VecDeque::new(),
                 next_id: 0,
                 served: Vec::new(),
+                now: Instant::now(),
                 block: None,
                 block_end: None,
                 end: None,
@@ -160,7 +163,8 @@ impl<R: Rules> Shared<R> {
     /// The queue as of now: waiters have what has ended. [`settle`](Self::settle) wakes them.
     fn current(&self) -> MutexGuard<'_, Queue<R>> {
         let mut queue = self.queue.lock();
-        let now = Instant::now();
+        queue.now = Instant::now();
+        let now = queue.now;
         queue.rules.expire(now);
         if queue.end.is_some_and(|end| end <= now) {
             queue.serve();
@@ -179,9 +183,7 @@ impl<R: Rules> Shared<R> {
     }
 
     async fn wait(&self, want: R::Want, wait: Option<Duration>) -> Option<R::Grant> {
-        // A wait that the clock cannot express has no end.
-        let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
-        let mut place = self.join(want, deadline);
+        let (mut place, deadline) = self.join(want, wait);
         loop {
             // A change from here on is not missed.
             let sooner = self.sooner.notified();
@@ -206,9 +208,13 @@ impl<R: Rules> Shared<R> {
         }
     }
 
-    fn join(&self, want: R::Want, deadline: Option<Instant>) -> Place<'_, R> {
+    /// The place of a new waiter, and its deadline.
+    fn join(&self, want: R::Want, wait: Option<Duration>) -> (Place<'_, R>, Option<Instant>) {
         let (reply, granted) = oneshot::channel();
         let mut queue = self.current();
+        let since = queue.now;
+        // A wait that the clock cannot express has no end.
+        let deadline = wait.and_then(|wait| since.checked_add(wait));
         // Nothing has changed for those that came before.
         let is_served = queue.rules.fits(&want) || !queue.served.is_empty();
         let id = queue.next_id;
@@ -216,18 +222,19 @@ impl<R: Rules> Shared<R> {
         queue.waiters.push_back(Waiter {
             id,
             want,
-            since: Instant::now(),
+            since,
             deadline,
             reply,
         });
         if is_served {
             self.settle(queue);
         }
-        Place {
+        let place = Place {
             shared: self,
             id,
             granted,
-        }
+        };
+        (place, deadline)
     }
 
     /// Ends a change: serves waiters, and wakes the tasks concerned.
@@ -256,7 +263,7 @@ impl<R: Rules> Shared<R> {
 impl<R: Rules> Queue<R> {
     /// Grants what is free to the waiters in their order. A waiter that it does not suffice for is passed, unless it blocks.
     fn serve(&mut self) {
-        let now = Instant::now();
+        let now = self.now;
         let (mut place, mut passed) = (0, Vec::new());
         self.block_end = None;
         while !self.rules.is_used_up()

@@ -205,6 +205,22 @@ async fn permits_granted_at_the_deadline_are_the_callers() {
     assert_eq!(semaphore.available_permits().await.unwrap(), 0);
 }
 
+/// However short the wait is.
+#[tokio::test]
+async fn what_is_free_is_granted_in_time() {
+    let wait = Duration::from_nanos(1);
+    let semaphore = Semaphore::with_permits("s", 1);
+    let lock = Lock::new("l");
+    let latch = CountDownLatch::new("c");
+    for _ in 0..100 {
+        assert!(semaphore.try_acquire_for(1, wait).await.unwrap());
+        semaphore.release(1).await.unwrap();
+        assert!(lock.try_lock_for(wait).await.unwrap());
+        lock.unlock().await.unwrap();
+        assert!(latch.wait_for(wait).await.unwrap());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_timed_wait_ends_at_its_deadline_and_leaves_the_line() {
     let semaphore = Semaphore::with_permits("s", 1);
