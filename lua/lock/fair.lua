@@ -44,29 +44,35 @@ local function head(speaker)
   end
 end
 
--- Takes a waiter out of the queue; the time of those behind it ends sooner by its `share`, but not before one from now on.
-local function leave_queue(field, share)
-  local place, ends = redis.call('LPOS', WAITS, field), redis.call('ZSCORE', ENDS, field)
-  if ends then drop_end(field, ends) end
-  if not place then return ends and 1 or 0 end
-  local behind, all, scores = redis.call('LRANGE', WAITS, place + 1, -1), redis.call('ZRANGE', ENDS, 0, -1, 'WITHSCORES'), {}
-  local next, new, old = behind[1], {}, {}
-  change_order({ 'LREM', WAITS, 1, field }, unpack(next and { 'LINSERT', WAITS, 'BEFORE', next, field } or { 'RPUSH', WAITS, field }))
+-- Takes waiters out of the queue, each with its share in `shares`. The time of those behind it ends sooner by that, but not before a share
+-- from now on. By field, whether it was there.
+local function leave_queue(shares)
+  local all, scores, sooner, share = redis.call('ZRANGE', ENDS, 0, -1, 'WITHSCORES'), {}, 0, 0
+  local new, old, left = {}, {}, {}
   for i = 1, #all, 2 do scores[all[i]] = tonumber(all[i + 1]) end
-  for _, other in ipairs(behind) do
-    local late = scores[other] or 0
-    local sooner = math.max(late - share, time() + share)
-    if sooner < late then
-      new[#new + 1], new[#new + 2] = score(sooner), other
-      old[#old + 1], old[#old + 2] = score(late), other
+  local queue = redis.call('LRANGE', WAITS, 0, -1)
+  for i, field in ipairs(queue) do
+    local late, next = scores[field] or 0, queue[i + 1]
+    if shares[field] and not left[field] then
+      left[field], share = 1, math.max(share, shares[field])
+      sooner, moved = sooner + shares[field], moved or i == 1
+      change_order({ 'LREM', WAITS, 1, field }, unpack(next and { 'LINSERT', WAITS, 'BEFORE', next, field } or { 'RPUSH', WAITS, field }))
+    elseif sooner > 0 and math.max(late - sooner, time() + share) < late then
+      new[#new + 1], new[#new + 2] = score(math.max(late - sooner, time() + share)), field
+      old[#old + 1], old[#old + 2] = score(late), field
+    end
+  end
+  for i = 1, #all, 2 do
+    if shares[all[i]] then
+      drop_end(all[i], all[i + 1])
+      left[all[i]] = 1
     end
   end
   for i = 1, #new, 2000 do
     local last = math.min(i + 1999, #new)
     change_order({ 'ZADD', ENDS, unpack(new, i, last) }, 'ZADD', ENDS, unpack(old, i, last))
   end
-  moved = moved or place == 0
-  return 1
+  return left
 end
 
 -- Puts a waiter at the end of the queue, where it is not there yet. It has its share behind the waiter before it, and from each attempt on.
@@ -88,7 +94,7 @@ local function take_or_queue(number, lease, share)
   local first = not front or front == field
   if holds(number) or total == 1 and first then
     local gone = moved
-    if front then leave_queue(field, math.abs(share)) end
+    if front then leave_queue({ [field] = math.abs(share) }) end
     moved, leased = gone, lease + 0 ~= WATCHDOG
     take(entry_for('g', 0, number, '0:' .. lease), nil, nil, true)
     return taken(1)
@@ -108,8 +114,15 @@ local function step(i)
     leased = leased or left > 0 and second + 0 ~= WATCHDOG
     return left, i + 3
   end
-  if kind == 'leave' then return leave_queue(entry_of(first), second + 0), i + 3 end
-  return force(), i + 3
+  if kind == 'force' then return force(), i + 3 end
+  local fields, shares = {}, {}
+  while ARGV[i] == 'leave' do
+    fields[#fields + 1] = entry_of(ARGV[i + 1])
+    shares[fields[#fields]], i = ARGV[i + 2] + 0, i + 3
+  end
+  local left = leave_queue(shares)
+  for place, field in ipairs(fields) do fields[place] = left[field] or 0 end
+  return table.concat(fields, ' '), i
 end
 
 local function work()

@@ -209,14 +209,6 @@ impl queue::Call for Call {
         !matches!(self, Call::Leave(..))
     }
 
-    /// A call that leaves the queue moves the ends of all waiters behind it.
-    fn size(&self) -> usize {
-        match self {
-            Call::Leave(..) => 64,
-            _ => 1,
-        }
-    }
-
     fn takes(&self) -> Option<Claim> {
         match self {
             Call::Take(claim) => Some(*claim),

@@ -88,12 +88,12 @@ impl Places {
         }
     }
 
-    /// The client ends: its callers wait no more. The calls that leave their places, the last owner first: it has none of them behind it.
+    /// The client ends: its callers wait no more. The calls that leave their places.
     pub(super) fn close(&mut self) -> Vec<Call> {
         self.closed = true;
         let all: Vec<u64> = self.all.keys().copied().collect();
         all.into_iter().for_each(|owner| self.wake(owner));
-        let places = std::mem::take(&mut self.all).into_values().rev();
+        let places = std::mem::take(&mut self.all).into_values();
         let queued = places.filter(|place| place.queues);
         let first = queued.filter_map(|place| place.callers.first().map(|(claim, _)| *claim));
         first.map(leaving).collect()

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use crate::locks::served::served;
+use crate::support::clients::scripts;
 use crate::support::monitor::Monitor;
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_subscribers};
+use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, ClientBuilder, RFairLock, Result};
@@ -191,4 +193,37 @@ async fn a_grant_ends_nobodys_time() {
     assert_eq!(redis.zscore(ENDS, two.owner()).await, Ok(Some(soon)));
     one.unlock().await.unwrap();
     served("the second one", second).await;
+}
+
+/// Waiters that leave at the same time do so by a few scripts, however many they are. Those behind them have the time that they leave.
+#[tokio::test]
+async fn many_waiters_leave_together() {
+    const MANY: usize = 200;
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url()).await;
+    client.fair_lock("door").lock().await.unwrap();
+    let all = join_all((0..MANY).map(|_| {
+        let lock = client.fair_lock("door");
+        async move { lock.lock().await }
+    }));
+    let all = tokio::spawn(all);
+    until("all queue", LIMIT, async || {
+        queue(&mut redis).await.len() == MANY
+    })
+    .await;
+    let lock = connect(server.url()).await.fair_lock("door");
+    let _last = waiting(&server, &lock, MANY).await;
+    let late: i64 = redis.zscore(ENDS, lock.owner()).await.unwrap();
+    let before = scripts(&mut redis).await;
+    all.abort();
+    until("they leave", LIMIT, async || {
+        queue(&mut redis).await == [lock.owner()]
+    })
+    .await;
+    let cost = scripts(&mut redis).await - before;
+    assert!(cost <= 5, "{cost} scripts");
+    let soon: i64 = redis.zscore(ENDS, lock.owner()).await.unwrap();
+    assert!(soon <= late - 300_000 * (MANY as i64 - 1), "{late}, {soon}");
+    assert_eq!(redis.zcard::<_, u64>(ENDS).await, Ok(1));
 }
