@@ -107,7 +107,8 @@ local function take(entry, _, life, by_answer)
   set(client_of(entry) .. ':' .. number, held + 1, lease)
   counts = by_answer and { [number] = held + 1 } or {}
   token, count = next or 0, held + 1
-  return next and (by_answer and ':' .. lease .. '=' or ' ') .. score(next) or by_answer and ':' .. lease or ''
+  local lasts = by_answer and ':' .. score(lease) or ''
+  return next and lasts .. (by_answer and '=' or ' ') .. score(next) or lasts
 end
 
 -- Of a step that has taken the lock so often.

@@ -178,7 +178,7 @@ local function take(entry, _, life, by_answer)
   end
   total = 0
   if by_answer then counts[owner] = count end
-  return by_answer and ':' .. lease or ''
+  return by_answer and ':' .. score(lease) or ''
 end
 
 -- Of a step that has taken the lock so often.
