@@ -63,6 +63,16 @@ impl<P: Primitive> State<P> {
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
             return told;
         }
+        if let (Some(doubt), Error::RefusedForNow { .. }) = (doubt, error) {
+            // The others wait on: what they asked for may be done soon.
+            for id in batch.asked {
+                if let Some(waiter) = self.waiters.remove(id) {
+                    told.add(waiter.reply, Err(doubt.clone()));
+                }
+            }
+            self.note_surplus(now);
+            return told;
+        }
         // An error that stops the waiters of this batch stops all.
         for (id, waiter) in self.waiters.take_all() {
             let asked = batch.asked.binary_search(&id).is_ok();

@@ -649,6 +649,16 @@ async fn a_waiter_asks_behind_changes_that_stay() {
         drop(state.failed(*batch, &forbidden(), doubt.as_ref(), Instant::now()));
         assert_eq!(state.confirm_all, doubt.is_some());
     }
+    let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+        panic!("nothing departs");
+    };
+    assert!(batch.check && batch.confirms.len() == 1);
+    let passing = Error::RefusedForNow {
+        name: "model".to_owned(),
+        detail: "a slot moves".to_owned(),
+    };
+    drop(state.failed(*batch, &passing, Some(&forbidden()), Instant::now()));
+    assert!(state.confirm_all);
     assert_eq!(waits.try_recv().err(), Some(TryRecvError::Empty));
 }
 
