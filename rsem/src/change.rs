@@ -123,7 +123,17 @@ impl Change {
                     show::in_words(&found)
                 );
                 if consent.given(&asked)? {
-                    let held = client.lock(&name).force_unlock().await?;
+                    let is_fair = matches!(
+                        found.kind,
+                        Kind::Lock {
+                            queued: Some(_),
+                            ..
+                        }
+                    );
+                    let held = match is_fair {
+                        true => client.fair_lock(&name).force_unlock().await?,
+                        false => client.lock(&name).force_unlock().await?,
+                    };
                     say(format_args!(
                         "{name}: {}",
                         if held { "unlocked" } else { "nobody held it" }

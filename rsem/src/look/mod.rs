@@ -67,6 +67,8 @@ pub(crate) enum Kind {
     /// `RReadWriteLock`.
     ReadWriteLock {
         mode: String,
+        count: u64,
+        /// Some of the owners.
         holders: Vec<(String, String)>,
     },
     /// The classic recipes' zset (with the time of each holder) or set (without).
@@ -100,14 +102,22 @@ impl Kind {
     /// The kind of a hash.
     fn of_hash(
         mut holders: Vec<(String, String)>,
+        size: u64,
+        mode: Option<String>,
         token: Option<u64>,
         queued: Option<u64>,
     ) -> Self {
-        holders.truncate(HOLDERS);
-        if let Some(at) = holders.iter().position(|(field, _)| field == "mode") {
-            let (_, mode) = holders.swap_remove(at);
-            return Kind::ReadWriteLock { mode, holders };
+        if let Some(mode) = mode {
+            holders.retain(|(field, _)| field != "mode");
+            holders.truncate(HOLDERS);
+            let count = size.saturating_sub(1);
+            return Kind::ReadWriteLock {
+                mode,
+                count,
+                holders,
+            };
         }
+        holders.truncate(HOLDERS);
         // `<uuid>:<number>`, and how often.
         let owner =
             |(field, count): &(String, String)| field.contains(':') && count.parse::<u64>().is_ok();
@@ -125,14 +135,12 @@ impl Kind {
 impl Object {
     /// The number that moves, and what it is called.
     pub(crate) fn level(&self) -> Option<(&'static str, i64)> {
-        let held = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let held = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         match &self.kind {
             Kind::Semaphore { available, .. } => Some(("available", *available)),
-            Kind::Lock { holders, .. } | Kind::ReadWriteLock { holders, .. } => {
-                Some(("held", held(holders.len())))
-            }
-            Kind::Holders { count, .. } => {
-                Some(("held", i64::try_from(*count).unwrap_or(i64::MAX)))
+            Kind::Lock { holders, .. } => Some(("held", held(holders.len() as u64))),
+            Kind::ReadWriteLock { count, .. } | Kind::Holders { count, .. } => {
+                Some(("held", held(*count)))
             }
             Kind::Missing | Kind::Text(_) | Kind::Other(_) => None,
         }
@@ -303,13 +311,16 @@ impl Looker {
     async fn hash(&self, key: &str) -> Result<Kind> {
         let (token, queue) = (names::fencing_token(key), names::fair_queue(key));
         let count = HOLDERS.to_string();
-        let (fields, token, queued) = tokio::join!(
+        let (fields, size, mode, token, queued) = tokio::join!(
             self.ask::<(String, Pairs<String, String>)>(["HSCAN", key, "0", "COUNT", &count]),
+            self.ask::<u64>(["HLEN", key]),
+            self.ask::<Option<String>>(["HGET", key, "mode"]),
             self.ask::<Option<u64>>(["GET", &token]),
             self.ask::<u64>(["LLEN", &queue]),
         );
         let queued = queued.ok().filter(|queued| *queued > 0);
-        Ok(Kind::of_hash(fields?.1.0, token.ok().flatten(), queued))
+        let token = token.ok().flatten();
+        Ok(Kind::of_hash(fields?.1.0, size?, mode?, token, queued))
     }
 
     async fn zset(&self, key: &str) -> Result<Kind> {

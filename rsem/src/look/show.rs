@@ -97,7 +97,11 @@ fn as_json(name: &str, object: &Object, records: &[Record]) -> Value {
             token,
             queued,
         } => json!({"holders": owners(holders), "token": token, "queued": queued}),
-        Kind::ReadWriteLock { mode, holders } => json!({"mode": mode, "holders": owners(holders)}),
+        Kind::ReadWriteLock {
+            mode,
+            count,
+            holders,
+        } => json!({"mode": mode, "held": count, "holders": owners(holders)}),
         Kind::Holders { count, holders } => json!({
             "held": count,
             "holders": holders.iter().map(|(id, time)| json!({"id": id, "time": time})).collect::<Vec<_>>(),
@@ -158,8 +162,13 @@ fn print(name: &str, object: &Object, records: &[Record]) {
                 line("queued", queued.to_string());
             }
         }
-        Kind::ReadWriteLock { mode, holders } => {
+        Kind::ReadWriteLock {
+            mode,
+            count,
+            holders,
+        } => {
             line("mode", mode.clone());
+            line("held", count.to_string());
             for (owner, count) in holders {
                 line("held by", held(owner, count));
             }
@@ -220,7 +229,7 @@ pub(crate) fn in_words(object: &Object) -> String {
             ..
         } => format!("has {available} available and {leases} held by ids{ttl}"),
         Kind::Semaphore { available, .. } => format!("has {available} available{ttl}"),
-        Kind::Lock { holders, .. } | Kind::ReadWriteLock { holders, .. } => {
+        Kind::Lock { holders, .. } => {
             let owners: Vec<String> = holders
                 .iter()
                 .map(|(owner, count)| held(owner, count))

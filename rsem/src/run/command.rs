@@ -29,8 +29,12 @@ impl Command {
         command
             .arg(LAUNCHER)
             .arg(std::process::id().to_string())
-            .args(words)
-            .envs(hold.environment());
+            .args(words);
+        // Those of an outer command are about another lock.
+        for variable in ["RSEM_NAME", "RSEM_PERMITS", "RSEM_TOKEN"] {
+            command.env_remove(variable);
+        }
+        command.envs(hold.environment());
         if group {
             command.process_group(0);
         }
