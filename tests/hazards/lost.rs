@@ -10,7 +10,7 @@ use redisson_semaphore::{ClientBuilder, Effect, Error};
 use crate::subject::{Books, End, Expected, HOUR, Subject, in_time, pass};
 use crate::subjects::for_every_subject;
 use crate::support::acl::set_user;
-use crate::support::clients::{self, LIMIT, scripts};
+use crate::support::clients::{self, LIMIT, RESPONSE_TIMEOUT, scripts};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
 use crate::support::snapshot::{Snapshot, snapshot_all};
@@ -21,8 +21,11 @@ const MOST: u64 = 20;
 /// How far times to live may be apart that are the same.
 const TOLERANCE: Duration = Duration::from_secs(60);
 
+/// Notices a lost reply soon; nothing but the limit of the test ends a call.
 pub fn builder(url: String) -> ClientBuilder {
-    clients::builder(url).lock_watchdog_timeout(HOUR)
+    clients::patient(url)
+        .response_timeout(RESPONSE_TIMEOUT)
+        .lock_watchdog_timeout(HOUR)
 }
 
 /// When it arrives what was held back.
@@ -63,9 +66,7 @@ impl Trouble {
         let holds = matches!(fate, Fate::HoldRequest | Fate::HoldReply);
         let mut redis = server.connection().await;
         let proxy = Proxy::start(server).await;
-        // No limit of its own ends a call before that of the test.
-        let patient = builder(proxy.url()).retry_window(LIMIT).call_timeout(LIMIT);
-        let client = patient.connect().await.unwrap();
+        let client = builder(proxy.url()).connect().await.unwrap();
         let mut books = Books::new(expected);
         let mut hits = 0;
         for (call, _) in S::CALLS {

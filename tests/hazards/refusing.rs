@@ -61,9 +61,9 @@ impl Reason {
 async fn refuses_for_longer<S: Subject>() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
-    let builder = clients::builder(server.url()).lock_watchdog_timeout(HOUR);
+    let builder = clients::patient(server.url()).lock_watchdog_timeout(HOUR);
     let client = builder
-        .retry_window(Duration::from_secs(1))
+        .retry_window(Duration::from_secs(2))
         .connect()
         .await
         .unwrap();
@@ -119,7 +119,7 @@ async fn a_server_that_takes_no_changes_is_quoted_and_nothing_has_happened() {
 async fn refuses_for_a_while<S: Subject>() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
-    let client = clients::builder(server.url()).lock_watchdog_timeout(HOUR);
+    let client = clients::patient(server.url()).lock_watchdog_timeout(HOUR);
     let client = client.connect().await.unwrap();
     let mut books = Books::new(Expected::of::<S>(&client, &mut redis).await);
     for reason in Reason::ALL {

@@ -31,6 +31,14 @@ pub fn builder(url: String) -> ClientBuilder {
         .scan_interval(Duration::from_secs(1))
 }
 
+/// The same where no reply is lost: nothing but the limit of the test ends a call.
+pub fn patient(url: String) -> ClientBuilder {
+    builder(url)
+        .response_timeout(LIMIT)
+        .retry_window(LIMIT)
+        .call_timeout(LIMIT)
+}
+
 pub async fn connect(url: String) -> Client {
     builder(url).connect().await.expect("the server runs")
 }
@@ -97,7 +105,7 @@ pub async fn limited(rules: &str) -> (RedisServer, Client) {
         .user(&format!("app on >pw {rules}"))
         .start()
         .await;
-    let builder = builder(server.url_as("app", "pw")).lock_watchdog_timeout(NEVER);
+    let builder = patient(server.url_as("app", "pw")).lock_watchdog_timeout(NEVER);
     let client = builder.connect().await.expect("the server runs");
     (server, client)
 }
