@@ -334,7 +334,8 @@ impl RPermitExpirableSemaphore {
     /// more.
     ///
     /// Redis: the id's score in `{name}:timeout` is set. Redisson: `updateLeaseTime(String, long, TimeUnit)`. A guard's
-    /// permit is renewed all the same.
+    /// permit is renewed all the same. Where another client lets it end earlier, the guard learns of that by its next renewal; where one
+    /// lets it last longer, it does so after the death of the guard's process, too.
     ///
     /// # Errors
     ///
