@@ -12,8 +12,9 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RemainingTtl};
 use serde_json::{Value, json};
+use support::clients::{LIMIT, NEVER, served};
 use support::server::RedisServer;
-use support::waiters::{channel, until_subscribers};
+use support::waiters::{channel, until, until_subscribers};
 
 async fn show(url: &str, name: &str) -> Value {
     let ended = rsem(url, &["show", "--json", name]).await;
@@ -71,7 +72,7 @@ async fn each_kind_is_shown_for_what_it_is() {
         ),
         (
             "book",
-            json!({"kind": "read-write lock", "mode": "read", "holders": holder}),
+            json!({"kind": "read-write lock", "mode": "read", "held": 1, "holders": holder}),
         ),
         (
             "zset",
@@ -343,6 +344,51 @@ async fn without_a_terminal_nothing_of_others_is_touched_unless_told_so() {
         let there: bool = connection.exists(name).await.unwrap();
         assert!(there, "{name}");
     }
+}
+
+/// Its waiters stand in another queue than those of a lock.
+#[tokio::test]
+async fn a_fair_lock_is_unlocked_for_its_first_waiter() {
+    let server = RedisServer::start().await;
+    let builder = Client::builder(server.url()).safety_interval(NEVER);
+    let client = builder.connect().await.unwrap();
+    client.fair_lock("door").lock().await.unwrap();
+    let next = client.fair_lock("door");
+    let own = format!("redisson_lock__channel:{{door}}:{}", next.owner());
+    let waits = tokio::spawn(async move { next.lock().await });
+    let mut connection = server.connection().await;
+    until_subscribers(&mut connection, &own, 1).await;
+    until("it queues", LIMIT, async || {
+        show(&server.url(), "door").await["queued"] == json!(1)
+    })
+    .await;
+    let unlocked = rsem(&server.url(), &["unlock", "door", "--force", "--yes"]).await;
+    assert_eq!(unlocked.out, "door: unlocked\n");
+    served(waits).await;
+}
+
+/// Redis shows a large hash in parts, and the mode may be in any of these.
+#[tokio::test]
+async fn a_lock_with_many_readers_is_no_plain_one() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let readers =
+        (0..1000).map(|number| (format!("12e1ee62-5cda-4d59-8592-fd41bffb9937:{number}"), 1));
+    let readers: Vec<_> = readers.collect();
+    let () = redis::pipe()
+        .hset("book", "mode", "read")
+        .hset_multiple("book", &readers)
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    let shown = show(&server.url(), "book").await;
+    assert_eq!(
+        (&shown["mode"], &shown["held"]),
+        (&json!("read"), &json!(1000))
+    );
+    let refused = rsem(&server.url(), &["unlock", "book", "--force", "--yes"]).await;
+    assert_eq!(refused.status, 65, "{refused:?}");
+    assert!(connection.exists::<_, bool>("book").await.unwrap());
 }
 
 #[tokio::test]

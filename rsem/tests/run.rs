@@ -75,6 +75,13 @@ async fn a_fenced_lock_gives_the_command_a_token() {
         ];
         assert_eq!(rsem(&server.url(), &arguments).await.out, token);
     }
+    // A command in a command has no token of the outer one.
+    let outer = ["run", "--lock", "ledger", "--fenced", "--"];
+    let inner = ["run", "--lock", "door", "--", "sh", "-c"];
+    let script = ["echo $RSEM_NAME $RSEM_TOKEN"];
+    let program = [env!("CARGO_BIN_EXE_rsem"), "--url", &server.url()];
+    let arguments = [&outer[..], &program, &inner, &script].concat();
+    assert_eq!(rsem(&server.url(), &arguments).await.out, "door\n");
 }
 
 #[tokio::test]

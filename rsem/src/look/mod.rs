@@ -238,7 +238,11 @@ impl Looker {
         );
         let kind = match fields?.0 {
             fields if fields.is_empty() => Kind::Missing,
-            fields => Kind::of_hash(fields, None, None),
+            fields => {
+                let mode = fields.iter().find(|(field, _)| field == "mode");
+                let (size, mode) = (fields.len() as u64, mode.map(|(_, mode)| mode.clone()));
+                Kind::of_hash(fields, size, mode, None, None)
+            }
         };
         Ok(Object {
             key: key.to_owned(),
