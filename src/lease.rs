@@ -189,22 +189,13 @@ impl Lease {
         self.set(Change::Ended);
     }
 
-    /// Changes it, and wakes the waiters for a change.
+    /// Changes it, and wakes the waiters for a change as soon as no mutex is held.
     pub(crate) fn set(&self, change: Change) {
-        self.change(change);
-        self.tell();
-    }
-
-    /// Changes it without a word: [`tell`](Lease::tell) follows.
-    pub(crate) fn change(&self, change: Change) {
         let mut state = self.lock();
         if matches!(*state, Change::Until(_) | Change::Kept(_)) {
             *state = change;
         }
-    }
-
-    /// Wakes the waiters for a change, as soon as no mutex is held.
-    pub(crate) fn tell(&self) {
+        drop(state);
         let shared = Arc::clone(&self.shared);
         unlocked(move || shared.changed.notify_waiters());
     }
@@ -292,7 +283,7 @@ mod tests {
         lease.lost().await;
         assert!(lease.is_lost() && before.elapsed() <= Duration::from_secs(11));
         let lease = Lease::granted(Moment::now() + Duration::from_secs(10));
-        lease.change(Change::Until(Some(Moment::now() + Duration::from_secs(20))));
+        lease.set(Change::Until(Some(Moment::now() + Duration::from_secs(20))));
         tokio::time::sleep(Duration::from_secs(15)).await;
         assert!(!lease.is_lost());
     }
@@ -310,7 +301,7 @@ mod tests {
         let lease = Lease::granted(until);
         assert!(!lease.is_lost());
         let later = until.after_suspension(Duration::from_secs(3601));
-        lease.change(Change::Until(Some(later)));
+        lease.set(Change::Until(Some(later)));
         assert!(lease.is_lost());
         assert!(Lease::until(Some(later)).is_lost());
     }

@@ -14,6 +14,7 @@ use super::log::{self, Seldom};
 use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
+use super::renewal::renew;
 use super::sent::Sent;
 use super::wakeups::Wakeups;
 use crate::config::Config;
@@ -36,7 +37,7 @@ pub(crate) struct Core {
     round_trip: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
-    pub(crate) holds: Arc<Holds>,
+    pub(crate) holds: Holds,
     pub(crate) refusing: Refusing,
     /// Leases could not be renewed.
     pub(crate) not_renewed: Seldom,
@@ -112,7 +113,7 @@ impl Core {
             round_trip: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
-            holds: Arc::default(),
+            holds: Holds::default(),
             refusing: Refusing::default(),
             not_renewed: Seldom::default(),
             lag: Latest::default(),
@@ -128,6 +129,7 @@ impl Core {
             ended: OnceCell::new(),
             idle: Notify::new(),
         });
+        (core.runtime).spawn(renew(Arc::downgrade(&core), core.holds.woken()));
         #[cfg(feature = "metrics")]
         tokio::spawn(publish(Arc::downgrade(&core)));
         core

@@ -1,4 +1,4 @@
-//! Renewal: one task of a client puts off the end of all that it holds without a lease, as long as there is anything.
+//! Renewal: one task of a client puts off the end of all that it holds without a lease.
 //!
 //! It sleeps until an entry of [`holds`](super::holds) is due, a third of its lease after the last confirmation, and takes along what is
 //! due soon, a hundred or more of a kind (and of a slot, in a cluster) with one script call. No call waits for another one but where
@@ -10,14 +10,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use futures::future::OptionFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::core::Core;
-use super::holds::{Holds, Renewal, Renewing};
+use super::holds::{Renewal, Renewing};
 use super::request::{Arg, Request};
 use crate::clock::Moment;
-use crate::lease::Lease;
 use crate::transport::{Failure, Reason, Refusal, Value};
 
 /// Calls about so many objects are under way at one server: one after the other they would take long where it is far away, and
@@ -25,31 +25,6 @@ use crate::transport::{Failure, Reason, Refusal, Value};
 const OBJECTS: usize = 2000;
 
 impl Core {
-    /// Leases have changed: they are renewed, and tasks that wait for a change are woken. Their wakers may call anything here, or panic.
-    pub(crate) fn holds_changed(self: &Arc<Self>) {
-        let (changed, starts) = self.holds.take_changed();
-        if starts {
-            let renew = renew(Arc::downgrade(self), Arc::clone(&self.holds));
-            self.runtime.spawn(renew);
-        }
-        for lease in changed {
-            lease.tell();
-        }
-    }
-
-    /// It is held, and renewed from now on; see [`Holds::keep`].
-    pub(crate) fn keep(
-        self: &Arc<Self>,
-        key: &Arc<str>,
-        id: &Arc<str>,
-        until: Moment,
-        renewing: Renewing,
-    ) -> Lease {
-        let lease = self.holds.keep(key, id, until, renewing);
-        self.holds_changed();
-        lease
-    }
-
     /// One call for what is still to be renewed of `all`, when there is room for it.
     async fn renew_some(
         self: Arc<Self>,
@@ -63,7 +38,6 @@ impl Core {
             self.renew(&renewing, &some).await;
         }
         self.holds.call_ended(&all);
-        self.holds_changed();
     }
 
     async fn renew(&self, renewing: &Renewing, some: &[Renewal]) {
@@ -97,16 +71,18 @@ impl Core {
     }
 }
 
-/// Renews as long as there is anything to renew, and the client is in use.
-async fn renew(core: Weak<Core>, holds: Arc<Holds>) {
+/// Renews what is held as long as the client is in use.
+pub(super) async fn renew(core: Weak<Core>, woken: Arc<Notify>) {
+    let mut next = None;
     let mut calls = FuturesUnordered::new();
     let mut rooms: BTreeMap<String, Arc<Semaphore>> = BTreeMap::new();
-    while let Some(next) = holds.next(!calls.is_empty()) {
+    loop {
+        let due = OptionFuture::from(next.map(tokio::time::sleep_until));
         tokio::select! {
             biased;
             Some(()) = calls.next() => {}
-            () = holds.woken.notified() => {}
-            () = tokio::time::sleep_until(next) => {}
+            () = woken.notified() => {}
+            Some(()) = due => {}
         }
         let Some(core) = core.upgrade() else { return };
         // Each call has one.
@@ -114,11 +90,12 @@ async fn renew(core: Weak<Core>, holds: Arc<Holds>) {
         if core.is_finished() || !is_held {
             return;
         }
-        for part in holds.take_due(|key| core.connection.slot(key)) {
+        for part in core.holds.take_due(|key| core.connection.slot(key)) {
             let room = rooms.entry(core.connection.master_of(&part.1[0].place.0));
             let room = room.or_insert_with(|| Arc::new(Semaphore::new(OBJECTS)));
             calls.push(Arc::clone(&core).renew_some(part, Arc::clone(room)));
         }
+        next = core.holds.next();
     }
 }
 

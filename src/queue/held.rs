@@ -37,8 +37,6 @@ pub(crate) struct Leases<P> {
     suffix: Arc<str>,
     /// The permits of each ticket that are not released, and how the entry reads.
     all: BTreeMap<Ticket, (u32, u64)>,
-    /// Leases have changed, and their holders do not know it yet.
-    changed: bool,
     /// Something has been held.
     used: bool,
     primitive: PhantomData<fn() -> P>,
@@ -52,7 +50,6 @@ impl<P> Leases<P> {
             grants: Arc::clone(&queue.beside),
             suffix: Arc::clone(suffix),
             all: BTreeMap::new(),
-            changed: false,
             used: false,
             primitive: PhantomData,
         }
@@ -76,11 +73,10 @@ impl<P> Leases<P> {
     }
 
     /// The lease of `ticket` is renewed from now on; it ends at `until` for the time being.
-    fn keep(&mut self, ticket: Ticket, until: Moment) {
+    fn keep(&self, ticket: Ticket, until: Moment) {
         if let Some(text) = self.text(ticket) {
             let (id, renewing) = (self.id(&text), self.renewing());
             self.core.holds.keep(&self.grants, &id, until, renewing);
-            self.changed = true;
         }
     }
 
@@ -97,7 +93,6 @@ impl<P> Leases<P> {
             let holds = &self.core.holds;
             holds.rename(&self.grants, &self.id(&before), &self.id(&text));
         }
-        self.changed = true;
         Some(before)
     }
 
@@ -198,7 +193,6 @@ where
             Some(sent) => holds.ends(&self.grants, &id, sent + self.watchdog(), renewing),
             None => drop(holds.lost(&self.grants, &id)),
         }
-        self.changed = true;
     }
 
     fn has(&self, ticket: Ticket, _: Amount) -> bool {
@@ -223,9 +217,5 @@ where
     /// Guards may belong to clients that are killed while no other client makes calls.
     fn looks_after(&self) -> Option<Duration> {
         self.used.then(|| 2 * self.watchdog())
-    }
-
-    fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
     }
 }

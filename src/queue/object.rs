@@ -235,7 +235,7 @@ impl<P: Primitive> Object<P> {
         }
     }
 
-    /// Ends a change: subscriptions, the timer, and leases are as it asks for.
+    /// Ends a change: subscriptions and the timer are as it asks for.
     pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
         self.listen(&mut inner);
         self.unlock_listening(inner);
@@ -252,13 +252,9 @@ impl<P: Primitive> Object<P> {
             true => inner.timer.set(alarm, waits, &self.itself),
             false => None,
         };
-        let changed = inner.state.held.take_changed();
         drop(inner);
         if let Some(task) = task {
             self.core.runtime.spawn(task);
-        }
-        if changed {
-            self.core.holds_changed();
         }
     }
 

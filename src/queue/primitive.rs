@@ -227,11 +227,6 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     fn last_calls(&mut self) -> Vec<P::Call> {
         Vec::new()
     }
-
-    /// Whether leases have changed since the last call: they are renewed, and waiting tasks are woken, when no mutex is held.
-    fn take_changed(&mut self) -> bool {
-        false
-    }
 }
 
 /// Nothing is held of what takes nothing.

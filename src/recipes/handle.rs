@@ -227,7 +227,6 @@ impl Handle {
         for key in self.own_keys() {
             self.core.holds.all_lost(&key, kept);
         }
-        self.core.holds_changed();
         match cleared {
             Outcome::Number(count) => Ok(u64::try_from(count).unwrap_or(0)),
             _ => Ok(0),
@@ -239,7 +238,6 @@ impl Handle {
             Ok(line) => {
                 if let Some(key) = self.key_of(id, None) {
                     self.core.holds.end(&key, id);
-                    self.core.holds_changed();
                 }
                 line.owe(Call::Release(id.into()));
             }
@@ -287,7 +285,6 @@ impl Handle {
         let known = holds.lease(key, id).and_then(|lease| lease.remaining());
         if known.is_none_or(|known| known < until.remaining()) {
             holds.ends(key, id, until, self.renewing());
-            self.core.holds_changed();
         }
     }
 
@@ -295,7 +292,6 @@ impl Handle {
     fn is_gone(&self, id: &str) {
         if let Some(key) = self.key_of(id, None) {
             self.core.holds.lost(&key, id);
-            self.core.holds_changed();
         }
     }
 
@@ -306,7 +302,7 @@ impl Handle {
             return Lease::until(held.until);
         };
         self.lasts(&key, &held.id, until);
-        self.core.keep(&key, &held.id, until, self.renewing())
+        self.core.holds.keep(&key, &held.id, until, self.renewing())
     }
 
     /// Refreshes it no more.

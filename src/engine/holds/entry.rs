@@ -258,7 +258,6 @@ impl Entry {
     }
 
     fn show_end(&self) {
-        // Tasks that wait for it are woken when no mutex is held.
-        self.lease.change(Change::Until(Some(self.end())));
+        self.lease.set(Change::Until(Some(self.end())));
     }
 }

@@ -17,19 +17,15 @@ use tokio::time::Instant;
 pub(crate) use self::entry::{Entry, Renewing};
 use crate::clock::Moment;
 use crate::lease::{Change, Lease};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, unlocked};
 
 /// An object, and the id under which something of it is held.
 pub(super) type Place = (Arc<str>, Arc<str>);
 
 /// All that one client holds.
-///
-/// [`Core::holds_changed`](super::Core::holds_changed) announces a change: it must follow, when no mutex is held.
 #[derive(Default)]
 pub(crate) struct Holds {
     state: Mutex<Table>,
-    /// Something is due sooner than the task that renews has thought.
-    pub(super) woken: Notify,
 }
 
 #[derive(Default)]
@@ -41,14 +37,10 @@ struct Table {
     most: usize,
     /// The number of the last change.
     last: u64,
-    /// These have changed, and their holders do not know it yet.
-    changed: Vec<Lease>,
     /// Nothing is due before; `None`: nothing is due at all.
     next: Option<Instant>,
-    /// That has become sooner.
-    sooner: bool,
-    /// There is a task that renews.
-    renews: bool,
+    /// Wakes the task that renews: something is due sooner than it has thought, or the client is gone.
+    woken: Arc<Notify>,
 }
 
 /// Entries that are over are not looked for among fewer than this.
@@ -73,18 +65,6 @@ impl Holds {
     /// How many entries there are.
     pub(super) fn entries(&self) -> usize {
         self.lock().size
-    }
-
-    /// The leases that have changed; and whether a task has to be started that renews.
-    pub(super) fn take_changed(&self) -> (Vec<Lease>, bool) {
-        let mut state = self.lock();
-        let sooner = std::mem::take(&mut state.sooner);
-        let starts = sooner && !state.renews;
-        state.renews |= sooner;
-        if sooner && !starts {
-            self.woken.notify_one();
-        }
-        (std::mem::take(&mut state.changed), starts)
     }
 
     /// Reads an entry.
@@ -217,13 +197,14 @@ impl Holds {
 
     // ---- renewal ----
 
-    /// When the task that renews has to look again; `None`: it ends, as there is nothing to renew.
-    pub(super) fn next(&self, is_busy: bool) -> Option<Instant> {
-        const FAR: std::time::Duration = std::time::Duration::from_secs(3600);
-        let mut state = self.lock();
-        state.renews = is_busy || state.next.is_some();
-        let next = state.next.unwrap_or_else(|| Instant::now() + FAR);
-        state.renews.then_some(next)
+    /// When the task that renews has to look again; `None`: there is nothing to renew.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.lock().next
+    }
+
+    /// Wakes the task that renews.
+    pub(super) fn woken(&self) -> Arc<Notify> {
+        Arc::clone(&self.lock().woken)
     }
 
     /// Takes out what is due, and what goes along with it: each part for one call. An entry that is left is not looked for again before
@@ -274,8 +255,6 @@ impl Holds {
         };
         if held {
             entry.lasts(until);
-            let lease = entry.lease.clone();
-            state.changed.push(lease);
             return false;
         }
         let (key, id) = &renewal.place;
@@ -323,8 +302,7 @@ impl Table {
         let entry = self.of(key, id)?;
         entry.version = version;
         let changed = change(entry);
-        let (lease, due) = (entry.lease.clone(), entry.due_at());
-        self.changed.push(lease);
+        let due = entry.due_at();
         self.wakes_at(due);
         Some(changed)
     }
@@ -346,8 +324,14 @@ impl Table {
         if let Some(due) = due
             && self.next.is_none_or(|next| due < next)
         {
-            (self.next, self.sooner) = (Some(due), true);
+            self.next = Some(due);
+            self.wake();
         }
+    }
+
+    fn wake(&self) {
+        let woken = Arc::clone(&self.woken);
+        unlocked(move || woken.notify_one());
     }
 
     fn insert(
@@ -388,8 +372,7 @@ impl Table {
     fn drop(&mut self, key: &str, id: &str, change: Change) -> bool {
         let entry = self.take(key, id);
         entry.is_some_and(|entry| {
-            entry.lease.change(change);
-            self.changed.push(entry.lease);
+            entry.lease.set(change);
             true
         })
     }
@@ -414,5 +397,11 @@ impl Table {
             self.size = self.by_object.values().map(BTreeMap::len).sum();
             self.most = FEW.max(2 * self.size);
         }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.wake();
     }
 }

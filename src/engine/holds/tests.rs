@@ -1,6 +1,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::time::{advance, sleep};
 
 use super::super::request::{Arg, Script};
@@ -234,13 +235,14 @@ async fn what_is_due_takes_along_what_is_due_soon() {
         let renewing = Renewing { lease, ..RENEWING };
         holds.keep(&"x".into(), &id.into(), until, renewing);
     };
+    let is_woken = || holds.woken().notified().now_or_never().is_some();
     keep("one", 30);
-    assert!(holds.take_changed().1, "a task is to be started");
-    let next = holds.next(false).unwrap();
+    assert!(is_woken());
+    let next = holds.next().unwrap();
     assert!(next <= Instant::now() + 10 * SECOND);
     advance(4 * SECOND).await;
     keep("two", 30);
-    assert!(!holds.take_changed().1);
+    assert!(!is_woken());
     advance(3 * SECOND).await;
     keep("late", 30);
     keep("long", 300);
@@ -248,7 +250,7 @@ async fn what_is_due_takes_along_what_is_due_soon() {
     assert!(due(&holds).is_empty());
     // One that lasts for a shorter time is due sooner, and takes along what is half as old as it may be.
     keep("short", 1);
-    assert!(holds.next(false).unwrap() < Instant::now() + SECOND);
+    assert!(holds.next().unwrap() < Instant::now() + SECOND);
     advance(SECOND / 2).await;
     assert_eq!(due(&holds), [vec!["short"], vec!["one", "two"]]);
     assert!(due(&holds).is_empty(), "calls have them");
@@ -260,15 +262,16 @@ async fn what_is_due_takes_along_what_is_due_soon() {
     // One that has failed is due again soon.
     advance(SECOND).await;
     assert_eq!(due(&holds), [["one"]]);
-    assert!(holds.next(true).unwrap() > Instant::now() + 5 * SECOND);
+    assert!(holds.next().unwrap() > Instant::now() + 5 * SECOND);
     holds.end("x", "late");
     holds.end("x", "long");
     holds.end("x", "two");
     advance(SECOND * 7).await;
     assert!(due(&holds).is_empty());
-    assert!(holds.next(true).is_some() && holds.next(false).is_none());
+    assert!(holds.next().is_none());
+    assert!(is_woken());
     keep("anew", 30);
-    assert!(holds.take_changed().1, "a task is to be started again");
+    assert!(is_woken());
 }
 
 #[tokio::test(start_paused = true)]

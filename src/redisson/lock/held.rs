@@ -62,8 +62,6 @@ pub(super) struct Holds {
     lock: Arc<str>,
     /// Of a read-write lock, which may have several holders.
     pub(super) shared: bool,
-    /// Leases have changed, and their waiters have not been woken.
-    changed: bool,
     /// Of a fair lock: its callers that wait.
     fair: Option<Places>,
 }
@@ -92,7 +90,6 @@ impl Holds {
             name: keys.name().to_owned(),
             lock: Arc::clone(keys.object()),
             shared: false,
-            changed: false,
             fair: None,
         }
     }
@@ -166,12 +163,7 @@ impl Holds {
         self.core.holds.look(&self.lock, &owner, read).flatten()
     }
 
-    fn change<T>(
-        &mut self,
-        who: Who,
-        changed: impl FnOnce(&mut Times, &mut Entry) -> T,
-    ) -> Option<T> {
-        self.changed = true;
+    fn change<T>(&self, who: Who, changed: impl FnOnce(&mut Times, &mut Entry) -> T) -> Option<T> {
         change(&self.core, &self.lock, &self.field(who), changed)
     }
 
@@ -194,9 +186,8 @@ impl Holds {
         }
     }
 
-    fn lost(&mut self, who: Who) {
+    fn lost(&self, who: Who) {
         self.core.holds.lost(&self.lock, &self.field(who));
-        self.changed = true;
     }
 }
 
@@ -260,7 +251,6 @@ impl Held<Locks> for Holds {
         result: Result<Claim>,
         sent: Moment,
     ) -> Result<Claim> {
-        self.changed = true;
         match (*call, &result) {
             (Call::Take(claim), Ok(Outcome::Number(_))) => self.lost(claim.who()),
             (Call::Release(who, _), Ok(Outcome::Number(-1))) => {
@@ -450,10 +440,6 @@ impl Held<Locks> for Holds {
 
     fn has_all(&self) -> bool {
         self.holder().is_some()
-    }
-
-    fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
     }
 
     fn waiting(&self) -> usize {

@@ -168,7 +168,6 @@ impl Drop for Own {
         change(&self.core, &self.lock, &self.field, |times, _| {
             times.abandon();
         });
-        self.core.holds_changed();
     }
 }
 

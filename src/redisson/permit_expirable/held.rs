@@ -75,8 +75,6 @@ pub(super) struct Kept {
     core: Arc<Core>,
     permits: Arc<str>,
     secret: Arc<str>,
-    /// Leases have changed, and their holders do not know it yet.
-    changed: bool,
     /// Something has been held that ends.
     used: bool,
 }
@@ -87,7 +85,6 @@ impl Kept {
             core: Arc::clone(core),
             permits: Arc::clone(&queue.beside),
             secret: Arc::clone(suffix),
-            changed: false,
             used: false,
         }
     }
@@ -104,9 +101,9 @@ impl Kept {
     }
 
     /// Nobody holds it any more. A guard that gives it back has ended its lease before.
-    fn is_gone<'a>(&mut self, ids: impl Iterator<Item = &'a ids::Id>) {
+    fn is_gone<'a>(&self, ids: impl Iterator<Item = &'a ids::Id>) {
         for id in ids {
-            self.changed |= self.core.holds.lost(&self.permits, id);
+            self.core.holds.lost(&self.permits, id);
         }
     }
 }
@@ -122,7 +119,6 @@ impl Held<PermitExpirable> for Kept {
             && let Some(id) = self.id(*ticket)
         {
             self.core.holds.end(&self.permits, &id);
-            self.changed = true;
         }
     }
 
@@ -133,7 +129,6 @@ impl Held<PermitExpirable> for Kept {
             holds.change(&self.permits, id, |entry| {
                 entry.may_end(until, lease_time(*millis));
             });
-            self.changed = true;
         }
     }
 
@@ -154,7 +149,6 @@ impl Held<PermitExpirable> for Kept {
                 Ok(_) => drop(holds.lost(permits, id)),
                 Err(_) => drop(holds.change(permits, id, Entry::stays)),
             }
-            self.changed = true;
         }
         match (call, &result) {
             (Call::Release(id), Ok(_)) => self.is_gone([id].into_iter()),
@@ -169,7 +163,6 @@ impl Held<PermitExpirable> for Kept {
         if let Call::Prolong(id, _) = call {
             let in_vain = |entry: &mut Entry| entry.in_vain(why == NotDone::Unknown);
             self.core.holds.change(&self.permits, id, in_vain);
-            self.changed = true;
         }
     }
 
@@ -182,7 +175,6 @@ impl Held<PermitExpirable> for Kept {
             let renewing = renewing(self.lease_time(want));
             let holds = &self.core.holds;
             holds.keep(&self.permits, &id, until, renewing);
-            self.changed = true;
         }
     }
 
@@ -195,7 +187,6 @@ impl Held<PermitExpirable> for Kept {
             Some(sent) => holds.ends(&self.permits, &id, sent + lease, renewing(lease)),
             None => drop(holds.lost(&self.permits, &id)),
         }
-        self.changed = true;
     }
 
     fn has(&self, ticket: Ticket, _: Permits) -> bool {
@@ -223,9 +214,5 @@ impl Held<PermitExpirable> for Kept {
     fn looks_after(&self) -> Option<Duration> {
         self.used
             .then(|| 2 * self.core.config.lock_watchdog_timeout)
-    }
-
-    fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
     }
 }

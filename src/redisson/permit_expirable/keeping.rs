@@ -33,7 +33,7 @@ impl RPermitExpirableSemaphore {
         };
         let until = held.until.unwrap_or_else(|| Moment::now() + AGES);
         let key = self.permits_key();
-        self.core.keep(key, &held.id, until, renewing(lasts))
+        self.core.holds.keep(key, &held.id, until, renewing(lasts))
     }
 
     /// How long a refresh makes it last: what a guard keeps is to come back by itself, whatever this handle's permits do.
@@ -55,7 +55,6 @@ impl RPermitExpirableSemaphore {
             return;
         };
         self.core.holds.end(self.permits_key(), id);
-        self.core.holds_changed();
         self.line.owe(release);
     }
 }
