@@ -105,7 +105,9 @@ impl<P: Primitive> Drop for Pending<'_, P> {
             (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.owe(P::give_back(grant)),
             // A refused release whose error had no reader is tried again.
             (Ok(Err(error)), Some(call), _)
-                if call.is_owed_anew() && error.effect() == Effect::NotApplied =>
+                if call.is_owed()
+                    && call.outlasts_refusals()
+                    && error.effect() == Effect::NotApplied =>
             {
                 self.object.owe(call);
             }

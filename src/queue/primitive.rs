@@ -66,12 +66,7 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
     /// Whether it is carried out, however late, when its caller has gone.
     fn is_owed(&self) -> bool;
 
-    /// Whether it is still carried out when no caller has read its refusal.
-    fn is_owed_anew(&self) -> bool {
-        false
-    }
-
-    /// Whether it is tried again where it was forbidden, and no caller got the error.
+    /// Whether it is tried again where it was refused, and no caller got the error.
     fn outlasts_refusals(&self) -> bool {
         true
     }

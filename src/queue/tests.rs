@@ -86,10 +86,6 @@ impl primitive::Call for Call {
         matches!(self, Call::Release(_))
     }
 
-    fn is_owed_anew(&self) -> bool {
-        true
-    }
-
     fn frees(&self) -> Option<Grant<Amount>> {
         let want = |amount| Amount {
             amount,

@@ -115,11 +115,6 @@ impl queue::Call for Call {
         matches!(self, Call::Release(_) | Call::GiveBack(_))
     }
 
-    /// A repeated release is safe: no id is used twice.
-    fn is_owed_anew(&self) -> bool {
-        self.is_owed()
-    }
-
     fn adds_up(&self) -> bool {
         false
     }

@@ -196,10 +196,6 @@ impl queue::Call for Call {
         matches!(self, Call::Release(..) | Call::Leave(..))
     }
 
-    fn is_owed_anew(&self) -> bool {
-        self.is_owed()
-    }
-
     fn adds_up(&self) -> bool {
         false
     }

@@ -119,11 +119,6 @@ impl queue::Call for Call {
         )
     }
 
-    /// Nobody gets an id again; and others would wait for its end.
-    fn is_owed_anew(&self) -> bool {
-        self.is_owed()
-    }
-
     fn adds_up(&self) -> bool {
         false
     }

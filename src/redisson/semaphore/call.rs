@@ -110,10 +110,6 @@ impl queue::Call for Call {
         )
     }
 
-    fn is_owed_anew(&self) -> bool {
-        matches!(self, Call::Release(_) | Call::ReleaseIfExists(_))
-    }
-
     fn add_up(&mut self, call: &Self) -> bool {
         let (sum, more) = match (self, call) {
             (Call::Release(sum), Call::Release(more))
