@@ -23,10 +23,9 @@ static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_GRANT
 /// One script call renews so many at the most, which takes half a millisecond.
 const MOST_RENEWED: usize = 250;
 
-/// The permits that a call releases.
-pub(crate) trait Gives {
-    /// So much of what a ticket holds; `true`: that only ends to be held, and stays taken.
-    fn gives(&self) -> Option<(Grant<Amount>, bool)>;
+/// The permits of a guard that `call` releases; `true`: they stay taken.
+fn of_guard(call: &impl Call<Want = Amount>) -> Option<(Grant<Amount>, bool)> {
+    call.gives().filter(|(grant, _)| grant.want.leased)
 }
 
 pub(crate) struct Leases<P> {
@@ -114,20 +113,20 @@ impl<P> Leases<P> {
 impl<P> Held<P> for Leases<P>
 where
     P: Primitive<Want = Amount, Held = Self>,
-    P::Call: Call<Want = Amount, Note = Option<String>> + Gives,
+    P::Call: Call<Want = Amount, Note = Option<String>>,
 {
     fn header(&self, _: &mut dyn Iterator<Item = Amount>) -> Arg {
         Arg::Text(Arc::clone(&self.suffix))
     }
 
     fn queued(&mut self, call: &P::Call) -> Option<String> {
-        self.take(call.gives()?.0)
+        self.take(of_guard(call)?.0)
     }
 
     /// A release that was forbidden before is sent now.
     fn departs(&mut self, call: &P::Call, note: &mut Option<String>) {
         if note.is_none()
-            && let Some((given, true)) = call.gives()
+            && let Some((given, true)) = of_guard(call)
         {
             *note = self.take(given);
         }
@@ -140,7 +139,7 @@ where
         result: Result<Amount>,
         sent: Moment,
     ) -> Result<Amount> {
-        if let Some((grant, _)) = call.gives() {
+        if let Some((grant, _)) = of_guard(call) {
             let (ticket, until) = (grant.ticket, sent + self.watchdog());
             match result {
                 Ok(Outcome::Number(0)) => self.extended(ticket, grant.want, None),
@@ -161,7 +160,7 @@ where
             return;
         }
         let entry = note.as_deref().and_then(Entry::<Amount>::read);
-        if let (Some((given, true)), Some((_, entry))) = (call.gives(), entry) {
+        if let (Some((given, true)), Some((_, entry))) = (of_guard(call), entry) {
             *note = None;
             let before = self.text(given.ticket);
             let (amount, _) = self.all.entry(given.ticket).or_insert((0, entry.life));

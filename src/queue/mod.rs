@@ -50,7 +50,7 @@ mod waiters;
 mod tests;
 
 pub(crate) use self::answer::taking;
-pub(crate) use self::held::{Gives, Leases};
+pub(crate) use self::held::Leases;
 pub(crate) use self::object::{Object, QueueKeys};
 pub(crate) use self::outcome::{Amount, Grant, Outcome, Taken, Ticket, Want};
 pub(crate) use self::primitive::{Call, Held, NotDone, Nothing, Primitive, Result};

@@ -174,7 +174,11 @@ impl<P: Primitive> Object<P> {
         if inner.state.waiters.is_empty() || inner.state.closed {
             return None;
         }
-        inner.state.hand_over(call.frees()?, now)
+        let (freed, stays_taken) = call.gives()?;
+        if stays_taken {
+            return None;
+        }
+        inner.state.hand_over(freed, now)
     }
 
     /// The lease of what is held under `ticket`.

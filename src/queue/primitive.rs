@@ -94,8 +94,9 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
         false
     }
 
-    /// The permits that it frees, where these may serve a waiter of this client without Redis.
-    fn frees(&self) -> Option<Grant<Self::Want>> {
+    /// The permits that it releases, where these may serve a waiter of this client without Redis; `true`: they only end to be held, and stay
+    /// taken.
+    fn gives(&self) -> Option<(Grant<Self::Want>, bool)> {
         None
     }
 

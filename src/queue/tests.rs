@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::answer::Said;
 use super::batch::Batch;
 use super::entries::Entry;
-use super::held::{Gives, Leases};
+use super::held::Leases;
 use super::object::QueueKeys;
 use super::outcome::{Amount, Grant, Outcome, Taken, Ticket, Told, Want};
 use super::primitive::{self, Held, Primitive};
@@ -61,15 +61,6 @@ impl Primitive for Model {
     }
 }
 
-impl Gives for Call {
-    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
-        match self {
-            Call::Release(_) => None,
-            Call::GiveBack(grant) => Some((*grant, false)),
-        }
-    }
-}
-
 impl primitive::Call for Call {
     type Want = Amount;
     type Note = Option<String>;
@@ -86,15 +77,16 @@ impl primitive::Call for Call {
         matches!(self, Call::Release(_))
     }
 
-    fn frees(&self) -> Option<Grant<Amount>> {
+    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
         let want = |amount| Amount {
             amount,
             leased: false,
         };
-        Some(match self {
+        let grant = match self {
             Call::Release(amount) => Grant::new(want(*amount), 0),
             Call::GiveBack(grant) => *grant,
-        })
+        };
+        Some((grant, false))
     }
 
     fn adds(&self) -> bool {
@@ -342,7 +334,7 @@ impl Client {
         }
         let grant = self.held.swap_remove(index % self.held.len());
         let (call, now) = (Model::give_back(grant), Instant::now());
-        let freed = primitive::Call::frees(&call).expect("each call frees");
+        let (freed, _) = primitive::Call::gives(&call).expect("each call frees");
         match self.state.hand_over(freed, now) {
             Some(told) => self.tell(told),
             None => self.state.call(call, None, now),

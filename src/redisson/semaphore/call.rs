@@ -8,7 +8,7 @@ use crate::api::MAX_PERMITS;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
 use crate::lua;
-use crate::queue::{self, Amount, Gives, Grant, Leases, Outcome, Primitive, Taken, Ticket};
+use crate::queue::{self, Amount, Grant, Leases, Outcome, Primitive, Taken, Ticket};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SEMAPHORE));
 
@@ -74,16 +74,6 @@ impl Call {
     }
 }
 
-impl Gives for Call {
-    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
-        match *self {
-            Call::GiveBack(permits, ticket) => Some((grant(permits, Some(ticket)), false)),
-            Call::Forget(permits, ticket) => Some((grant(permits, Some(ticket)), true)),
-            _ => None,
-        }
-    }
-}
-
 impl queue::Call for Call {
     type Want = Amount;
     /// For a release: how the entry reads until then.
@@ -136,10 +126,11 @@ impl queue::Call for Call {
         }
     }
 
-    fn frees(&self) -> Option<Grant<Amount>> {
+    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
         match *self {
-            Call::Release(permits) => Some(grant(permits, None)),
-            Call::GiveBack(permits, ticket) => Some(grant(permits, Some(ticket))),
+            Call::Release(permits) => Some((grant(permits, None), false)),
+            Call::GiveBack(permits, ticket) => Some((grant(permits, Some(ticket)), false)),
+            Call::Forget(permits, ticket) => Some((grant(permits, Some(ticket)), true)),
             _ => None,
         }
     }
