@@ -60,13 +60,12 @@ impl<W: Want> Run<W> {
         let at_once = waiter.want.is_used_at_once();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let life = (LIFE[usize::from(at_once)] << late).saturating_add(millis(2 * trip));
-        let life = life.min(if at_once { millis(lease) } else { u64::MAX });
         Run {
             want: waiter.want,
             count: 1,
             ticket: 0,
             waited: now.saturating_duration_since(waiter.since),
-            life: life.min(waiter.want.longest_life()),
+            life: life.min(if at_once { millis(lease) } else { u64::MAX }),
             lease,
             room: 0,
         }
@@ -239,7 +238,7 @@ impl<P: Primitive> Batch<P> {
                 Arg::number(run.ticket),
                 Arg::micros(run.waited),
                 Arg::number(self.behind),
-                run.want.life(run.life),
+                Arg::Text(format!("{}{}", run.life, run.want.tail("")).into()),
                 Arg::number(run.room),
             ]);
         }

@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use tokio::sync::oneshot;
 
 use crate::clock::Moment;
-use crate::engine::request::Arg;
 use crate::error::Result;
 
 /// The number of an entry or of what a caller holds; it rises within a client.
@@ -37,24 +36,16 @@ pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
         true
     }
 
-    /// A grant of it lasts for so many milliseconds at the most.
-    fn longest_life(self) -> u64 {
-        u64::MAX
-    }
-
-    /// The life of a grant as its step says it.
-    fn life(self, millis: u64) -> Arg {
-        Arg::number(millis)
-    }
-
-    /// The text behind the life in its entries; `suffix` is the client's.
+    /// The text behind the life in its entries; `suffix` is the client's, which the script adds itself to the entries of a `wait`.
     fn tail(self, suffix: &str) -> String;
 
     /// From an entry: its kind, its amount, and what stands behind the life.
     fn read(kind: &str, amount: u64, tail: &str) -> Option<Self>;
 
     /// Whether a waiter for `other` need not wait any more when this has been granted.
-    fn lets_in(self, other: Self) -> bool;
+    fn lets_in(self, _other: Self) -> bool {
+        false
+    }
 }
 
 /// So many permits.
@@ -86,10 +77,6 @@ impl Want for Amount {
             amount: u32::try_from(amount).ok()?,
             leased: kind == "g",
         })
-    }
-
-    fn lets_in(self, _: Self) -> bool {
-        false
     }
 }
 

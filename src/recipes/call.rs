@@ -52,18 +52,6 @@ impl queue::Want for Want {
         self.kind != Kind::Slot
     }
 
-    fn longest_life(self) -> u64 {
-        if self.is_leased() {
-            self.lasts
-        } else {
-            u64::MAX
-        }
-    }
-
-    fn life(self, millis: u64) -> Arg {
-        Arg::Text(format!("{millis}:{}", self.lasts).into())
-    }
-
     fn tail(self, _: &str) -> String {
         format!(":{}", self.lasts)
     }
@@ -79,10 +67,6 @@ impl queue::Want for Want {
             limit: u32::try_from(limit).ok()?,
             lasts: lasts.parse().ok()?,
         })
-    }
-
-    fn lets_in(self, _: Self) -> bool {
-        false
     }
 }
 

@@ -112,10 +112,6 @@ impl Want for Claim {
         true
     }
 
-    fn life(self, millis: u64) -> Arg {
-        Arg::Text(format!("{millis}:{}", self.lease).into())
-    }
-
     fn tail(self, _: &str) -> String {
         format!(":{}", self.lease)
     }

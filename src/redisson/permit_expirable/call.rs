@@ -37,12 +37,11 @@ impl Want for Permits {
         self.guard
     }
 
-    fn life(self, millis: u64) -> Arg {
-        Arg::Text(format!("{millis}:{}", self.lease).into())
-    }
-
     fn tail(self, secret: &str) -> String {
-        format!(":{}:{secret}", self.lease)
+        match secret {
+            "" => format!(":{}", self.lease),
+            _ => format!(":{}:{secret}", self.lease),
+        }
     }
 
     fn read(kind: &str, amount: u64, lease: &str) -> Option<Self> {
@@ -51,10 +50,6 @@ impl Want for Permits {
             guard: kind == "g",
             lease: lease.parse().ok()?,
         })
-    }
-
-    fn lets_in(self, _: Self) -> bool {
-        false
     }
 }
 
