@@ -1,5 +1,6 @@
 //! A batch: what one script call carries out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -79,8 +80,8 @@ fn amount<W: Want>(want: W) -> Arg {
 }
 
 pub(crate) struct Batch<P: Primitive> {
-    /// The script's argument about leases.
-    pub(super) header: Arg,
+    /// The script's argument about what is held.
+    pub(super) header: Arc<str>,
     /// Grants that guards have used before their confirmation.
     pub(super) extends: Vec<(Ticket, Unconfirmed<P::Want>)>,
     pub(super) confirms: Vec<(Ticket, Entry<P::Want>)>,
@@ -167,7 +168,7 @@ impl<P: Primitive> Batch<P> {
     /// A batch of nothing.
     pub(super) fn empty() -> Self {
         Batch {
-            header: Arg::Word(""),
+            header: Arc::default(),
             extends: Vec::new(),
             confirms: Vec::new(),
             leaves: Vec::new(),
@@ -195,7 +196,7 @@ impl<P: Primitive> Batch<P> {
         self.calls.chunk_by(Queued::joins)
     }
 
-    pub(super) fn encode(&self, suffix: &str, args: &mut Vec<Arg>) {
+    pub(super) fn encode(&self, args: &mut Vec<Arg>) {
         args.extend([
             Arg::Number(self.heard.into()),
             Arg::Number(self.handed.into()),
@@ -203,12 +204,12 @@ impl<P: Primitive> Batch<P> {
         for (ticket, (entry, ends)) in &self.extends {
             args.extend([
                 Arg::Word("extend"),
-                Arg::Text(entry.text(*ticket, suffix).into()),
+                Arg::Text(entry.text(*ticket, &self.header).into()),
                 Arg::number(*ends),
             ]);
         }
         for (ticket, entry) in &self.confirms {
-            let text = entry.text(*ticket, suffix);
+            let text = entry.text(*ticket, &self.header);
             args.extend([
                 Arg::Word("confirm"),
                 Arg::Text(text.into()),
@@ -219,7 +220,7 @@ impl<P: Primitive> Batch<P> {
             let amount = amount(entry.want);
             args.extend([
                 Arg::Word("leave"),
-                Arg::Text(entry.text(*ticket, suffix).into()),
+                Arg::Text(entry.text(*ticket, &self.header).into()),
                 amount,
             ]);
         }

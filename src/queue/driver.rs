@@ -29,8 +29,8 @@ const CHECKS_KEPT: u32 = 4;
 
 impl<P: Primitive> Object<P> {
     fn request(&self, batch: &Batch<P>) -> Request {
-        let mut args = self.header(batch.header.clone());
-        batch.encode(&self.suffix, &mut args);
+        let mut args = self.header(&batch.header);
+        batch.encode(&mut args);
         let life = self.core.config.record_life();
         Request::once(self.script, self.script_keys(), life, args)
     }
@@ -50,13 +50,13 @@ impl<P: Primitive> Object<P> {
     }
 
     /// The arguments of each script, behind those of the record.
-    fn header(&self, held: Arg) -> Vec<Arg> {
+    fn header(&self, held: &Arc<str>) -> Vec<Arg> {
         let config = &self.core.config;
         let kept = (config.safety_interval * CHECKS_KEPT).max(std::time::Duration::from_secs(60));
         vec![
             Arg::Text(Arc::clone(&self.queue.client)),
             Arg::millis(config.lock_watchdog_timeout),
-            held,
+            Arg::Text(Arc::clone(held)),
             Arg::millis(kept),
         ]
     }
@@ -72,7 +72,7 @@ impl<P: Primitive> Object<P> {
         let held = self.lock().state.held.header(&mut std::iter::empty());
         // It has no record.
         let mut args = vec![Arg::Number(0); 4];
-        args.extend(self.header(held).into_iter().chain(steps));
+        args.extend(self.header(&held).into_iter().chain(steps));
         let request = Request::script(script, self.script_keys(), args);
         let (command, answer) = Command::new(operation, request);
         let (core, keys) = (Arc::clone(&self.core), self.keys.clone());

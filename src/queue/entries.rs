@@ -21,10 +21,10 @@ pub(super) struct Entry<W> {
 pub(super) type Unconfirmed<W> = (Entry<W>, u64);
 
 impl<W: Want> Entry<W> {
-    /// As it stands in Redis, behind the client's id; `suffix` is added to what is held under a lease.
-    pub(super) fn text(&self, ticket: Ticket, suffix: &str) -> String {
+    /// As it stands in Redis, behind the client's id; `header` is the script's argument about what is held.
+    pub(super) fn text(&self, ticket: Ticket, header: &str) -> String {
         let want = self.want;
-        let (kind, amount, tail) = (want.kind(), want.amount(), want.tail(suffix));
+        let (kind, amount, tail) = (want.kind(), want.amount(), want.tail(header));
         format!("{kind}{ticket}:{amount}:{}{tail}", self.life)
     }
 

@@ -10,6 +10,7 @@ use super::entries::Entry;
 use super::object::QueueKeys;
 use super::outcome::{Amount, Grant, Outcome, Ticket, Want};
 use super::primitive::{Call, Held, NotDone, Primitive, Result};
+use crate::api::encoded;
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::holds::Renewing;
@@ -32,7 +33,7 @@ pub(crate) struct Leases<P> {
     core: Arc<Core>,
     /// The key of the grants.
     grants: Arc<str>,
-    /// The text that this client adds to the entries of its guards.
+    /// The text that this client adds to the entries of its guards: its name.
     suffix: Arc<str>,
     /// The permits of each ticket that are not released, and how the entry reads.
     all: BTreeMap<Ticket, (u32, u64)>,
@@ -42,12 +43,15 @@ pub(crate) struct Leases<P> {
 }
 
 impl<P> Leases<P> {
-    /// `suffix` is what the client adds to its entries.
-    pub(crate) fn new(core: &Arc<Core>, _: &Keys, queue: &QueueKeys, suffix: &Arc<str>) -> Self {
+    pub(crate) fn new(core: &Arc<Core>, _: &Keys, queue: &QueueKeys) -> Self {
+        let suffix = match &**core.client_name() {
+            "" => Arc::default(),
+            name => format!(":{}", encoded(name)).into(),
+        };
         Leases {
             core: Arc::clone(core),
             grants: Arc::clone(&queue.beside),
-            suffix: Arc::clone(suffix),
+            suffix,
             all: BTreeMap::new(),
             used: false,
             primitive: PhantomData,
@@ -115,8 +119,8 @@ where
     P: Primitive<Want = Amount, Held = Self>,
     P::Call: Call<Want = Amount, Note = Option<String>>,
 {
-    fn header(&self, _: &mut dyn Iterator<Item = Amount>) -> Arg {
-        Arg::Text(Arc::clone(&self.suffix))
+    fn header(&self, _: &mut dyn Iterator<Item = Amount>) -> Arc<str> {
+        Arc::clone(&self.suffix)
     }
 
     fn queued(&mut self, call: &P::Call) -> Option<String> {

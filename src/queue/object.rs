@@ -58,8 +58,6 @@ pub(crate) struct Object<P: Primitive> {
     pub(super) core: Arc<Core>,
     pub(super) keys: Keys,
     pub(super) queue: QueueKeys,
-    /// The text that this client adds to the entries of its guards.
-    pub(super) suffix: Arc<str>,
     pub(super) driver: Driver,
     pub(super) script: &'static LazyLock<Script>,
     /// Where the client finds it again.
@@ -81,15 +79,15 @@ pub(super) struct Inner<P: Primitive> {
 }
 
 impl<P: Primitive> Object<P> {
-    /// The client's one of the object with these names; `held` makes what it holds of it, and is given what the client adds to its
-    /// entries.
+    /// The client's one of the object with these names, whose calls `script` carries out; `held` makes what it holds of it.
     pub(crate) fn of(
         core: &Arc<Core>,
-        (keys, queue): (Keys, QueueKeys),
-        held: impl FnOnce(&Arc<Core>, &Keys, &QueueKeys, &Arc<str>) -> P::Held,
+        names: (Keys, QueueKeys),
+        script: &'static LazyLock<Script>,
+        held: impl FnOnce(&Arc<Core>, &Keys, &QueueKeys) -> P::Held,
     ) -> Arc<Self> {
-        let place = Arc::clone(keys.object());
-        Self::at(core, place, (keys, queue), held)
+        let place = Arc::clone(names.0.object());
+        Self::at(core, place, names, script, held)
     }
 
     /// The same where the client may have several of one object.
@@ -97,20 +95,19 @@ impl<P: Primitive> Object<P> {
         core: &Arc<Core>,
         place: Arc<str>,
         (keys, queue): (Keys, QueueKeys),
-        held: impl FnOnce(&Arc<Core>, &Keys, &QueueKeys, &Arc<str>) -> P::Held,
+        script: &'static LazyLock<Script>,
+        held: impl FnOnce(&Arc<Core>, &Keys, &QueueKeys) -> P::Held,
     ) -> Arc<Self> {
         core.objects
             .find_or_make(P::KIND, &Arc::clone(&place), |closed| {
-                let suffix = P::suffix(core);
                 let keys = keys.in_cluster(core.connection.is_cluster());
-                let held = held(core, &keys, &queue, &suffix);
+                let held = held(core, &keys, &queue);
                 Arc::new_cyclic(|itself| Object {
-                    script: P::script(&held),
+                    script,
                     place,
                     core: Arc::clone(core),
                     keys,
                     queue,
-                    suffix,
                     driver: Driver::default(),
                     inner: Mutex::new(Inner {
                         state: State::new(core, held, closed),
@@ -127,11 +124,6 @@ impl<P: Primitive> Object<P> {
 
     pub(crate) fn client(&self) -> &Arc<Core> {
         &self.core
-    }
-
-    /// The text that this client adds to the entries of its guards.
-    pub(crate) fn suffix(&self) -> &str {
-        &self.suffix
     }
 
     /// The key beside the object.

@@ -36,8 +36,9 @@ pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
         true
     }
 
-    /// The text behind the life in its entries; `suffix` is the client's, which the script adds itself to the entries of a `wait`.
-    fn tail(self, suffix: &str) -> String;
+    /// The text behind the life in its entries, which may end with the script's argument about what is held: to the entries of a `wait` the
+    /// script adds that itself.
+    fn tail(self, header: &str) -> String;
 
     /// From an entry: its kind, its amount, and what stands behind the life.
     fn read(kind: &str, amount: u64, tail: &str) -> Option<Self>;

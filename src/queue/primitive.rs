@@ -2,15 +2,13 @@
 
 use std::fmt::{Debug, Display};
 use std::ops::RangeInclusive;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::entries::MOST;
 use super::outcome::{Grant, Outcome, Ticket, Want};
-use crate::api::encoded;
 use crate::clock::Moment;
-use crate::engine::Core;
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Arg;
 use crate::error::Error;
 use crate::lease::Lease;
 
@@ -29,17 +27,6 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     type Want: Want;
     type Call: Call<Want = Self::Want>;
     type Held: Held<Self>;
-
-    /// A primitive with several layouts has a script for each; `held` knows which one this object is.
-    fn script(held: &Self::Held) -> &'static LazyLock<Script>;
-
-    /// The text that a client adds to the entries of its guards: its name.
-    fn suffix(core: &Core) -> Arc<str> {
-        match &**core.client_name() {
-            "" => "".into(),
-            name => format!(":{}", encoded(name)).into(),
-        }
-    }
 
     /// The call that gives `grant` back.
     fn give_back(grant: Grant<Self::Want>) -> Self::Call;
@@ -139,8 +126,9 @@ impl NotDone {
 /// The permits of one object that the callers of this client hold, under leases that the table of
 /// [`engine::holds`](crate::engine::holds) renews.
 pub(crate) trait Held<P: Primitive>: Send + 'static {
-    /// The script's argument about them, and about the owners of these where it needs that: computed when all of a batch is known.
-    fn header(&self, wants: &mut dyn Iterator<Item = P::Want>) -> Arg;
+    /// The script's argument about them, and about the owners of these where it needs that: computed when all of a batch is known. For
+    /// semaphores it is the text that the client adds to its entries.
+    fn header(&self, wants: &mut dyn Iterator<Item = P::Want>) -> Arc<str>;
 
     /// `call` is on its way.
     fn queued(&mut self, _: &P::Call) -> NoteOf<P> {
@@ -229,8 +217,8 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
 pub(crate) struct Nothing;
 
 impl<P: Primitive<Held = Self>> Held<P> for Nothing {
-    fn header(&self, _: &mut dyn Iterator<Item = P::Want>) -> Arg {
-        Arg::Word("")
+    fn header(&self, _: &mut dyn Iterator<Item = P::Want>) -> Arc<str> {
+        Arc::default()
     }
 
     fn lease_time(&self, _: P::Want) -> Duration {

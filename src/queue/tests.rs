@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ use crate::clock::Moment;
 use crate::config::Config;
 use crate::engine::Core;
 use crate::engine::keys::Keys;
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Arg;
 use crate::error::Error;
 
 const TOTAL: i64 = 3;
@@ -47,10 +47,6 @@ impl Primitive for Model {
     type Want = Amount;
     type Call = Call;
     type Held = Leases<Self>;
-
-    fn script(_: &Leases<Self>) -> &'static LazyLock<Script> {
-        unreachable!("nothing is sent")
-    }
 
     fn give_back(grant: Grant<Amount>) -> Call {
         if grant.want.leased {
@@ -363,7 +359,7 @@ impl World {
             let core =
                 Core::connect_lazy(Config::new("redis://127.0.0.1:1"), None).expect("it is lazy");
             let keys = Keys::new("m", "m".into(), "string", "m".into(), "m".into());
-            let held = Leases::new(&core, &keys, &queue(), &"".into());
+            let held = Leases::new(&core, &keys, &queue());
             Client {
                 state: State::new(&core, held, false),
                 callers: Vec::new(),
@@ -656,8 +652,8 @@ struct Paced;
 struct Hourly;
 
 impl Held<Paced> for Hourly {
-    fn header(&self, _: &mut dyn Iterator<Item = Amount>) -> Arg {
-        Arg::Word("")
+    fn header(&self, _: &mut dyn Iterator<Item = Amount>) -> Arc<str> {
+        Arc::default()
     }
 
     fn lease_time(&self, _: Amount) -> Duration {
@@ -677,10 +673,6 @@ impl Primitive for Paced {
     type Want = Amount;
     type Call = Call;
     type Held = Hourly;
-
-    fn script(_: &Hourly) -> &'static LazyLock<Script> {
-        unreachable!("nothing is sent")
-    }
 
     fn give_back(grant: Grant<Amount>) -> Call {
         Call::Release(grant.want.amount)

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use super::call::Call;
-use super::holders::{Holders, Page, Recipes, refreshing};
+use super::holders::{Holders, Page, Recipes, refreshing, script};
 use super::names;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder, check_id};
@@ -69,7 +69,8 @@ impl Handle {
         let place = format!("{settings:?}").into();
         // The mapper is the user's code: not under the registry's lock.
         let names = names::of(&settings, &self.core.config.name_mapper, self.core.id());
-        let line = Object::at(&self.core, place, names, |_, _, _, _| {
+        let script = script(settings.layout);
+        let line = Object::at(&self.core, place, names, script, |_, _, _| {
             Holders::new(settings)
         });
         Ok(self.line.get_or_init(|| line))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::call::{Call, Want};
 use super::settings::{Layout, Settings};
 use crate::api::Holder;
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Script;
 use crate::lua;
 use crate::queue::{Grant, Held, Primitive};
 use crate::transport::jittered;
@@ -29,14 +29,6 @@ impl Primitive for Recipes {
     type Want = Want;
     type Call = Call;
     type Held = Holders;
-
-    fn script(held: &Holders) -> &'static LazyLock<Script> {
-        match held.settings.layout {
-            Layout::Timestamp | Layout::Fair => &TIMES,
-            Layout::Set => &SET,
-            Layout::Slots | Layout::Lock => &SLOTS,
-        }
-    }
 
     fn give_back(grant: Grant<Want>) -> Call {
         Call::GiveBack(grant.ticket)
@@ -63,6 +55,15 @@ impl Holders {
     }
 }
 
+/// The script that carries calls out.
+pub(super) fn script(layout: Layout) -> &'static LazyLock<Script> {
+    match layout {
+        Layout::Timestamp | Layout::Fair => &TIMES,
+        Layout::Set => &SET,
+        Layout::Slots | Layout::Lock => &SLOTS,
+    }
+}
+
 /// The script that refreshes one holder for a caller.
 pub(super) fn refreshing(layout: Layout) -> &'static LazyLock<Script> {
     match layout {
@@ -73,8 +74,8 @@ pub(super) fn refreshing(layout: Layout) -> &'static LazyLock<Script> {
 }
 
 impl Held<Recipes> for Holders {
-    fn header(&self, _: &mut dyn Iterator<Item = Want>) -> Arg {
-        Arg::Text(Arc::clone(&self.header))
+    fn header(&self, _: &mut dyn Iterator<Item = Want>) -> Arc<str> {
+        Arc::clone(&self.header)
     }
 
     fn lease_time(&self, want: Want) -> Duration {

@@ -7,7 +7,7 @@ use crate::engine::request::{Arg, Script};
 use crate::lua;
 use crate::queue::{self, Amount, Grant, Nothing, Outcome, Primitive, Ticket};
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
+pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
 
 /// The latch as a primitive of the queue.
 pub(super) struct Latch;
@@ -37,10 +37,6 @@ impl Primitive for Latch {
     type Want = Amount;
     type Call = Call;
     type Held = Nothing;
-
-    fn script(_: &Nothing) -> &'static LazyLock<Script> {
-        &SCRIPT
-    }
 
     /// Nothing was taken. Nobody waits for this call, so it is not sent.
     fn give_back(_: Grant<Amount>) -> Call {

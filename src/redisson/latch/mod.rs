@@ -13,7 +13,7 @@ use crate::engine::call::{Dropped, Wait};
 use crate::engine::{self, Core};
 use crate::error::Result;
 use crate::queue::{self, Call as _, Outcome, Primitive};
-use call::{Call, Latch, OPEN};
+use call::{Call, Latch, OPEN, SCRIPT};
 
 /// A count-down latch shared with Java's `RCountDownLatch` of the same name.
 ///
@@ -86,7 +86,7 @@ impl RCountDownLatch {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_latch(name, &core.config.name_mapper, core.id());
         RCountDownLatch {
-            line: queue::Object::of(core, names, |_, _, _, _| queue::Nothing),
+            line: queue::Object::of(core, names, &SCRIPT, |_, _, _| queue::Nothing),
         }
     }
 

@@ -1,7 +1,7 @@
 //! [`RFairLock`], and the turns of its waiters: they stand in Redisson's queue, one entry an owner.
 
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -13,11 +13,15 @@ use super::places::{Waiter, leaving};
 use super::{RLock, millis, names};
 use crate::engine::Core;
 use crate::engine::once::refused;
+use crate::engine::request::Script;
 use crate::engine::wakeups::Listener;
 use crate::error::{Error, Result};
+use crate::lua;
 use crate::queue::{self, Outcome};
 use crate::sync::{Followed, Follower};
 use crate::transport::Refusal;
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FAIR_LOCK));
 
 /// No call has a larger share of the queue's time: a year.
 const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
@@ -90,7 +94,7 @@ impl RFairLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let (keys, queue) = names::of_fair_lock(name, &core.config.name_mapper, core.id());
         let place = Arc::clone(keys.record());
-        let line = queue::Object::at(core, place, (keys, queue), Holds::fair);
+        let line = queue::Object::at(core, place, (keys, queue), &SCRIPT, Holds::fair);
         let number = core.next_owner();
         RFairLock(RLock::of_owner(core, &line, number, Kind::Fair).for_itself())
     }

@@ -21,9 +21,6 @@ use crate::error::Error;
 use crate::lua;
 use crate::queue::{Grant, Held, NotDone, Outcome, Primitive, QueueKeys, Result, Ticket};
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
-static FAIR: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FAIR_LOCK));
-static READ_WRITE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::READ_WRITE));
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
 static SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_READ_WRITE));
 
@@ -42,14 +39,6 @@ impl Primitive for Locks {
     type Want = Claim;
     type Call = Call;
     type Held = Holds;
-
-    fn script(held: &Holds) -> &'static LazyLock<Script> {
-        match held.shared {
-            true => &READ_WRITE,
-            false if held.is_fair() => &FAIR,
-            false => &SCRIPT,
-        }
-    }
 
     fn give_back(grant: Grant<Claim>) -> Call {
         Call::Release(grant.want.who(), Some(grant.ticket))
@@ -84,7 +73,7 @@ pub(super) fn change<T>(
 }
 
 impl Holds {
-    pub(super) fn new(core: &Arc<Core>, keys: &Keys, _: &QueueKeys, _: &Arc<str>) -> Self {
+    pub(super) fn new(core: &Arc<Core>, keys: &Keys, _: &QueueKeys) -> Self {
         Holds {
             core: Arc::clone(core),
             name: keys.name().to_owned(),
@@ -95,15 +84,11 @@ impl Holds {
     }
 
     /// Of a fair lock.
-    pub(super) fn fair(core: &Arc<Core>, keys: &Keys, queue: &QueueKeys, id: &Arc<str>) -> Self {
+    pub(super) fn fair(core: &Arc<Core>, keys: &Keys, queue: &QueueKeys) -> Self {
         Holds {
             fair: Some(Places::default()),
-            ..Holds::new(core, keys, queue, id)
+            ..Holds::new(core, keys, queue)
         }
-    }
-
-    pub(super) fn is_fair(&self) -> bool {
-        self.fair.is_some()
     }
 
     /// The callers that wait for a fair lock.
@@ -112,15 +97,10 @@ impl Holds {
     }
 
     /// Those of a read-write lock.
-    pub(super) fn shared(
-        core: &Arc<Core>,
-        keys: &Keys,
-        queue: &QueueKeys,
-        suffix: &Arc<str>,
-    ) -> Self {
+    pub(super) fn shared(core: &Arc<Core>, keys: &Keys, queue: &QueueKeys) -> Self {
         Holds {
             shared: true,
-            ..Holds::new(core, keys, queue, suffix)
+            ..Holds::new(core, keys, queue)
         }
     }
 
@@ -192,19 +172,19 @@ impl Holds {
 }
 
 impl Held<Locks> for Holds {
-    fn header(&self, wants: &mut dyn Iterator<Item = Claim>) -> Arg {
+    fn header(&self, wants: &mut dyn Iterator<Item = Claim>) -> Arc<str> {
         if self.shared {
             let owners: BTreeSet<_> = wants.map(Claim::who).collect();
             let known = owners.into_iter().map(|who| (who, self.known(who)));
             let known = known.filter(|(_, (count, _))| *count > 0);
             let texts = known.map(|(who, (count, least))| format!("{who}={count}={least}"));
-            return Arg::Text(texts.collect::<Vec<_>>().join(",").into());
+            return texts.collect::<Vec<_>>().join(",").into();
         }
         let Some(who) = self.holder() else {
-            return Arg::Word("");
+            return Arc::default();
         };
         let (count, least) = self.known(who);
-        Arg::Text(format!("{who}:{count}:{least}").into())
+        format!("{who}:{count}:{least}").into()
     }
 
     fn departs(&mut self, call: &Call, note: &mut Note) {

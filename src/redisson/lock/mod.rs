@@ -12,7 +12,7 @@ mod times;
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use self::call::{Call, Claim, Kind, Who};
@@ -26,11 +26,15 @@ use super::object::Object;
 use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
 use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
+use crate::engine::request::Script;
 use crate::engine::{self, Core};
 use crate::error::Result;
 use crate::lease::{LastLease, Lease};
+use crate::lua;
 use crate::queue::{self, Outcome};
 use crate::stats::{Holding, What};
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 
 /// A reentrant lock shared with Java's `RLock` of the same name.
 ///
@@ -174,7 +178,7 @@ impl Drop for Own {
 impl RLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_lock(name, &core.config.name_mapper, core.id());
-        let line = queue::Object::of(core, names, Holds::new);
+        let line = queue::Object::of(core, names, &SCRIPT, Holds::new);
         let number = core.next_owner();
         RLock::of_owner(core, &line, number, Kind::Plain).for_itself()
     }

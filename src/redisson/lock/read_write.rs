@@ -1,14 +1,18 @@
 //! [`RReadWriteLock`].
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::call::Kind;
 use super::held::Holds;
 use super::{RLock, names};
 use crate::api::LockGuard;
 use crate::engine::Core;
+use crate::engine::request::Script;
 use crate::error::Result;
+use crate::lua;
 use crate::queue;
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::READ_WRITE));
 
 /// A lock that many may hold for reading, or one for writing; shared with Java's `RReadWriteLock` of the same name.
 ///
@@ -83,7 +87,7 @@ impl RReadWriteLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_read_write(name, &core.config.name_mapper, core.id());
         let place = Arc::clone(names.0.channel());
-        let line = queue::Object::at(core, place, names, Holds::shared);
+        let line = queue::Object::at(core, place, names, &SCRIPT, Holds::shared);
         let number = core.next_owner();
         let side = |kind| RLock::of_owner(core, &line, number, kind).for_itself();
         RReadWriteLock {

@@ -10,12 +10,12 @@ use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::holds::{Entry, Renewing};
 use crate::engine::keys::Keys;
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Script;
 use crate::lua;
 use crate::outside;
 use crate::queue::{self, Grant, Held, NotDone, Outcome, Primitive, QueueKeys, Result, Ticket};
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
+pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
 
 /// The semaphore as a primitive of the queue.
@@ -55,17 +55,6 @@ impl Primitive for PermitExpirable {
     type Call = Call;
     type Held = Kept;
 
-    fn script(_: &Self::Held) -> &'static LazyLock<Script> {
-        &SCRIPT
-    }
-
-    /// A secret, so that an id cannot be guessed.
-    fn suffix(_: &Core) -> Arc<str> {
-        let mut secret = [0; 16];
-        outside::random(&mut secret);
-        ids::to_hex(&secret)
-    }
-
     fn give_back(grant: Grant<Permits>) -> Call {
         Call::GiveBack(grant.ticket, grant.want)
     }
@@ -74,17 +63,20 @@ impl Primitive for PermitExpirable {
 pub(super) struct Kept {
     core: Arc<Core>,
     permits: Arc<str>,
-    secret: Arc<str>,
+    /// Ids are made of it, so that they cannot be guessed.
+    pub(super) secret: Arc<str>,
     /// Something has been held that ends.
     used: bool,
 }
 
 impl Kept {
-    pub(super) fn new(core: &Arc<Core>, _: &Keys, queue: &QueueKeys, suffix: &Arc<str>) -> Self {
+    pub(super) fn new(core: &Arc<Core>, _: &Keys, queue: &QueueKeys) -> Self {
+        let mut secret = [0; 16];
+        outside::random(&mut secret);
         Kept {
             core: Arc::clone(core),
             permits: Arc::clone(&queue.beside),
-            secret: Arc::clone(suffix),
+            secret: ids::to_hex(&secret),
             used: false,
         }
     }
@@ -109,8 +101,8 @@ impl Kept {
 }
 
 impl Held<PermitExpirable> for Kept {
-    fn header(&self, _: &mut dyn Iterator<Item = Permits>) -> Arg {
-        Arg::Text(Arc::clone(&self.secret))
+    fn header(&self, _: &mut dyn Iterator<Item = Permits>) -> Arc<str> {
+        Arc::clone(&self.secret)
     }
 
     fn queued(&mut self, call: &Call) {

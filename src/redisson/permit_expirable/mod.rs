@@ -25,8 +25,7 @@ use crate::queue::{Call as _, Grant, Object, Outcome, Primitive};
 use crate::stats::What;
 use crate::transport::{Command, Value};
 use call::{Call, Counted, Permits, millis};
-use held::Kept;
-use held::PermitExpirable;
+use held::{Kept, PermitExpirable, SCRIPT};
 use ids::Id;
 
 /// One call takes, or releases, so many permits at the most.
@@ -174,7 +173,7 @@ impl RPermitExpirableSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_permit_expirable(name, &core.config.name_mapper, core.id());
         RPermitExpirableSemaphore {
-            line: Object::of(core, names, Kept::new),
+            line: Object::of(core, names, &SCRIPT, Kept::new),
             core: Arc::clone(core),
             lease: None,
         }
@@ -595,7 +594,8 @@ impl RPermitExpirableSemaphore {
 
     fn held(&self, grant: &Grant<Permits>) -> Vec<Held> {
         let until = grant.until.filter(|_| grant.want.lease > 0);
-        let ids = ids::of(self.line.suffix(), grant.ticket, grant.want.amount);
+        let secret = self.line.with_held(|kept| Arc::clone(&kept.secret));
+        let ids = ids::of(&secret, grant.ticket, grant.want.amount);
         let held = |id| Held {
             id,
             slot: None,

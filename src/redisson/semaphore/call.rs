@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::lua;
 use crate::queue::{self, Amount, Grant, Leases, Outcome, Primitive, Taken, Ticket};
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SEMAPHORE));
+pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SEMAPHORE));
 
 /// The semaphore as a primitive of the queue.
 pub(super) struct Permits;
@@ -42,10 +42,6 @@ impl Primitive for Permits {
     type Want = Amount;
     type Call = Call;
     type Held = Leases<Self>;
-
-    fn script(_: &Leases<Self>) -> &'static LazyLock<Script> {
-        &SCRIPT
-    }
 
     fn give_back(grant: Grant<Amount>) -> Call {
         match grant.want.leased {

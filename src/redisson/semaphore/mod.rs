@@ -9,7 +9,7 @@ mod call;
 mod object;
 mod watched;
 
-use call::{Call, Permits};
+use call::{Call, Permits, SCRIPT};
 
 use super::names;
 use crate::api::{
@@ -141,7 +141,7 @@ impl RSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_semaphore(name, &core.config.name_mapper, core.id());
         RSemaphore {
-            line: Object::of(core, names, Leases::new),
+            line: Object::of(core, names, &SCRIPT, Leases::new),
             watched: core.config.watch_semaphores,
         }
     }
