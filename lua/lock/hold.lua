@@ -153,10 +153,3 @@ end
 -- Only readers leave something to settle. The message for JVMs when the lock is free.
 local function settle() end
 local function close_lock() return 0 end
-
--- A client that let a grant run out queues again when it speaks.
-local function open_lent()
-  if not lent or lent ~= CLIENT and total == 0 then return end
-  redis.call('HDEL', NOTES, 'lent')
-  if lent ~= CLIENT then drop_all({ [lent] = true }) end
-end

@@ -246,13 +246,6 @@ local function force(side)
   return 1
 end
 
--- A client that let a grant run out queues again when it speaks.
-local function open_lent()
-  if not lent or lent ~= CLIENT and total == 0 then return end
-  redis.call('HDEL', NOTES, 'lent')
-  if lent ~= CLIENT then drop_all({ [lent] = true }) end
-end
-
 -- Ends the steps; readers that come together are one turn for JVMs. The message for JVMs when the lock is free, which wakes one waiter or
 -- all; and whether they may read now.
 local function close_lock()
