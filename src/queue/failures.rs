@@ -44,7 +44,7 @@ impl<P: Primitive> State<P> {
             self.note_surplus(now);
         }
         self.still_confirms(batch.extends, now);
-        let why = NotDone::of(doubt.is_some());
+        let why = doubt.map_or(NotDone::Refused, |_| NotDone::Unknown);
         let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
         for mut queued in batch.calls {
             if forbidden && !queued.has_caller() && queued.stays_owed(now) {

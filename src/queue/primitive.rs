@@ -114,15 +114,6 @@ pub(crate) enum NotDone {
     Unknown,
 }
 
-impl NotDone {
-    pub(super) fn of(unknown: bool) -> Self {
-        match unknown {
-            true => NotDone::Unknown,
-            false => NotDone::Refused,
-        }
-    }
-}
-
 /// The permits of one object that the callers of this client hold, under leases that the table of
 /// [`engine::holds`](crate::engine::holds) renews.
 pub(crate) trait Held<P: Primitive>: Send + 'static {
