@@ -178,6 +178,20 @@ impl Core {
         self.stats.look(self.objects.waiting(), reconnections)
     }
 
+    /// How many entries there are of each kind: none of them may grow with what has been. The simulator asks.
+    pub(crate) fn entries(&self) -> Vec<(&'static str, usize)> {
+        let (unused, doubted) = self.records.count();
+        vec![
+            ("objects", self.objects.count()),
+            ("busy", self.busy()),
+            ("channels", self.wakeups.count()),
+            ("holds", self.holds.entries()),
+            ("records", unused),
+            ("doubted", doubted),
+            ("links", self.connection.count()),
+        ]
+    }
+
     /// The number of the next owner of a lock.
     pub(crate) fn next_owner(&self) -> u64 {
         self.owners.fetch_add(1, Ordering::Relaxed)

@@ -14,7 +14,6 @@ pub(crate) mod call;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
-mod entries;
 mod forget;
 pub(crate) mod holds;
 pub(crate) mod keys;
