@@ -54,4 +54,3 @@ pub(crate) use self::held::Leases;
 pub(crate) use self::object::{Object, QueueKeys};
 pub(crate) use self::outcome::{Amount, Grant, Outcome, Taken, Ticket, Want};
 pub(crate) use self::primitive::{Call, Held, NotDone, Nothing, Primitive, Result};
-pub(crate) use self::sending::MOST_TOGETHER;

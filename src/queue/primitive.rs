@@ -12,6 +12,9 @@ use crate::engine::request::Arg;
 use crate::error::Error;
 use crate::lease::Lease;
 
+/// A batch carries so many calls or waiters at the most.
+pub(super) const MOST_TOGETHER: usize = 1024;
+
 /// How a primitive uses the queue. Its script ends with `lua/queue` and has its own steps.
 pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     /// In the client's registry.
@@ -19,11 +22,11 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     /// The name of waiting, for errors.
     const WAIT: &'static str;
     /// So many waiters are asked for together where the client has no entry.
-    const MOST_ASKED: usize;
+    const MOST_ASKED: usize = MOST_TOGETHER;
     /// So many waiters of a client stand in the queue. Where none does, its waiters ask again when something may have changed.
     const MOST_QUEUED: usize = MOST;
     /// Free permits are announced to JVMs again, as JVMs do not pass a wake-up on.
-    const TELLS_AGAIN: bool;
+    const TELLS_AGAIN: bool = false;
     type Want: Want;
     type Call: Call<Want = Self::Want>;
     type Held: Held<Self>;
@@ -64,7 +67,9 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
     }
 
     /// Whether one step may stand for several such calls.
-    fn adds_up(&self) -> bool;
+    fn adds_up(&self) -> bool {
+        false
+    }
 
     /// As how many calls it counts in a batch.
     fn size(&self) -> usize {

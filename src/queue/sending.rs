@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Queued, Run};
 use super::outcome::Want;
-use super::primitive::{Call, Held, Primitive};
+use super::primitive::{Call, Held, MOST_TOGETHER, Primitive};
 use super::state::{Item, State, UnderWay};
 use super::waiters::Id;
 use crate::clock::Moment;
@@ -15,8 +15,6 @@ use crate::engine::command::Command;
 
 /// A look confirms all entries where that was so long ago.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
-/// A batch carries so many calls or waiters at the most.
-pub(crate) const MOST_TOGETHER: usize = 1024;
 
 /// The next task: calls together, or one that travels alone.
 pub(super) enum Task<P: Primitive> {

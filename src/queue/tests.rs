@@ -42,7 +42,6 @@ enum Call {
 impl Primitive for Model {
     const KIND: &'static str = "model";
     const WAIT: &'static str = "acquire";
-    const MOST_ASKED: usize = super::MOST_TOGETHER;
     const TELLS_AGAIN: bool = true;
     type Want = Amount;
     type Call = Call;
@@ -668,8 +667,6 @@ impl Held<Paced> for Hourly {
 impl Primitive for Paced {
     const KIND: &'static str = "paced";
     const WAIT: &'static str = "acquire";
-    const MOST_ASKED: usize = super::MOST_TOGETHER;
-    const TELLS_AGAIN: bool = false;
     type Want = Amount;
     type Call = Call;
     type Held = Hourly;

@@ -99,10 +99,6 @@ impl queue::Call for Call {
         matches!(self, Call::Release(_) | Call::GiveBack(_))
     }
 
-    fn adds_up(&self) -> bool {
-        false
-    }
-
     fn takes(&self) -> Option<Want> {
         match self {
             Call::Try(want) => Some(*want),

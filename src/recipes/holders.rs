@@ -25,7 +25,6 @@ impl Primitive for Recipes {
     const KIND: &'static str = "recipe";
     const WAIT: &'static str = "acquire";
     const MOST_ASKED: usize = 256;
-    const TELLS_AGAIN: bool = false;
     type Want = Want;
     type Call = Call;
     type Held = Holders;

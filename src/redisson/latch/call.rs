@@ -33,7 +33,6 @@ impl Primitive for Latch {
     const WAIT: &'static str = "wait";
     const MOST_ASKED: usize = usize::MAX;
     const MOST_QUEUED: usize = 0;
-    const TELLS_AGAIN: bool = false;
     type Want = Amount;
     type Call = Call;
     type Held = Nothing;

@@ -192,10 +192,6 @@ impl queue::Call for Call {
         matches!(self, Call::Release(..) | Call::Leave(..))
     }
 
-    fn adds_up(&self) -> bool {
-        false
-    }
-
     /// The place of a waiter that may not leave lasts for its share: by then its owner may wait again.
     fn outlasts_refusals(&self) -> bool {
         !matches!(self, Call::Leave(..))

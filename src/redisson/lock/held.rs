@@ -34,8 +34,6 @@ impl Primitive for Locks {
     const KIND: &'static str = "lock";
     const WAIT: &'static str = "lock";
     const MOST_ASKED: usize = 64;
-    /// One of them is enough.
-    const TELLS_AGAIN: bool = false;
     type Want = Claim;
     type Call = Call;
     type Held = Holds;

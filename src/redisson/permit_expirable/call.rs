@@ -114,10 +114,6 @@ impl queue::Call for Call {
         )
     }
 
-    fn adds_up(&self) -> bool {
-        false
-    }
-
     fn size(&self) -> usize {
         match self {
             Call::Together(ids) => ids.len(),

@@ -13,7 +13,7 @@ use crate::engine::keys::Keys;
 use crate::engine::request::Script;
 use crate::lua;
 use crate::outside;
-use crate::queue::{self, Grant, Held, NotDone, Outcome, Primitive, QueueKeys, Result, Ticket};
+use crate::queue::{Grant, Held, NotDone, Outcome, Primitive, QueueKeys, Result, Ticket};
 
 pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
@@ -49,7 +49,6 @@ fn lease_time(millis: u64) -> Duration {
 impl Primitive for PermitExpirable {
     const KIND: &'static str = "permit_expirable_semaphore";
     const WAIT: &'static str = "acquire";
-    const MOST_ASKED: usize = queue::MOST_TOGETHER;
     const TELLS_AGAIN: bool = true;
     type Want = Permits;
     type Call = Call;

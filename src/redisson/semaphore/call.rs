@@ -37,7 +37,6 @@ pub(super) enum Call {
 impl Primitive for Permits {
     const KIND: &'static str = "semaphore";
     const WAIT: &'static str = "acquire";
-    const MOST_ASKED: usize = queue::MOST_TOGETHER;
     const TELLS_AGAIN: bool = true;
     type Want = Amount;
     type Call = Call;
