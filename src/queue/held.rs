@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::entries::Entry;
 use super::object::QueueKeys;
 use super::outcome::{Amount, Grant, Outcome, Ticket, Want};
-use super::primitive::{Call, Held, NotDone, Primitive, Result};
+use super::primitive::{Call, Held, NotDone, Overtaking, Primitive, Result};
 use crate::api::encoded;
 use crate::clock::Moment;
 use crate::engine::Core;
@@ -212,9 +211,8 @@ where
     }
 
     /// A smaller amount may be free.
-    fn overtaking(&self) -> Vec<RangeInclusive<Amount>> {
-        let want = |amount, leased| Amount { amount, leased };
-        vec![want(0, false)..=want(u32::MAX, true)]
+    fn overtaking(&self) -> Overtaking<Amount> {
+        Overtaking::Smallest
     }
 
     /// Guards may belong to clients that are killed while no other client makes calls.

@@ -41,6 +41,13 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     }
 }
 
+/// Waiters that need an entry beside those of the first ones.
+pub(crate) enum Overtaking<W> {
+    /// The first that wants less than each entry.
+    Smallest,
+    These(Vec<RangeInclusive<W>>),
+}
+
 /// The answer to one of several equal calls of a step.
 pub(crate) type Result<W> = std::result::Result<Outcome<W>, Error>;
 
@@ -179,8 +186,8 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     }
 
     /// The wants that may be served before the entries of this client.
-    fn overtaking(&self) -> Vec<RangeInclusive<P::Want>> {
-        Vec::new()
+    fn overtaking(&self) -> Overtaking<P::Want> {
+        Overtaking::These(Vec::new())
     }
 
     /// Whether this client holds all that there is: its waiters may ask together with the call that frees it.

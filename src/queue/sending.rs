@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Queued, Run};
 use super::outcome::Want;
-use super::primitive::{Call, Held, MOST_TOGETHER, Primitive};
+use super::primitive::{Call, Held, MOST_TOGETHER, Overtaking, Primitive};
 use super::state::{Item, State, UnderWay};
 use super::waiters::Id;
 use crate::clock::Moment;
@@ -48,18 +48,32 @@ impl<P: Primitive> State<P> {
         self.ask_at.is_none()
             && self.entries.len() <= P::MOST_QUEUED / 2
             && self.without_entry() > 0
-            || self.overtaking().next().is_some()
+            || !self.overtaking(&[]).is_empty()
     }
 
-    /// The first waiters that may be served past the entries, and that no entry stands for.
-    fn overtaking(&self) -> impl Iterator<Item = (P::Want, Id)> {
-        let passing = match self.waiters.is_empty() {
-            true => Vec::new(),
-            false => self.held.overtaking(),
-        };
-        let wants = passing.into_iter();
-        let wants = wants.flat_map(|passing| self.waiters.wants(passing));
-        wants.filter(|(want, _)| !self.entries.has(*want))
+    /// The first waiters that may be served past the entries, and that neither an entry nor one of `runs` stands for.
+    fn overtaking(&self, runs: &[Run<P::Want>]) -> Vec<(P::Want, Id)> {
+        if self.waiters.is_empty() {
+            return Vec::new();
+        }
+        let joining = runs.iter().filter(|run| run.room > 0).map(|run| run.want);
+        match self.held.overtaking() {
+            Overtaking::Smallest => {
+                let queued = self.entries.wants().map(|(want, _)| want).next();
+                let least = joining.chain(queued).min();
+                let smallest = self.waiters.smallest();
+                let smallest = smallest.filter(|(want, _)| least.is_none_or(|least| *want < least));
+                smallest.into_iter().collect()
+            }
+            Overtaking::These(ranges) => {
+                let joining: Vec<_> = joining.collect();
+                let wants = ranges
+                    .into_iter()
+                    .flat_map(|range| self.waiters.wants(range));
+                let stands = |want| self.entries.has(want) || joining.contains(&want);
+                wants.filter(|(want, _)| !stands(*want)).collect()
+            }
+        }
     }
 
     /// The next task to carry out.
@@ -218,9 +232,8 @@ impl<P: Primitive> State<P> {
             run.room = run.count.min(room);
             room -= run.room;
         }
-        for (want, id) in self.overtaking() {
-            let queues = |run: &Run<P::Want>| run.want == want && run.room > 0;
-            if batch.runs.iter().any(queues) || batch.asked.contains(&id) {
+        for (want, id) in self.overtaking(&batch.runs) {
+            if batch.asked.contains(&id) {
                 continue;
             }
             if let Some(waiter) = self.waiters.get(id) {

@@ -109,6 +109,12 @@ impl<W: Want> Waiters<W> {
         all.filter_map(|(want, alike)| Some((*want, *alike.first()?)))
     }
 
+    /// The least that is wanted, and the first that wants it.
+    pub(super) fn smallest(&self) -> Option<(W, Id)> {
+        let (want, alike) = self.by_want.first_key_value()?;
+        Some((*want, *alike.first()?))
+    }
+
     pub(super) fn get(&self, id: Id) -> Option<&Waiter<W>> {
         self.all.get(&id)
     }

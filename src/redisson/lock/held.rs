@@ -5,7 +5,6 @@
 //! failover lost nor one of a lost hold that was left over counts for long.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -19,7 +18,9 @@ use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
 use crate::lua;
-use crate::queue::{Grant, Held, NotDone, Outcome, Primitive, QueueKeys, Result, Ticket};
+use crate::queue::{
+    Grant, Held, NotDone, Outcome, Overtaking, Primitive, QueueKeys, Result, Ticket,
+};
 
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
 static SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_READ_WRITE));
@@ -391,7 +392,7 @@ impl Held<Locks> for Holds {
     }
 
     /// Owners that hold the lock do not wait for it; those that read, for the other side.
-    fn overtaking(&self) -> Vec<RangeInclusive<Claim>> {
+    fn overtaking(&self) -> Overtaking<Claim> {
         let claim = |owner, kind, watched, lease| Claim {
             owner,
             kind,
@@ -401,7 +402,8 @@ impl Held<Locks> for Holds {
         };
         if let Some(Who { number, .. }) = self.holder() {
             let first = claim(number, Kind::Plain, false, 0);
-            return vec![first..=claim(number, Kind::Write, true, u64::MAX)];
+            let last = claim(number, Kind::Write, true, u64::MAX);
+            return Overtaking::These(vec![first..=last]);
         }
         let owners = match self.shared {
             true => self.core.holds.holders(&self.lock),
@@ -413,7 +415,7 @@ impl Held<Locks> for Holds {
             let first = claim(number, Kind::Read, false, 0);
             first..=claim(number, Kind::Read, true, u64::MAX)
         };
-        numbers.map(reads).collect()
+        Overtaking::These(numbers.map(reads).collect())
     }
 
     fn has_all(&self) -> bool {

@@ -1,6 +1,5 @@
 //! The permits of one semaphore that this client's guards hold, in the table of [`engine::holds`](crate::engine::holds), by their ids.
 
-use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -13,7 +12,9 @@ use crate::engine::keys::Keys;
 use crate::engine::request::Script;
 use crate::lua;
 use crate::outside;
-use crate::queue::{Grant, Held, NotDone, Outcome, Primitive, QueueKeys, Result, Ticket};
+use crate::queue::{
+    Grant, Held, NotDone, Outcome, Overtaking, Primitive, QueueKeys, Result, Ticket,
+};
 
 pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
@@ -192,13 +193,8 @@ impl Held<PermitExpirable> for Kept {
     }
 
     /// A smaller amount may be free.
-    fn overtaking(&self) -> Vec<RangeInclusive<Permits>> {
-        let all = |amount, guard, lease| Permits {
-            amount,
-            guard,
-            lease,
-        };
-        vec![all(0, false, 0)..=all(u32::MAX, true, u64::MAX)]
+    fn overtaking(&self) -> Overtaking<Permits> {
+        Overtaking::Smallest
     }
 
     /// Others wait for an end that this client has brought nearer.

@@ -139,6 +139,35 @@ async fn small_request_behind_many_large_ones_is_found() {
     until_stored(&server, NAME, 0).await;
 }
 
+/// Callers of one client that all want different amounts have few entries, and what suffices for one of them is used.
+#[tokio::test]
+async fn smallest_of_many_different_requests_is_served() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await.semaphore(NAME);
+    let acquire = |amount: u32| {
+        let client = client.clone();
+        tokio::spawn(async move { client.acquire(amount).await })
+    };
+    let large: Vec<_> = (10..110).map(acquire).collect();
+    until_queued(&mut control, NAME, 64).await;
+    let three = acquire(3);
+    until_queued(&mut control, NAME, 65).await;
+    let two = acquire(2);
+    until_queued(&mut control, NAME, 66).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    for (amount, small) in [(2, two), (3, three)] {
+        releasing.release(amount).await.unwrap();
+        served(small).await;
+    }
+    assert!(large.iter().all(|task| !task.is_finished()));
+    releasing.release((10..110).sum()).await.unwrap();
+    for task in large {
+        served(task).await;
+    }
+    until_stored(&server, NAME, 0).await;
+}
+
 /// An entry of another client with this id, which came so long ago.
 async fn entry(control: &mut MultiplexedConnection, id: &str, ticket: u32, permits: u32, age: f64) {
     let (seconds, micros): (f64, f64) = redis::cmd("TIME").query_async(control).await.unwrap();
