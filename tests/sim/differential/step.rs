@@ -33,7 +33,6 @@ pub enum Fault {
     TooFewReplicas,
     Replica,
     CannotSave,
-    Password,
     /// A command that may not be used.
     Forbidden(&'static str),
 }
@@ -202,12 +201,11 @@ fn clock_step(rng: &mut Rng, hasty: bool) -> i64 {
 }
 
 fn fault(rng: &mut Rng) -> Fault {
-    match rng.u32(..8) {
+    match rng.u32(..7) {
         0..=1 => Fault::OutOfMemory,
         2 => Fault::TooFewReplicas,
         3 => Fault::Replica,
         4 => Fault::CannotSave,
-        5 => Fault::Password,
         _ => forbidden(rng),
     }
 }

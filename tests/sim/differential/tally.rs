@@ -90,7 +90,7 @@ fn kind(reply: &Reply) -> String {
         Reply::Error(text) => format!("error {}", first_word(text)),
         Reply::Status(text) | Reply::Bulk(text) => of_text(text),
         Reply::Int(number) => if *number > 0 { "some" } else { "0" }.to_owned(),
-        Reply::Nil | Reply::NilArray => "0".to_owned(),
+        Reply::Nil => "0".to_owned(),
         Reply::Array(items) => {
             let all: Vec<_> = items.iter().map(kind).collect();
             let text = all.iter().find(|kind| *kind != "0");

@@ -59,7 +59,7 @@ impl Wire {
             },
             b'*' => match usize::try_from(number()) {
                 Ok(length) => Reply::Array((0..length).map(|_| self.receive()).collect()),
-                Err(_) => Reply::NilArray,
+                Err(_) => Reply::Nil,
             },
             _ => panic!("no kind of answer: {line:?}"),
         }

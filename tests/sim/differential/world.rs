@@ -14,8 +14,6 @@ use crate::support::server::RedisServer;
 /// Where the clock starts: some moment of 2027.
 const BEGINNING: u64 = 1_800_000_000_123_456;
 
-const PASSWORD: &str = "secret";
-
 /// Waits for what the real server does by itself.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -116,11 +114,6 @@ impl Real {
         self.clock
             .write_all_at(&micros.to_ne_bytes(), 0)
             .expect("the file is there");
-        // Last uses are noted by a copy of the clock.
-        let clock = format!("lru_clock:{}", micros / 1_000_000 % (1 << 24));
-        until("the server's clock of last uses follows", || {
-            self.information("server", |line| line == clock)
-        });
     }
 }
 
@@ -131,12 +124,6 @@ pub struct World<'a> {
     connections: Vec<(Wire, ConnectionId)>,
     now: u64,
     endless: Option<Wire>,
-}
-
-/// Whether a real server closes the connection because of so long a command of one who has not said the password.
-fn is_cut_off(reply: &Option<Reply>, words: &[&[u8]]) -> bool {
-    let locked_out = matches!(reply, Some(Reply::Error(text)) if text.starts_with(b"NOAUTH"));
-    locked_out && (words.len() > 10 || words.iter().any(|word| word.len() > 16384))
 }
 
 /// What one command brought.
@@ -150,9 +137,7 @@ impl<'a> World<'a> {
     pub fn new(real: &'a mut Real) -> World<'a> {
         real.clear_faults();
         real.set_clock(BEGINNING);
-        // As if it had just started: small integers, which keys share, were used now.
-        const USE: &str = "for i = 0, 9999 do redis.call('SET', 'i', i) redis.call('GET', 'i') end";
-        for command in [&["EVAL", USE, "0"][..], &["FLUSHALL"], &["SCRIPT", "FLUSH"]] {
+        for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
             real.order(command);
         }
         let mut world = World {
@@ -203,17 +188,8 @@ impl<'a> World<'a> {
         };
         let plain: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let (wire, id) = &mut self.connections[connection];
-        let asks_idle_time = plain.len() == 3 && plain[1].eq_ignore_ascii_case(b"IDLETIME");
-        let is_vague = asks_idle_time && !self.model.knows_idle_time(*id, plain[2]);
         let reply = self.model.execute(*id, &plain);
-        if is_cut_off(&reply, &plain) {
-            return both;
-        }
         wire.send(words);
-        if is_vague {
-            wire.receive();
-            return both;
-        }
         if self.model.waits(*id).is_some() {
             return self.time_passes(connection);
         }
@@ -254,7 +230,6 @@ impl<'a> World<'a> {
             Fault::TooFewReplicas => faults.too_few_replicas = on,
             Fault::Replica => faults.replica = on,
             Fault::CannotSave => faults.cannot_save = on,
-            Fault::Password => faults.password = on.then(|| PASSWORD.to_owned()),
             Fault::Forbidden(command) if on => {
                 faults.forbidden.insert(command.to_owned());
             }
@@ -356,10 +331,6 @@ impl Real {
                 let often = if on { "100000 1000000" } else { "" };
                 self.order(&["CONFIG", "SET", "save", often]);
             }
-            Fault::Password => {
-                let password = if on { PASSWORD } else { "" };
-                self.order(&["CONFIG", "SET", "requirepass", password]);
-            }
             Fault::Forbidden(command) => {
                 let rule = format!("{}{command}", if on { '-' } else { '+' });
                 self.order(&["ACL", "SETUSER", "default", &rule]);
@@ -373,7 +344,6 @@ impl Real {
             Fault::TooFewReplicas,
             Fault::Replica,
             Fault::CannotSave,
-            Fault::Password,
         ] {
             self.set_fault(fault, false);
         }

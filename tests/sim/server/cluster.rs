@@ -197,7 +197,7 @@ impl Core {
     }
 
     fn has(&self, key: &[u8]) -> bool {
-        let entry = self.keys.get(0, key);
+        let entry = self.keys.get(key);
         entry.is_some_and(|entry| entry.expires.is_none_or(|end| self.millis() <= end))
     }
 
@@ -219,11 +219,6 @@ impl Core {
 fn member<'a>(context: &'a Context<'_>) -> Result<&'a Membership, Refusal> {
     let disabled = || "ERR This instance has cluster support disabled".into();
     context.core.cluster.as_ref().ok_or_else(disabled)
-}
-
-pub fn key_slot(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    member(context)?;
-    Ok(Reply::Int(slot(words[2]).into()))
 }
 
 /// Only what clients ask for.

@@ -38,8 +38,6 @@ const WRITE: u16 = 1;
 const MEMORY: u16 = 2;
 const NO_SCRIPT: u16 = 4;
 const LOADING: u16 = 8;
-const NO_PASSWORD: u16 = 16;
-const BUSY: u16 = 32;
 const GROW: u16 = WRITE | MEMORY;
 const OUTSIDE: u16 = NO_SCRIPT | LOADING;
 
@@ -60,16 +58,8 @@ impl Command {
         self.has(LOADING)
     }
 
-    pub fn while_busy(&self) -> bool {
-        self.has(BUSY)
-    }
-
-    pub fn without_password(&self) -> bool {
-        self.has(NO_PASSWORD)
-    }
-
     pub fn while_subscribed(&self) -> bool {
-        matches!(self.run, Run::Subscription(_)) || matches!(self.name, "ping" | "quit")
+        matches!(self.run, Run::Subscription(_)) || self.name == "ping"
     }
 
     /// What it says is at home in a slot.
@@ -81,29 +71,23 @@ impl Command {
     /// negative), and how far they are apart.
     pub fn key_places(&self) -> Option<(usize, isize, usize)> {
         Some(match self.name {
-            "asking" | "auth" | "dbsize" | "echo" | "flushall" | "flushdb" | "info" | "keys"
-            | "ping" | "psubscribe" | "publish" | "punsubscribe" | "quit" | "role" | "select"
-            | "subscribe" | "time" | "unsubscribe" | "wait" | "eval" | "evalsha" | "zintercard" => {
+            "asking" | "info" | "keys" | "ping" | "psubscribe" | "publish" | "role"
+            | "subscribe" | "time" | "unsubscribe" | "wait" | "eval" | "evalsha" => {
                 return None;
             }
-            "memory|usage" | "object|idletime" => (2, 2, 1),
+            "memory|usage" => (2, 2, 1),
             name if name.contains('|') => return None,
             "copy" | "rename" | "renamenx" => (1, 2, 1),
             "del" | "exists" | "mget" | "ssubscribe" | "sunsubscribe" | "touch" | "unlink" => {
                 (1, -1, 1)
             }
-            "mset" => (1, -1, 2),
             _ => (1, 1, 1),
         })
     }
 
     /// The keys of such a command.
     pub fn keys<'a>(&self, words: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let counted = match self.name {
-            "eval" | "evalsha" | "zinterstore" => Some(2),
-            "zintercard" => Some(1),
-            _ => None,
-        };
+        let counted = matches!(self.name, "eval" | "evalsha").then_some(2);
         let named = self.key_places().map(|(first, last, step)| {
             let last = match usize::try_from(last) {
                 Ok(last) => last,
@@ -137,13 +121,11 @@ impl Command {
 
 /// Each command as `COMMAND INFO` describes it: its name, how many words it takes, and the flags that matter here.
 pub fn descriptions() -> impl Iterator<Item = (&'static str, i64, Vec<&'static str>)> {
-    const FLAGS: [(u16, &str); 6] = [
+    const FLAGS: [(u16, &str); 4] = [
         (WRITE, "write"),
         (MEMORY, "denyoom"),
         (NO_SCRIPT, "noscript"),
         (LOADING, "loading"),
-        (NO_PASSWORD, "no_auth"),
-        (BUSY, "allow_busy"),
     ];
     COMMANDS.iter().map(|command| {
         let flags = FLAGS
@@ -166,7 +148,7 @@ pub fn key_places() -> impl Iterator<Item = (&'static str, [i64; 3])> {
 }
 
 /// Commands that are only the first half of a name.
-const CONTAINERS: [&str; 6] = ["client", "cluster", "memory", "object", "pubsub", "script"];
+const CONTAINERS: [&str; 5] = ["client", "cluster", "memory", "pubsub", "script"];
 
 enum Found {
     Command(&'static Command),
@@ -303,42 +285,28 @@ const fn subscription(
     }
 }
 
-const fn script(name: &'static str, arity: isize, traits: u16) -> Command {
+const fn script(name: &'static str, arity: isize) -> Command {
     Command {
         name,
         arity,
-        traits: traits | NO_SCRIPT,
+        traits: NO_SCRIPT,
         run: Run::Script,
     }
 }
 
 static COMMANDS: &[Command] = &[
-    data("append", 3, GROW, strings::append),
     data("asking", 1, READ, cluster::asking),
-    data("auth", -2, OUTSIDE | NO_PASSWORD | BUSY, connection::auth),
-    data("client|getname", 2, OUTSIDE, connection::get_name),
-    data("client|id", 2, OUTSIDE, connection::client_id),
     data("client|setname", 3, OUTSIDE, connection::set_name),
     data("cluster|info", 2, READ, cluster::info),
-    data("cluster|keyslot", 3, READ, cluster::key_slot),
     data("cluster|slots", 2, READ, cluster::slots),
     data("copy", -3, GROW, keys::copy),
-    data("dbsize", 1, READ, keys::db_size),
     data("decr", 2, GROW, strings::decr),
     data("decrby", 3, GROW, strings::decr_by),
     data("del", -2, WRITE, keys::del),
-    data("echo", 2, LOADING, connection::echo),
-    script("eval", -3, READ),
-    script("evalsha", -3, READ),
+    script("eval", -3),
+    script("evalsha", -3),
     data("exists", -2, READ, keys::exists),
-    data("expire", -3, WRITE, expiry::expire),
-    data("expireat", -3, WRITE, expiry::expire_at),
-    data("expiretime", 2, READ, expiry::expire_time),
-    data("flushall", -1, WRITE, keys::flush_all),
-    data("flushdb", -1, WRITE, keys::flush_db),
     data("get", 2, READ, strings::get),
-    data("getdel", 2, WRITE, strings::get_del),
-    data("getset", 3, GROW, strings::get_set),
     data("hdel", -3, WRITE, hashes::hdel),
     data("hexists", 3, READ, hashes::hexists),
     data("hget", 3, READ, hashes::hget),
@@ -347,11 +315,8 @@ static COMMANDS: &[Command] = &[
     data("hkeys", 2, READ, hashes::hkeys),
     data("hlen", 2, READ, hashes::hlen),
     data("hmget", -3, READ, hashes::hmget),
-    data("hmset", -4, GROW, hashes::hmset),
     data("hset", -4, GROW, hashes::hset),
-    data("hsetnx", 4, GROW, hashes::hsetnx),
     data("hstrlen", 3, READ, hashes::hstrlen),
-    data("hvals", 2, READ, hashes::hvals),
     data("incr", 2, GROW, strings::incr),
     data("incrby", 3, GROW, strings::incr_by),
     data("info", -1, LOADING, server_info::info),
@@ -366,24 +331,16 @@ static COMMANDS: &[Command] = &[
     data("lrem", 4, WRITE, lists::lrem),
     data("memory|usage", -3, READ, keys::memory_usage),
     data("mget", -2, READ, strings::mget),
-    data("mset", -3, GROW, strings::mset),
-    data("object|idletime", 3, READ, keys::idle_time),
     data("persist", 2, WRITE, expiry::persist),
     data("pexpire", -3, WRITE, expiry::pexpire),
     data("pexpireat", -3, WRITE, expiry::pexpire_at),
     data("pexpiretime", 2, READ, expiry::pexpire_time),
     data("ping", -1, READ, connection::ping),
-    data("psetex", 4, GROW, strings::psetex),
     subscription("psubscribe", -2, pubsub::psubscribe),
     data("pttl", 2, READ, expiry::pttl),
     data("publish", 3, LOADING, pubsub::publish),
-    data("pubsub|channels", -2, LOADING, pubsub::channels),
-    data("pubsub|numpat", 2, LOADING, pubsub::numpat),
     data("pubsub|numsub", -2, LOADING, pubsub::numsub),
-    data("pubsub|shardchannels", -2, LOADING, pubsub::shard_channels),
     data("pubsub|shardnumsub", -2, LOADING, pubsub::shard_numsub),
-    subscription("punsubscribe", -1, pubsub::punsubscribe),
-    data("quit", -1, OUTSIDE | NO_PASSWORD | BUSY, connection::quit),
     data("rename", 3, WRITE, keys::rename),
     data("renamenx", 3, WRITE, keys::rename_nx),
     data("role", 1, OUTSIDE, server_info::role),
@@ -391,27 +348,18 @@ static COMMANDS: &[Command] = &[
     data("rpush", -3, GROW, lists::rpush),
     data("sadd", -3, GROW, sets::sadd),
     data("scard", 2, READ, sets::scard),
-    script("script|exists", -3, READ),
-    script("script|flush", -2, READ),
-    script("script|kill", 2, BUSY),
-    script("script|load", 3, READ),
-    data("select", 2, LOADING, connection::select),
+    script("script|flush", -2),
     data("set", -3, GROW, strings::set),
-    data("setex", 4, GROW, strings::setex),
-    data("setnx", 3, GROW, strings::setnx),
     data("sismember", 3, READ, sets::sismember),
     data("smembers", 2, READ, sets::smembers),
-    data("smismember", -3, READ, sets::smismember),
     data("spublish", 3, LOADING, pubsub::spublish),
     data("srem", -3, WRITE, sets::srem),
     data("sscan", -3, READ, sets::sscan),
     subscription("ssubscribe", -2, pubsub::ssubscribe),
-    data("strlen", 2, READ, strings::strlen),
     subscription("subscribe", -2, pubsub::subscribe),
     subscription("sunsubscribe", -1, pubsub::sunsubscribe),
     data("time", 1, LOADING, server_info::time),
     data("touch", -2, READ, keys::touch),
-    data("ttl", 2, READ, expiry::ttl),
     data("type", 2, READ, keys::type_of),
     data("unlink", -2, WRITE, keys::del),
     subscription("unsubscribe", -1, pubsub::unsubscribe),
@@ -424,17 +372,13 @@ static COMMANDS: &[Command] = &[
     data("zadd", -4, GROW, zsets::zadd),
     data("zcard", 2, READ, zsets::zcard),
     data("zcount", 4, READ, zset_ranges::zcount),
-    data("zintercard", -3, READ, zsets::zintercard),
-    data("zinterstore", -4, GROW, zsets::zinterstore),
     data("zmscore", -3, READ, zsets::zmscore),
     data("zrange", -4, READ, zset_ranges::zrange),
     data("zrangebyscore", -4, READ, zset_ranges::zrangebyscore),
     data("zrank", 3, READ, zsets::zrank),
     data("zrem", -3, WRITE, zsets::zrem),
     data("zremrangebyscore", 4, WRITE, zset_ranges::zremrangebyscore),
-    data("zrevrange", -4, READ, zset_ranges::zrevrange),
     data("zrevrangebyscore", -4, READ, zset_ranges::zrevrangebyscore),
-    data("zrevrank", 3, READ, zsets::zrevrank),
     data("zscan", -3, READ, zsets::zscan),
     data("zscore", 3, READ, zsets::zscore),
 ];

@@ -12,16 +12,11 @@ use super::replication::Replica;
 use super::reply::{Outcome, Refusal};
 use super::value::Bytes;
 
-/// Redis has one object for each of these integers, from zero on, whatever keys hold it.
-pub const SHARED_INTEGERS: u16 = 10_000;
-
 #[derive(Debug, Default)]
 pub struct Core {
     /// In microseconds since 1970.
     pub now: u64,
     pub keys: Keyspace,
-    /// When each shared integer was last read, by whichever key; setting a key to it does not count.
-    pub shared_uses: Vec<u32>,
     pub connections: BTreeMap<ConnectionId, Connection>,
     pub faults: Faults,
     pub replica: Replica,
@@ -39,36 +34,17 @@ pub struct Core {
 #[derive(Debug)]
 pub struct Script {
     pub connection: ConnectionId,
-    pub database: usize,
     /// Whether it has sent a command that writes: from then on no state of the server stops it.
     pub has_written: bool,
 }
 
-/// The seconds of a last use have so many bits.
-const CLOCK_BITS: u32 = 24;
-/// The highest of them.
-pub const LAST_CLOCK: u32 = (1 << CLOCK_BITS) - 1;
-
 impl Core {
     /// A server that has just started.
     pub fn new(now: u64) -> Core {
-        let mut core = Core {
+        Core {
             now,
             ..Core::default()
-        };
-        core.renew_shared();
-        core
-    }
-
-    /// As a start of the server does.
-    pub fn renew_shared(&mut self) {
-        self.shared_uses = vec![self.clock(); usize::from(SHARED_INTEGERS)];
-    }
-
-    /// The clock of last uses: seconds, as far as they have room.
-    pub fn clock(&self) -> u32 {
-        let seconds = self.now / 1_000_000;
-        u32::try_from(seconds % (1 << CLOCK_BITS)).expect("fits in its bits")
+        }
     }
 
     /// In milliseconds since 1970.
@@ -110,18 +86,11 @@ impl Core {
         run: fn(&mut Context<'_>, &[&[u8]]) -> Outcome,
         words: &[&[u8]],
     ) -> Outcome {
-        let database = self.connection(id).database;
         let mut context = Context {
             connection: id,
-            database,
             core: self,
         };
         let outcome = run(&mut context, words);
-        let database = context.database;
-        // It may have been disconnected by its own command.
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.database = database;
-        }
         self.keys.commit();
         outcome
     }
@@ -129,7 +98,7 @@ impl Core {
     /// Carries out a command of the script that runs. Its error is told with its code.
     pub fn carry_out_in_script(&mut self, words: &[&[u8]]) -> Outcome {
         let script = self.script.as_ref().expect("a script runs");
-        let (connection, database) = (script.connection, script.database);
+        let connection = script.connection;
         let command = command::find_in_script(words)?;
         let may_fail = !script.has_written;
         self.faults
@@ -148,13 +117,8 @@ impl Core {
         };
         let mut context = Context {
             connection,
-            database,
             core: self,
         };
-        let outcome = run(&mut context, words);
-        let database = context.database;
-        let script = self.script.as_mut().expect("a script runs");
-        script.database = database;
-        outcome
+        run(&mut context, words)
     }
 }

@@ -5,53 +5,18 @@ use super::context::Context;
 use super::number::check_integer;
 use super::reply::{Outcome, Refusal, Reply};
 
-/// How a time is given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    Seconds,
-    Millis,
-    UnixSeconds,
-    UnixMillis,
-}
-
-impl Unit {
-    fn scale(self) -> i64 {
-        match self {
-            Unit::Seconds | Unit::UnixSeconds => 1000,
-            Unit::Millis | Unit::UnixMillis => 1,
-        }
-    }
-
-    fn is_relative(self) -> bool {
-        matches!(self, Unit::Seconds | Unit::Millis)
-    }
-}
-
 fn invalid(name: &str) -> Refusal {
     format!("ERR invalid expire time in '{name}' command").into()
 }
 
-/// The end that `SET` and its like are given: no time to live is less than one.
-pub fn positive_end(
-    context: &Context<'_>,
-    unit: Unit,
-    text: &[u8],
-    name: &str,
-) -> Result<i64, Refusal> {
-    let number = check_integer(text)?;
-    if number <= 0 {
+/// The end that `SET` is given: no time to live is less than one.
+pub fn positive_end(context: &Context<'_>, text: &[u8], name: &str) -> Result<i64, Refusal> {
+    let millis = check_integer(text)?;
+    if millis <= 0 {
         return Err(invalid(name));
     }
-    end(context, unit, number).ok_or_else(|| invalid(name))
-}
-
-fn end(context: &Context<'_>, unit: Unit, number: i64) -> Option<i64> {
-    let base = if unit.is_relative() {
-        context.core.millis()
-    } else {
-        0
-    };
-    number.checked_mul(unit.scale())?.checked_add(base)
+    let end = millis.checked_add(context.core.millis());
+    end.ok_or_else(|| invalid(name))
 }
 
 #[derive(Default)]
@@ -98,41 +63,35 @@ impl Conditions {
     }
 }
 
-fn set_end(context: &mut Context<'_>, words: &[&[u8]], unit: Unit, name: &str) -> Outcome {
+/// `base` is the moment from which the time counts, in milliseconds.
+fn set_end(context: &mut Context<'_>, words: &[&[u8]], base: i64, name: &str) -> Outcome {
     let conditions = Conditions::read(&words[3..])?;
-    let number = check_integer(words[2])?;
-    let end = end(context, unit, number).ok_or_else(|| invalid(name))?;
+    let end = check_integer(words[2])?.checked_add(base);
+    let end = end.ok_or_else(|| invalid(name))?;
     let key = words[1];
-    if !context.touch(key) || !conditions.allow(context.expires(key), end) {
+    if !context.has(key) || !conditions.allow(context.expires(key), end) {
         return Ok(Reply::Int(0));
     }
     if end <= context.core.millis() && !context.core.faults.replica {
         context.remove(key);
-    } else if let Some(entry) = context.core.keys.get_mut(context.database, key) {
+    } else if let Some(entry) = context.core.keys.get_mut(key) {
         entry.expires = Some(end);
     }
     Ok(Reply::Int(1))
 }
 
-pub fn expire(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    set_end(context, words, Unit::Seconds, "expire")
-}
-
 pub fn pexpire(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    set_end(context, words, Unit::Millis, "pexpire")
-}
-
-pub fn expire_at(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    set_end(context, words, Unit::UnixSeconds, "expireat")
+    let now = context.core.millis();
+    set_end(context, words, now, "pexpire")
 }
 
 pub fn pexpire_at(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    set_end(context, words, Unit::UnixMillis, "pexpireat")
+    set_end(context, words, 0, "pexpireat")
 }
 
 pub fn persist(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let ends = context.touch(words[1]) && context.expires(words[1]).is_some();
-    if ends && let Some(entry) = context.core.keys.get_mut(context.database, words[1]) {
+    let ends = context.has(words[1]) && context.expires(words[1]).is_some();
+    if ends && let Some(entry) = context.core.keys.get_mut(words[1]) {
         entry.expires = None;
     }
     Ok(Reply::flag(ends))
@@ -150,23 +109,10 @@ fn look(context: &mut Context<'_>, words: &[&[u8]], show: impl FnOnce(i64, i64) 
     ))
 }
 
-/// To the nearest second.
-fn seconds(millis: i64) -> i64 {
-    millis / 1000 + i64::from(millis % 1000 >= 500)
-}
-
 pub fn pttl(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     look(context, words, |end, now| (end - now).max(0))
 }
 
-pub fn ttl(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    look(context, words, |end, now| seconds((end - now).max(0)))
-}
-
 pub fn pexpire_time(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     look(context, words, |end, _| end)
-}
-
-pub fn expire_time(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    look(context, words, |end, _| seconds(end))
 }

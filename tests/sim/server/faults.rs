@@ -12,8 +12,6 @@ use super::reply::Refusal;
 /// What is wrong; by default nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// `NOAUTH`: what connections that are made from then on must say first, as long as it is so.
-    pub password: Option<String>,
     /// `NOPERM`: the commands that nobody may use who is not exempt, in small letters, with their subcommand (`pubsub|numsub`).
     pub forbidden: BTreeSet<String>,
     /// `OOM`: memory is full; what could take more is refused.
@@ -30,7 +28,6 @@ pub struct Faults {
     pub busy: bool,
 }
 
-const NO_AUTH: &str = "NOAUTH Authentication required.";
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to \
      disk. Commands that may modify the data set are disabled, because this instance is configured to report \
@@ -64,8 +61,6 @@ impl Faults {
 
     /// The questions before it is looked at whether the keys are here.
     pub fn admit_user(&self, command: &Command, connection: &Connection) -> Result<(), Refusal> {
-        let locked_out = self.password.is_some() && !connection.authenticated;
-        refuse_if(locked_out && !command.without_password(), NO_AUTH)?;
         if self.forbids(command, connection) {
             let text = format!(
                 "NOPERM this user has no permissions to run the '{}' command",
@@ -91,7 +86,7 @@ impl Faults {
     /// The questions after that.
     pub fn admit_late(&self, command: &Command) -> Result<(), Refusal> {
         refuse_if(self.loading && !command.while_loading(), LOADING)?;
-        refuse_if(self.busy && !command.while_busy(), BUSY)
+        refuse_if(self.busy, BUSY)
     }
 
     /// The questions before a command of a script that `connection` has sent; `may_fail` until it has written.

@@ -35,15 +35,6 @@ pub fn hkeys(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     ))
 }
 
-pub fn hvals(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let hash = context.read::<Hash>(words[1])?;
-    Ok(Reply::array(
-        hash.into_iter()
-            .flat_map(Hash::iter)
-            .map(|(_, value)| value.clone()),
-    ))
-}
-
 pub fn hlen(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(Reply::count(
         context.read::<Hash>(words[1])?.map_or(0, Hash::len),
@@ -83,18 +74,6 @@ fn set_all(
 
 pub fn hset(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     set_all(context, words, "hset").map(Reply::count)
-}
-
-pub fn hmset(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    set_all(context, words, "hmset").map(|_| Reply::ok())
-}
-
-pub fn hsetnx(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    context
-        .change(words[1], |hash: &mut Hash| {
-            hash.get(words[2]).is_none() && hash.set(words[2], words[3].to_vec())
-        })
-        .map(Reply::flag)
 }
 
 pub fn hdel(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {

@@ -2,8 +2,6 @@
 
 use super::context::Context;
 use super::glob;
-use super::keyspace::DATABASES;
-use super::number::check_small_integer;
 use super::reply::{NO_SUCH_KEY, Outcome, Reply, SYNTAX};
 use super::value::Value;
 
@@ -24,7 +22,7 @@ pub fn exists(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 
 pub fn touch(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(Reply::count(
-        words[1..].iter().filter(|key| context.touch(key)).count(),
+        words[1..].iter().filter(|key| context.has(key)).count(),
     ))
 }
 
@@ -42,21 +40,17 @@ fn move_to(
     to: &[u8],
     replace: bool,
 ) -> Result<Option<()>, super::reply::Refusal> {
-    if !context.touch(from) {
+    if !context.has(from) {
         return Err(NO_SUCH_KEY.into());
     }
     if from == to {
         return Ok(replace.then_some(()));
     }
-    if context.touch(to) && !replace {
+    if context.has(to) && !replace {
         return Ok(None);
     }
-    let entry = context
-        .core
-        .keys
-        .remove(context.database, from)
-        .expect("touched above");
-    context.core.keys.insert(context.database, to, entry);
+    let entry = context.core.keys.remove(from).expect("seen above");
+    context.core.keys.insert(to, entry);
     Ok(Some(()))
 }
 
@@ -70,83 +64,35 @@ pub fn rename_nx(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 
 pub fn copy(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let (from, to) = (words[1], words[2]);
-    let (mut database, mut replace) = (context.database, false);
-    let mut rest = words[3..].iter();
-    while let Some(word) = rest.next() {
-        match (word.to_ascii_lowercase().as_slice(), rest.as_slice()) {
-            (b"replace", _) => replace = true,
-            (b"db", [index, ..]) => {
-                rest.next();
-                let index = check_small_integer(index)?;
-                let index = usize::try_from(index).ok();
-                database = index
-                    .filter(|index| *index < DATABASES)
-                    .ok_or("ERR DB index is out of range")?;
-            }
+    let mut replace = false;
+    for word in &words[3..] {
+        match word.to_ascii_lowercase().as_slice() {
+            b"replace" => replace = true,
             _ => return Err(SYNTAX.into()),
         }
     }
-    if database == context.database && from == to {
+    if from == to {
         return Err("ERR source and destination objects are the same".into());
     }
-    if !context.touch(from) || context.touch_in(database, to) && !replace {
+    let Some(entry) = context.peek(from).cloned() else {
+        return Ok(Reply::Int(0));
+    };
+    if context.has(to) && !replace {
         return Ok(Reply::Int(0));
     }
-    let mut entry = context.peek(from).expect("touched above").clone();
-    entry.used = context.core.clock();
-    entry.shared = None;
-    entry.vague = false;
-    context.core.keys.insert(database, to, entry);
+    context.core.keys.insert(to, entry);
     Ok(Reply::Int(1))
 }
 
 pub fn keys(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     // What has expired is not shown, but left.
     let now = context.core.millis();
-    let all = context.core.keys.iter(context.database);
+    let all = context.core.keys.iter();
     let live = all.filter(|(_, entry)| entry.expires.is_none_or(|end| now <= end));
     let found = live
         .map(|(key, _)| key)
         .filter(|key| glob::matches(words[1], key));
     Ok(Reply::array(found.cloned()))
-}
-
-/// With those that have expired and that nobody has looked at since.
-pub fn db_size(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
-    Ok(Reply::count(
-        context.core.keys.iter(context.database).count(),
-    ))
-}
-
-fn check_flush(words: &[&[u8]]) -> Result<(), super::reply::Refusal> {
-    match words {
-        [_] => Ok(()),
-        [_, how] if how.eq_ignore_ascii_case(b"sync") || how.eq_ignore_ascii_case(b"async") => {
-            Ok(())
-        }
-        _ => Err(SYNTAX.into()),
-    }
-}
-
-pub fn flush_all(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    check_flush(words)?;
-    for database in 0..DATABASES {
-        context.core.keys.clear(database);
-    }
-    Ok(Reply::ok())
-}
-
-pub fn flush_db(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    check_flush(words)?;
-    context.core.keys.clear(context.database);
-    Ok(Reply::ok())
-}
-
-pub fn idle_time(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let Some(entry) = context.peek(words[2]).cloned() else {
-        return Ok(Reply::Nil);
-    };
-    Ok(Reply::Int(context.idle(&entry).into()))
 }
 
 /// How much memory a key takes: something like it, more for who holds more.

@@ -1,7 +1,7 @@
 //! Commands on lists.
 
 use super::context::Context;
-use super::number::{self, check_integer};
+use super::number::check_integer;
 use super::reply::{Outcome, Reply};
 use super::value::List;
 
@@ -24,39 +24,13 @@ fn push(context: &mut Context<'_>, words: &[&[u8]], end: End) -> Outcome {
     Ok(Reply::count(length))
 }
 
-fn pop(context: &mut Context<'_>, words: &[&[u8]], end: End, name: &str) -> Outcome {
-    let count = match words[2..] {
-        [] => None,
-        [count] => {
-            let count = number::integer(count).and_then(|count| usize::try_from(count).ok());
-            Some(count.ok_or("ERR value is out of range, must be positive")?)
-        }
-        _ => return Err(format!("ERR wrong number of arguments for '{name}' command").into()),
-    };
-    if context.read::<List>(words[1])?.is_none() {
-        return Ok(if count.is_some() {
-            Reply::NilArray
-        } else {
-            Reply::Nil
-        });
-    }
-    let wanted = count.unwrap_or(1);
-    let mut popped = context.change(words[1], |list: &mut List| {
-        let mut popped = Vec::new();
-        while popped.len() < wanted {
-            let item = match end {
-                End::Left => list.pop_front(),
-                End::Right => list.pop_back(),
-            };
-            let Some(item) = item else { break };
-            popped.push(item);
-        }
-        popped
+/// Without a count.
+fn pop(context: &mut Context<'_>, words: &[&[u8]], end: End) -> Outcome {
+    let item = context.change(words[1], |list: &mut List| match end {
+        End::Left => list.pop_front(),
+        End::Right => list.pop_back(),
     })?;
-    Ok(match count {
-        None => Reply::maybe(popped.pop()),
-        Some(_) => Reply::array(popped),
-    })
+    Ok(Reply::maybe(item))
 }
 
 pub fn lpush(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
@@ -68,11 +42,11 @@ pub fn rpush(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 }
 
 pub fn lpop(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    pop(context, words, End::Left, "lpop")
+    pop(context, words, End::Left)
 }
 
 pub fn rpop(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    pop(context, words, End::Right, "rpop")
+    pop(context, words, End::Right)
 }
 
 pub fn llen(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {

@@ -5,8 +5,8 @@
 //! takes milliseconds. The crate's scripts run unchanged, in Lua 5.1.
 //!
 //! It is believed because `tests/models/sim_server.rs` sends the same commands to it and to a real server, and compares
-//! each answer, each message and at the end all keys. Only the commands of `command.rs` are there; others are unknown
-//! to it as they would be to an old server. On purpose it differs in this:
+//! each answer, each message and at the end all keys. Only the commands of `command.rs` are there, with the options that the crate
+//! or its peers send; others are unknown to it as they would be to an old server. It has one database. On purpose it differs in this:
 //! - time stands still during a call, so `TIME` tells a script twice the same;
 //! - what has expired is removed when somebody looks at it, never by itself;
 //! - the members of a set, and the fields of a large hash, come in an order of their own, which is always the same;
@@ -58,7 +58,7 @@ pub use reply::Reply;
 use self::command::Run;
 use self::connection::Connection;
 use self::core::Core;
-use self::keyspace::{DATABASES, Keyspace};
+use self::keyspace::Keyspace;
 use self::reply::Outcome;
 use self::scripts::Scripts;
 use self::value::Value;
@@ -108,11 +108,7 @@ impl Server {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let mut core = self.core.borrow_mut();
-        let connection = Connection {
-            authenticated: core.faults.password.is_none(),
-            ..Connection::default()
-        };
-        core.connections.insert(id, connection);
+        core.connections.insert(id, Connection::default());
         id
     }
 
@@ -195,25 +191,15 @@ impl Server {
             .collect()
     }
 
-    /// Whether `OBJECT IDLETIME` of the key is what any real server would say: one that reuses memory may take a text
-    /// that a script has just set for an older one.
-    pub fn knows_idle_time(&self, connection: ConnectionId, key: &[u8]) -> bool {
-        let core = self.core.borrow();
-        let database = core.connections[&connection].database;
-        core.keys
-            .get(database, key)
-            .is_none_or(|entry| !entry.vague)
-    }
-
     /// Changes what is wrong with the server.
     pub fn faults<T>(&mut self, change: impl FnOnce(&mut Faults) -> T) -> T {
         change(&mut self.core.borrow_mut().faults)
     }
 
-    /// The number that a key of the first database holds, without anybody having asked for it.
+    /// The number that a key holds, without anybody having asked for it.
     pub fn counter(&self, key: &[u8]) -> Option<i64> {
         let core = self.core.borrow();
-        let entry = core.keys.get(0, key)?;
+        let entry = core.keys.get(key)?;
         if entry.expires.is_some_and(|expires| expires < core.millis()) {
             return None;
         }
@@ -265,24 +251,24 @@ impl Server {
 
     /// Whether there is such a key, expired or not.
     pub fn stores(&self, key: &[u8]) -> bool {
-        self.core.borrow().keys.get(0, key).is_some()
+        self.core.borrow().keys.get(key).is_some()
     }
 
     /// The keys of a slot.
     pub fn keys_in(&self, number: u16) -> Vec<Vec<u8>> {
         let core = self.core.borrow();
-        let keys = core.keys.iter(0).map(|(key, _)| key);
+        let keys = core.keys.iter().map(|(key, _)| key);
         keys.filter(|key| slot(key) == number).cloned().collect()
     }
 
     /// Moves a key to another node, as `MIGRATE` does: nobody sees it half-way. Replicas have had all before that.
     pub fn hand_over(&mut self, key: &[u8], to: &mut Server) {
         let mut core = self.core.borrow_mut();
-        if let Some(entry) = core.keys.remove(0, key) {
+        if let Some(entry) = core.keys.remove(key) {
             core.keys.commit();
             core.keys.save();
             let mut other = to.core.borrow_mut();
-            other.keys.insert(0, key, entry);
+            other.keys.insert(key, entry);
             other.keys.commit();
             other.keys.save();
         }
@@ -300,7 +286,6 @@ impl Server {
         let mut core = self.core.borrow_mut();
         core.connections.clear();
         core.keys.lose(lost);
-        core.renew_shared();
     }
 
     /// A replica takes over that had not received the last `lag` writes: to clients a restart, of a server that may
@@ -310,22 +295,16 @@ impl Server {
         self.core.borrow_mut().faults.replica = false;
     }
 
-    /// Evicts the keys that match, in all databases, as a server short of memory does; returns how many.
+    /// Evicts the keys that match, as a server short of memory does; returns how many.
     pub fn evict(&mut self, pattern: &[u8]) -> usize {
         let mut core = self.core.borrow_mut();
-        let mut evicted = 0;
-        for database in 0..DATABASES {
-            let keys = core.keys.iter(database).map(|(key, _)| key);
-            let chosen: Vec<_> = keys
-                .filter(|key| glob::matches(pattern, key))
-                .cloned()
-                .collect();
-            evicted += chosen.len();
-            for key in chosen {
-                core.keys.remove(database, &key);
-            }
+        let keys = core.keys.iter().map(|(key, _)| key);
+        let chosen = keys.filter(|key| glob::matches(pattern, key)).cloned();
+        let chosen: Vec<_> = chosen.collect();
+        for key in &chosen {
+            core.keys.remove(key);
         }
         core.keys.commit();
-        evicted
+        chosen.len()
     }
 }

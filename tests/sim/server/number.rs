@@ -13,13 +13,6 @@ pub fn check_integer(text: &[u8]) -> Result<i64, Refusal> {
     integer(text).ok_or_else(|| NOT_AN_INTEGER.into())
 }
 
-/// The same for one of 32 bits.
-pub fn check_small_integer(text: &[u8]) -> Result<i32, Refusal> {
-    i32::try_from(check_integer(text)?).map_err(|_| {
-        "ERR value is out of range, value must between -2147483648 and 2147483647".into()
-    })
-}
-
 /// A score: what `strtod` takes to its last character, without leading space, that is neither NaN nor out of range.
 pub fn check_float(text: &[u8]) -> Result<f64, Refusal> {
     let refused = || Refusal::from(NOT_A_FLOAT);

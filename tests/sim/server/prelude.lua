@@ -1,7 +1,7 @@
 -- What a script sees of its server besides Lua itself; put together around `call` and `protected_call`, which carry a
 -- command out, `line`, which tells where the script is, and `refusal`, which reads what `call` throws. Returns how to
 -- compile a script, and how to run one.
-local call, protected_call, line, refusal, digest, pack, unpack_struct = ...
+local call, protected_call, line, refusal, digest, pack = ...
 local error, loadstring, native_pcall, pcall_with, rawget, select, setfenv, setmetatable, tostring, type =
   error, loadstring, pcall, xpcall, rawget, select, setfenv, setmetatable, tostring, type
 local string_match, string_sub = string.match, string.sub
@@ -44,7 +44,6 @@ local function checked(fine, ...)
 end
 
 function struct.pack(...) return checked(pack(...)) end
-function struct.unpack(...) return checked(unpack_struct(...)) end
 
 -- As Redis has it: of an error that is a table only the text is left.
 local function caught(done, ...)

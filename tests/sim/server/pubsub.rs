@@ -1,4 +1,4 @@
-//! Channels: who listens, and what they are sent. They are the same in all databases.
+//! Channels: who listens, and what they are sent.
 
 use std::collections::BTreeSet;
 
@@ -83,10 +83,6 @@ pub fn psubscribe(core: &mut Core, id: ConnectionId, words: &[&[u8]]) {
     PATTERNS.add(core, id, &words[1..]);
 }
 
-pub fn punsubscribe(core: &mut Core, id: ConnectionId, words: &[&[u8]]) {
-    PATTERNS.remove(core, id, &words[1..]);
-}
-
 pub fn ssubscribe(core: &mut Core, id: ConnectionId, words: &[&[u8]]) {
     SHARD_CHANNELS.add(core, id, &words[1..]);
 }
@@ -162,43 +158,4 @@ pub fn shard_numsub(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(listeners(context, words, |connection| {
         &connection.shard_channels
     }))
-}
-
-pub fn numpat(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
-    let connections = context.core.connections.values();
-    let patterns: BTreeSet<&Bytes> = connections
-        .flat_map(|connection| &connection.patterns)
-        .collect();
-    Ok(Reply::count(patterns.len()))
-}
-
-fn heard(
-    context: &Context<'_>,
-    words: &[&[u8]],
-    of: fn(&Connection) -> &BTreeSet<Bytes>,
-) -> Outcome {
-    if words.len() > 3 {
-        let word = String::from_utf8_lossy(words[1]);
-        let text = format!(
-            "ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP."
-        );
-        return Err(text.into());
-    }
-    let all: BTreeSet<&Bytes> = context.core.connections.values().flat_map(of).collect();
-    let wanted = |channel: &&&Bytes| {
-        words
-            .get(2)
-            .is_none_or(|pattern| glob::matches(pattern, channel))
-    };
-    Ok(Reply::array(
-        all.iter().filter(wanted).map(|channel| channel.to_vec()),
-    ))
-}
-
-pub fn channels(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    heard(context, words, |connection| &connection.channels)
-}
-
-pub fn shard_channels(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    heard(context, words, |connection| &connection.shard_channels)
 }

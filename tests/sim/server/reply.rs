@@ -11,10 +11,8 @@ pub enum Reply {
     Error(Vec<u8>),
     Int(i64),
     Bulk(Vec<u8>),
-    /// No value, where a value would be.
+    /// No value, where one would be.
     Nil,
-    /// No array, where an array would be.
-    NilArray,
     Array(Vec<Reply>),
 }
 
@@ -73,7 +71,6 @@ impl Reply {
             Reply::Error(text) => line(wire, b'-', text),
             Reply::Int(number) => line(wire, b':', number.to_string().as_bytes()),
             Reply::Nil => line(wire, b'$', b"-1"),
-            Reply::NilArray => line(wire, b'*', b"-1"),
             Reply::Bulk(bytes) => {
                 line(wire, b'$', bytes.len().to_string().as_bytes());
                 wire.extend_from_slice(bytes);
@@ -129,7 +126,6 @@ impl fmt::Debug for Reply {
             Reply::Int(number) => write!(f, "{number}"),
             Reply::Bulk(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
             Reply::Nil => f.write_str("nil"),
-            Reply::NilArray => f.write_str("nil array"),
             Reply::Array(items) => f.debug_list().entries(items).finish(),
         }
     }

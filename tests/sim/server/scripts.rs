@@ -67,24 +67,13 @@ impl Scripts {
                 }
                 self.call(connection, &digest, keys, &words[3..])
             }
-            "script|load" => self.load(words[2]).map(Reply::bulk),
-            "script|exists" => {
-                let known = |digest: &&[u8]| {
-                    let digest = String::from_utf8_lossy(digest).to_ascii_lowercase();
-                    Reply::flag(self.cache.contains_key(&digest))
-                };
-                Ok(Reply::Array(words[2..].iter().map(known).collect()))
-            }
             "script|flush" => {
-                let modes = [&b"sync"[..], b"async"];
-                let known = |word: &[u8]| modes.iter().any(|mode| word.eq_ignore_ascii_case(mode));
-                if words.len() > 3 || words.get(2).is_some_and(|word| !known(word)) {
+                if words.len() > 2 {
                     return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
                 }
                 self.flush();
                 Ok(Reply::ok())
             }
-            "script|kill" => Err("NOTBUSY No scripts in execution right now.".into()),
             _ => unreachable!("no command of scripts: {name}"),
         }
     }
@@ -116,10 +105,8 @@ impl Scripts {
         keys: usize,
         arguments: &[&[u8]],
     ) -> Outcome {
-        let database = self.core.borrow_mut().connection(connection).database;
         self.core.borrow_mut().script = Some(Script {
             connection,
-            database,
             has_written: false,
         });
         let (keys, arguments) = arguments.split_at(keys);
@@ -188,10 +175,9 @@ fn prelude(lua: &Lua, core: &Rc<RefCell<Core>>) -> mlua::Result<(Function, Funct
             .to_string())
     })?;
     let pack = lua.create_function(struct_library::pack)?;
-    let unpack = lua.create_function(struct_library::unpack)?;
     lua.load(include_str!("prelude.lua"))
         .set_name("=prelude")
-        .call((call, protected_call, line, refusal, digest, pack, unpack))
+        .call((call, protected_call, line, refusal, digest, pack))
 }
 
 /// What `redis.call` throws.
@@ -252,7 +238,7 @@ fn value_of(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
         Reply::Error(text) => named("err", text),
         Reply::Int(number) => Ok(Value::Number(*number as f64)),
         Reply::Bulk(bytes) => Ok(Value::String(lua.create_string(bytes)?)),
-        Reply::Nil | Reply::NilArray => Ok(Value::Boolean(false)),
+        Reply::Nil => Ok(Value::Boolean(false)),
         Reply::Array(items) => {
             let items = items.iter().map(|item| value_of(lua, item));
             let items = items.collect::<mlua::Result<Vec<_>>>()?;

@@ -37,12 +37,6 @@ pub fn sismember(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(Reply::flag(set.is_some_and(|set| set.contains(words[2]))))
 }
 
-pub fn smismember(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let set = context.read::<Set>(words[1])?;
-    let holds = |member: &&[u8]| Reply::flag(set.is_some_and(|set| set.contains(*member)));
-    Ok(Reply::Array(words[2..].iter().map(holds).collect()))
-}
-
 /// All at once.
 pub fn sscan(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let set = context.read::<Set>(words[1])?;

@@ -38,8 +38,8 @@ struct Range {
 }
 
 impl Range {
-    /// Reads what follows the two ends; `fixed` where the command's name says what the range is of.
-    fn read(mut self, words: &[&[u8]], fixed: bool) -> Result<Self, Refusal> {
+    /// Reads what follows the two ends.
+    fn read(mut self, words: &[&[u8]]) -> Result<Self, Refusal> {
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
             match word.to_ascii_lowercase().as_slice() {
@@ -50,8 +50,6 @@ impl Range {
                     };
                     self.limit = Some((check_integer(offset)?, check_integer(count)?));
                 }
-                b"byscore" if !fixed => self.by_score = true,
-                b"rev" if !fixed => self.backwards = true,
                 _ => return Err(SYNTAX.into()),
             }
         }
@@ -107,22 +105,14 @@ impl Range {
     }
 }
 
-fn range(context: &mut Context<'_>, words: &[&[u8]], kind: Range, fixed: bool) -> Outcome {
-    let range = kind.read(&words[4..], fixed)?;
+fn range(context: &mut Context<'_>, words: &[&[u8]], kind: Range) -> Outcome {
+    let range = kind.read(&words[4..])?;
     range.answer(context, words[1], (words[2], words[3]))
 }
 
-/// By place or, with `BYSCORE`, by score; not with `BYLEX`.
+/// By place.
 pub fn zrange(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    range(context, words, Range::default(), false)
-}
-
-pub fn zrevrange(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let kind = Range {
-        backwards: true,
-        ..Range::default()
-    };
-    range(context, words, kind, true)
+    range(context, words, Range::default())
 }
 
 pub fn zrangebyscore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
@@ -130,7 +120,7 @@ pub fn zrangebyscore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
         by_score: true,
         ..Range::default()
     };
-    range(context, words, kind, true)
+    range(context, words, kind)
 }
 
 pub fn zrevrangebyscore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
@@ -139,7 +129,7 @@ pub fn zrevrangebyscore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
         backwards: true,
         ..Range::default()
     };
-    range(context, words, kind, true)
+    range(context, words, kind)
 }
 
 pub fn zcount(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {

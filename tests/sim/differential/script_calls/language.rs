@@ -29,8 +29,7 @@ const LANGUAGE: &[&str] = &[
     "return redis.call()",
     "return redis.call('SUBSCRIBE', 'x')",
     "return redis.sha1hex(ARGV[1])",
-    "return {struct.unpack('>I8I8', struct.pack('>I8I8', tonumber(ARGV[1]) or -1, 2^60))}",
-    "redis.call('SELECT', 1) return redis.call('SET', KEYS[1], 'in 1')",
+    "return struct.pack('>I6I6I2I2', tonumber(ARGV[1]) or 7, 2^47 + 1, 65535, 258)",
     "return {redis.call('TIME'), redis.call('PTTL', KEYS[1]), redis.call('TYPE', KEYS[1]), tostring(ARGV[1] / 3)}",
 ];
 

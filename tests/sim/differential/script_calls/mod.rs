@@ -102,7 +102,7 @@ pub enum Subject {
 
 impl Subject {
     /// As often as there is much to them.
-    const ALL: [Subject; 12] = [
+    const ALL: [Subject; 14] = [
         Subject::Semaphores,
         Subject::Semaphores,
         Subject::Semaphores,
@@ -113,6 +113,8 @@ impl Subject {
         Subject::Permits,
         Subject::Locks,
         Subject::Locks,
+        Subject::Recipes,
+        Subject::Recipes,
         Subject::Recipes,
         Subject::Recipes,
     ];
