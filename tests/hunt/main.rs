@@ -18,7 +18,7 @@
 //! - `SEED=<seed>`: that one, line by line (`WHOLE=1`: with all its events; `TRACE=1`: even if it is well);
 //! - `PLANS=100`: what so many seeds draw, a line each;
 //! - `TWICE=1000`: so many, each twice, to see that they are the same.
-#![allow(dead_code, unreachable_pub)]
+#![allow(unreachable_pub)]
 
 mod actors;
 mod admin;
@@ -31,6 +31,8 @@ mod plan;
 mod process;
 mod run;
 mod shrink;
+// Its comparison with a real server uses more of it.
+#[allow(dead_code)]
 #[path = "../sim"]
 mod sim {
     pub mod scripts;
@@ -45,7 +47,6 @@ use std::time::Duration;
 
 use judge::Fault;
 use plan::Plan;
-use run::Limit;
 
 /// For how long histories are tried in `cargo test`, from which seed on, and how many of them twice.
 const A_WHILE: Duration = Duration::from_secs(60);
@@ -73,11 +74,11 @@ fn main() -> ExitCode {
         run::twice(number("FROM").unwrap_or(FIRST), count)
     } else if let Some(text) = word("SIM") {
         let from = number("FROM").unwrap_or_else(|| fastrand::u64(..) >> 16);
-        hunt(from, step, Limit::Time(duration(&text)))
+        hunt(from, step, duration(&text))
     } else {
         let named = named::all();
         let named = named.iter().all(|(name, plan)| tell(name, plan));
-        named && run::twice(FIRST, TWICE) && hunt(FIRST + TWICE, step, Limit::Time(A_WHILE))
+        named && run::twice(FIRST, TWICE) && hunt(FIRST + TWICE, step, A_WHILE)
     };
     if well {
         ExitCode::SUCCESS
@@ -169,9 +170,9 @@ fn refuse(name: &str, text: &str, wanted: &str) -> ! {
 }
 
 /// Carries histories out until one fails, and tells that one.
-fn hunt(from: u64, step: u64, limit: Limit) -> bool {
+fn hunt(from: u64, step: u64, time: Duration) -> bool {
     let go_on = is_set("ALL");
-    match run::hunt(from, step, limit, go_on) {
+    match run::hunt(from, step, time, go_on) {
         None => true,
         Some(seed) => {
             if !go_on && !is_set("BRIEF") {

@@ -11,13 +11,6 @@ use super::history::{self, Outcome};
 use super::judge::Fault;
 use super::plan::Plan;
 
-/// How many histories are carried out.
-#[derive(Clone, Copy)]
-pub enum Limit {
-    Time(Duration),
-    Count(u64),
-}
-
 thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
@@ -89,8 +82,9 @@ struct Totals {
     granted: AtomicU64,
 }
 
-/// Carries histories out, of each `step`-th seed, until one fails, or all of them (`go_on`): the seed of the first one that fails.
-pub fn hunt(from: u64, step: u64, limit: Limit, go_on: bool) -> Option<u64> {
+/// Carries histories out for a while, of each `step`-th seed, until one fails, or all of them (`go_on`): the seed of the first one that
+/// fails.
+pub fn hunt(from: u64, step: u64, time: Duration, go_on: bool) -> Option<u64> {
     let began = Instant::now();
     let (next, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let found = Mutex::new(None::<(u64, Fault)>);
@@ -98,10 +92,6 @@ pub fn hunt(from: u64, step: u64, limit: Limit, go_on: bool) -> Option<u64> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let at_work: Vec<Mutex<Option<(u64, Instant)>>> =
         (0..workers).map(|_| Mutex::new(None)).collect();
-    let over = |number: u64| match limit {
-        Limit::Time(time) => began.elapsed() >= time,
-        Limit::Count(count) => number >= count,
-    };
     println!("hunt: from seed {from} on, on {workers} cores");
     thread::scope(|scope| {
         let mut handles = Vec::new();
@@ -109,7 +99,7 @@ pub fn hunt(from: u64, step: u64, limit: Limit, go_on: bool) -> Option<u64> {
             let worker = || {
                 while !done.load(Ordering::SeqCst) {
                     let number = next.fetch_add(1, Ordering::SeqCst);
-                    if over(number) {
+                    if began.elapsed() >= time {
                         break;
                     }
                     let seed = from + number * step;

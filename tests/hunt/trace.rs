@@ -14,7 +14,6 @@ pub struct Trace {
     /// Whether all lines are kept.
     whole: bool,
     lines: VecDeque<String>,
-    count: u64,
     closed: bool,
     digest: u64,
 }
@@ -25,7 +24,6 @@ impl Trace {
             began: Instant::now(),
             whole,
             lines: VecDeque::new(),
-            count: 0,
             closed: false,
             digest: 0xcbf2_9ce4_8422_2325,
         }
@@ -55,7 +53,6 @@ impl Trace {
         for byte in line.bytes() {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        self.count += 1;
         if !self.whole && self.lines.len() == KEPT {
             self.lines.pop_front();
         }
@@ -64,10 +61,6 @@ impl Trace {
 
     pub fn digest(&self) -> u64 {
         self.digest
-    }
-
-    pub fn count(&self) -> u64 {
-        self.count
     }
 
     pub fn into_lines(self) -> Vec<String> {

@@ -15,8 +15,6 @@ const LEASE: Duration = Duration::from_secs(60);
 pub enum Way {
     Lock,
     Timed,
-    /// Tries so long, and again.
-    Patient(Duration),
     Leased,
     Reentrant,
     Fenced,
@@ -26,7 +24,6 @@ impl Way {
     async fn turn(self, lock: &RLock, hold: Duration) {
         match self {
             Way::Lock | Way::Fenced => lock.lock().await.unwrap(),
-            Way::Patient(wait) => while !lock.try_lock_for(wait).await.unwrap() {},
             Way::Timed => assert!(lock.try_lock_for(LIMIT).await.unwrap(), "starved"),
             Way::Leased => lock.with_lease(LEASE).lock().await.unwrap(),
             Way::Reentrant => {

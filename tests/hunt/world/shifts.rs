@@ -35,7 +35,6 @@ pub(super) enum Step {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Move {
     slot: u16,
-    from: usize,
     to: usize,
     pause: Duration,
     lingers: Duration,
@@ -70,7 +69,6 @@ impl World {
                 self.nodes.opens(slot, to);
                 let step = Move {
                     slot,
-                    from,
                     to,
                     pause,
                     lingers,

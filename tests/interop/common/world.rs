@@ -11,11 +11,6 @@ pub use crate::support::peer::NEWEST;
 use crate::support::peer::{JavaPeer, PendingCall};
 use crate::support::server::RedisServer;
 
-/// Whether it is the payload of a further call for callers who are asleep: see `nudge.lua`.
-pub fn is_nudge(payload: &str) -> bool {
-    payload.starts_with('+')
-}
-
 /// Rust callers of these tests never look without a reason: what wakes them is what is tested.
 const NO_SAFETY_NET: Duration = Duration::from_secs(24 * 60 * 60);
 
