@@ -1,5 +1,4 @@
-//! Read-write locks: the contract of locks for the side that writes, and as far as it applies for the side that reads; and what the
-//! two sides promise each other.
+//! Read-write locks: the contract of locks for both sides inside one process, and what the two sides promise each other.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,142 +7,11 @@ use std::time::Duration;
 use crate::contract::call::Call;
 use crate::lock_contract::Fixture;
 use crate::lock_contract::support::{Handle, LIMIT, assert_not_held, lock, lock_for, within_limit};
-use crate::support::server::RedisServer;
+use crate::lock_redis::{Kind, Redis};
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error, Lock, LockGuard, Result, memory};
+use redisson_semaphore::{Error, Lock, LockGuard, Protocol, Result, memory};
 
-/// A private server and two clients of it. The first owner of a lock writes or reads; the others write, as readers keep out nobody else.
-struct Redis {
-    made: AtomicU32,
-    first: Client,
-    second: Client,
-    writes: bool,
-    server: RedisServer,
-}
-
-impl Redis {
-    async fn start(writes: bool) -> Self {
-        let server = RedisServer::start().await;
-        let connect = || async {
-            let client = Client::builder(server.url()).connect().await;
-            client.expect("the server has just been started")
-        };
-        Redis {
-            made: AtomicU32::new(0),
-            first: connect().await,
-            second: connect().await,
-            writes,
-            server,
-        }
-    }
-}
-
-impl Fixture for Redis {
-    fn fresh(&self, hint: &str) -> Arc<dyn Lock> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let lock = self.first.read_write_lock(&format!("{hint}-{number}"));
-        match self.writes {
-            true => Arc::new(lock.write()),
-            false => Arc::new(lock.read()),
-        }
-    }
-
-    fn neighbour(&self, of: &Arc<dyn Lock>) -> Arc<dyn Lock> {
-        Arc::new(self.first.read_write_lock(of.name()).write())
-    }
-
-    fn stranger(&self, to: &Arc<dyn Lock>) -> Arc<dyn Lock> {
-        Arc::new(self.second.read_write_lock(to.name()).write())
-    }
-}
-
-lock_suite!(writers, Redis::start(true).await);
-
-/// The cases of the contract but those in which readers would keep each other out, set the end of all holds, or be forced out by a writer.
-macro_rules! reader_suite {
-    ($suite:ident, $setup:expr) => {
-        suite_cases! { lock_contract, $suite, $setup;
-            holding: [
-                lock_and_unlock,
-                only_the_owner_unlocks,
-                unlock_of_a_free_lock,
-                unlock_twice,
-                clones_are_one_owner,
-                handles_tell_name_and_owner,
-                holds_are_counted,
-                half_unlocked_is_still_locked,
-                force_unlock_of_a_free_lock,
-                jobs_of_many_owners,
-                jobs_of_two_clients,
-            ]
-            leases: [
-                a_lease_ends,
-                a_handle_tells_that_what_it_took_last_is_lost,
-                who_is_not_polled_behind_its_time_gets_nothing,
-                a_lease_that_is_over_cannot_be_unlocked,
-                a_lease_shows_what_is_left,
-                without_a_lease_it_stays,
-                without_a_lease_it_lasts_for_half_a_minute_at_a_time,
-                a_hold_below_keeps_its_own_lease,
-                the_lease_tells_that_it_is_lost,
-                the_lease_of_an_unlocked_lock_is_not_lost,
-                no_lease_without_a_hold,
-                less_than_a_millisecond_is_refused,
-                more_than_can_be_counted_is_refused,
-            ]
-            waiting: [
-                an_unlock_wakes_a_neighbour,
-                an_unlock_wakes_a_stranger,
-                the_end_of_a_lease_wakes_a_waiter,
-                the_end_of_the_lease_of_one_who_waited_wakes_the_next,
-                arrival_order,
-                arrival_order_of_timed_and_untimed,
-                try_lock_does_not_queue,
-                the_holder_passes_those_who_wait,
-                two_calls_of_one_owner_wait_for_others_only,
-                two_calls_of_one_owner_come_before_others,
-                a_wait_that_runs_out,
-                a_wait_that_runs_out_takes_nothing_later,
-                a_wait_of_zero_is_one_attempt,
-                a_wait_without_end,
-                a_lock_that_is_free_at_the_deadline,
-            ]
-            cancel: [
-                calls_that_were_never_polled,
-                a_dropped_waiter_takes_nothing,
-                a_dropped_waiter_does_not_hold_up_the_next,
-                dropped_after_every_number_of_polls,
-                aborted_while_being_granted,
-                an_unlock_that_is_dropped_is_carried_out,
-                churn,
-            ]
-            guards: [
-                a_guard_unlocks_on_drop,
-                a_guard_unlocked_with_an_answer,
-                an_unlock_that_is_never_polled_is_a_drop,
-                a_guard_that_lost_its_lock_tells,
-                a_guard_of_a_hold_that_was_given_back_releases_nothing,
-                no_guard_now,
-                no_guard_in_time,
-                a_guard_with_a_lease,
-                a_guard_outlives_the_handle,
-                a_guard_of_an_aborted_task,
-                a_guard_of_a_panicking_task,
-                a_guard_that_is_dropped_wakes_a_waiter,
-                holds_that_go_in_any_order_keep_their_terms,
-                an_unlock_leaves_the_holds_of_guards_alone,
-                a_hold_is_given_back_once,
-                dropped_entries_are_given_back,
-            ]
-        }
-    };
-}
-
-reader_suite!(readers, Redis::start(false).await);
-lock_suite!(memory_writers, Memory::new(true));
-reader_suite!(memory_readers, Memory::new(false));
-
-/// The same inside one process.
+/// Makes locks out of nothing, and keeps them by name. The first owner of a lock writes or reads; the others write.
 struct Memory {
     made: AtomicU32,
     locks: Mutex<Vec<memory::ReadWriteLock>>,
@@ -185,6 +53,13 @@ impl Fixture for Memory {
     fn stranger(&self, to: &Arc<dyn Lock>) -> Arc<dyn Lock> {
         self.neighbour(to)
     }
+}
+
+lock_suite!(memory_writers, Memory::new(true));
+lock_suite!(memory_readers, Memory::new(false); each reentrant);
+
+async fn start() -> Redis {
+    Redis::start(Kind::Writer, Protocol::Resp2).await
 }
 
 /// Both sides of one lock, for owners that are told apart.
@@ -392,7 +267,7 @@ macro_rules! sides {
 
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let redis = Redis::start(true).await;
+                let redis = start().await;
                 within_limit(super::$case(&Doors(&redis, stringify!($case)))).await;
             })*
         }
@@ -435,7 +310,7 @@ async fn ttl(redis: &Redis, key: &str) -> i64 {
 
 #[tokio::test]
 async fn a_guard_is_downgraded() {
-    let redis = Redis::start(true).await;
+    let redis = start().await;
     let lock = redis.first.read_write_lock("door");
     let other = redis.second.read_write_lock("door");
     let writer = lock.write().guard().await.unwrap();
@@ -463,7 +338,7 @@ async fn a_guard_is_downgraded() {
 /// Each hold of a reader has a key with its own end, whichever guard goes first; the lock ends with the longest.
 #[tokio::test]
 async fn each_hold_has_its_own_end() {
-    let redis = Redis::start(true).await;
+    let redis = start().await;
     let read = redis.first.read_write_lock("door").read().with_owner(7);
     let id = redis.first.id();
     let hold = |number: u32| format!("{{door}}:{id}:7:rwlock_timeout:{number}");
@@ -493,7 +368,7 @@ async fn each_hold_has_its_own_end() {
 /// A guard of one owner that goes first leaves the other's time alone.
 #[tokio::test]
 async fn the_first_of_two_guards_goes_first() {
-    let redis = Redis::start(true).await;
+    let redis = start().await;
     let read = redis.first.read_write_lock("door").read();
     let first = read
         .with_lease(Duration::from_secs(100))

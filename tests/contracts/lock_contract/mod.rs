@@ -1,6 +1,6 @@
 //! The contract of `Lock`: every case written once, run for every implementation.
 //!
-//! [`lock_suite!`] turns each case into a test of its own. A case that stands in no list below is dead code, which
+//! [`lock_suite!`] turns each case into a test of its own. A case that stands in no group below is dead code, which
 //! does not compile here: so no implementation can miss one.
 
 #![deny(dead_code)]
@@ -40,23 +40,31 @@ const _: () = {
 /// `lock_suite!(name, setup)`: a module `name` with one test a case.
 ///
 /// `setup` is an expression that gives a [`Fixture`]; it is evaluated for each test anew, in an async function, and may
-/// `.await`.
+/// `.await`. Locks that are not reentrant, or that several owners hold together, name the groups of cases that hold for them.
 macro_rules! lock_suite {
     ($suite:ident, $setup:expr) => {
-        suite_cases! { lock_contract, $suite, $setup;
+        lock_suite! { $suite, $setup; each exclusive reentrant exclusive_and_reentrant }
+    };
+    ($suite:ident, $setup:expr; $($group:ident)+) => {
+        mod $suite {
+            #[allow(unused_imports)]
+            use super::*;
+            $(lock_cases! { $group, $setup })+
+        }
+    };
+}
+
+/// The cases of a group.
+macro_rules! lock_cases {
+    (each, $setup:expr) => {
+        suite_cases! { lock_contract, each, $setup;
             holding: [
                 lock_and_unlock,
-                a_held_lock_is_refused_to_others,
                 only_the_owner_unlocks,
                 unlock_of_a_free_lock,
                 unlock_twice,
-                clones_are_one_owner,
                 handles_tell_name_and_owner,
-                holds_are_counted,
-                half_unlocked_is_still_locked,
-                force_unlock_frees_it_from_anybody,
                 force_unlock_of_a_free_lock,
-                after_force_unlock_the_owner_holds_nothing,
                 jobs_of_many_owners,
                 jobs_of_two_clients,
             ]
@@ -67,12 +75,8 @@ macro_rules! lock_suite {
                 a_lease_that_is_over_cannot_be_unlocked,
                 a_lease_shows_what_is_left,
                 without_a_lease_it_stays,
-                without_a_lease_it_lasts_for_half_a_minute_at_a_time,
-                each_time_it_is_taken_the_lease_is_set_anew,
-                a_hold_below_keeps_its_own_lease,
                 the_lease_tells_that_it_is_lost,
                 the_lease_of_an_unlocked_lock_is_not_lost,
-                the_lease_of_a_forced_lock_is_lost_when_its_owner_learns_of_it,
                 no_lease_without_a_hold,
                 less_than_a_millisecond_is_refused,
                 more_than_can_be_counted_is_refused,
@@ -80,15 +84,11 @@ macro_rules! lock_suite {
             waiting: [
                 an_unlock_wakes_a_neighbour,
                 an_unlock_wakes_a_stranger,
-                force_unlock_wakes_a_waiter,
                 the_end_of_a_lease_wakes_a_waiter,
                 the_end_of_the_lease_of_one_who_waited_wakes_the_next,
                 arrival_order,
                 arrival_order_of_timed_and_untimed,
                 try_lock_does_not_queue,
-                the_holder_passes_those_who_wait,
-                two_calls_of_one_owner_wait_for_others_only,
-                two_calls_of_one_owner_come_before_others,
                 a_wait_that_runs_out,
                 a_wait_that_runs_out_takes_nothing_later,
                 a_wait_of_zero_is_one_attempt,
@@ -110,7 +110,6 @@ macro_rules! lock_suite {
                 an_unlock_that_is_never_polled_is_a_drop,
                 a_guard_that_lost_its_lock_tells,
                 a_guard_of_a_hold_that_was_given_back_releases_nothing,
-                a_forgotten_guard_keeps_the_lock,
                 no_guard_now,
                 no_guard_in_time,
                 a_guard_with_a_lease,
@@ -118,15 +117,66 @@ macro_rules! lock_suite {
                 a_guard_of_an_aborted_task,
                 a_guard_of_a_panicking_task,
                 a_guard_that_is_dropped_wakes_a_waiter,
-                holds_that_go_in_any_order_keep_their_terms,
-                a_guard_of_a_hold_before_the_loss_gives_nothing_back,
-                an_unlock_leaves_the_holds_of_guards_alone,
-                a_hold_is_given_back_once,
+            ]
+        }
+    };
+    // One owner holds the lock at a time, and a forced unlock frees it from anybody.
+    (exclusive, $setup:expr) => {
+        suite_cases! { lock_contract, exclusive, $setup;
+            holding: [
+                a_held_lock_is_refused_to_others,
+            ]
+            leases: [
+                the_lease_of_a_forced_lock_is_lost_when_its_owner_learns_of_it,
+            ]
+            waiting: [
+                force_unlock_wakes_a_waiter,
+            ]
+            guards: [
+                a_forgotten_guard_keeps_the_lock,
                 guards_exclude_each_other,
                 guards_of_one_handle_serve_jobs_one_by_one,
+            ]
+        }
+    };
+    // An owner may hold the lock several times.
+    (reentrant, $setup:expr) => {
+        suite_cases! { lock_contract, reentrant, $setup;
+            holding: [
+                clones_are_one_owner,
+                holds_are_counted,
+                half_unlocked_is_still_locked,
+            ]
+            leases: [
+                without_a_lease_it_lasts_for_half_a_minute_at_a_time,
+                a_hold_below_keeps_its_own_lease,
+            ]
+            waiting: [
+                the_holder_passes_those_who_wait,
+                two_calls_of_one_owner_wait_for_others_only,
+                two_calls_of_one_owner_come_before_others,
+            ]
+            guards: [
+                holds_that_go_in_any_order_keep_their_terms,
+                an_unlock_leaves_the_holds_of_guards_alone,
+                a_hold_is_given_back_once,
+                dropped_entries_are_given_back,
+            ]
+        }
+    };
+    (exclusive_and_reentrant, $setup:expr) => {
+        suite_cases! { lock_contract, exclusive_and_reentrant, $setup;
+            holding: [
+                force_unlock_frees_it_from_anybody,
+                after_force_unlock_the_owner_holds_nothing,
+            ]
+            leases: [
+                each_time_it_is_taken_the_lease_is_set_anew,
+            ]
+            guards: [
+                a_guard_of_a_hold_before_the_loss_gives_nothing_back,
                 a_guard_is_entered_again_at_once,
                 a_guard_that_lost_its_lock_is_not_entered_again,
-                dropped_entries_are_given_back,
             ]
         }
     };
