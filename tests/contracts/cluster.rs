@@ -105,10 +105,6 @@ impl crate::leased::Fixture for Leased {
     fn has_slots(&self) -> bool {
         self.layout == Some(Layout::Slots)
     }
-
-    fn keeps_order_between_clients(&self) -> bool {
-        self.layout.is_some()
-    }
 }
 
 impl crate::leased::Expiring for Leased {

@@ -45,10 +45,6 @@ impl Fixture for Redis {
     fn has_slots(&self) -> bool {
         false
     }
-
-    fn keeps_order_between_clients(&self) -> bool {
-        false
-    }
 }
 
 impl Expiring for Redis {

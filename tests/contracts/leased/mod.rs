@@ -28,12 +28,6 @@ pub(crate) trait Fixture {
 
     /// Whether permits are told apart by slots.
     fn has_slots(&self) -> bool;
-
-    /// Whether callers of several clients are served in the order of their arrival, and whoever tries behind those who
-    /// wait.
-    fn keeps_order_between_clients(&self) -> bool {
-        true
-    }
 }
 
 /// An implementation whose permits expire.

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use redisson_semaphore::Held;
 use tokio::task::yield_now;
 
 use super::Fixture;
-use super::support::{Call, Handle, LIMIT, acquire, held, join, take, until_held};
+use super::support::{Call, LIMIT, acquire, held, join, take, until_held};
 
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -69,9 +68,6 @@ pub(crate) async fn arrival_order_of_two_clients(fixture: &impl Fixture) {
     let other = fixture.second(&semaphore);
     let mut last = take(&semaphore).await;
     let mut waiters = Vec::new();
-    if !fixture.keeps_order_between_clients() {
-        return all_of_two_clients(&semaphore, &other, last).await;
-    }
     for turn in [0, 1, 1, 0, 1, 0, 0, 1] {
         waiters.push(acquire([&semaphore, &other][turn]).await);
     }
@@ -86,33 +82,9 @@ pub(crate) async fn arrival_order_of_two_clients(fixture: &impl Fixture) {
     }
 }
 
-/// Without an order between them: all of both are served.
-async fn all_of_two_clients(semaphore: &Handle, other: &Handle, held: Held) {
-    let mut waiters = Vec::new();
-    for turn in [0, 1, 1, 0] {
-        let handle = [semaphore, other][turn].clone();
-        let waiter = acquire(&handle).await;
-        waiters.push(tokio::spawn(async move {
-            let held = waiter.answer().await.unwrap();
-            handle.release(held.id()).await.unwrap();
-        }));
-    }
-    semaphore.release(held.id()).await.unwrap();
-    join(waiters).await;
-}
-
 pub(crate) async fn a_try_does_not_overtake_those_who_wait(fixture: &impl Fixture) {
     let semaphore = fixture.fresh(1);
     let other = fixture.second(&semaphore);
-    if !fixture.keeps_order_between_clients() {
-        let one = take(&semaphore).await;
-        let waiter = acquire(&semaphore).await;
-        other.release(one.id()).await.unwrap();
-        if let Some(two) = other.try_acquire().await.unwrap() {
-            other.release(two.id()).await.unwrap();
-        }
-        return drop(waiter.answer().await.unwrap());
-    }
     // A client counts as waiting once it listens: it does after this.
     let one = take(&semaphore).await;
     let waiter = acquire(&semaphore).await;
