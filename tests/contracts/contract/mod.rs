@@ -70,17 +70,14 @@ macro_rules! contract_suite {
                 try_set_permits_with_a_time_to_live,
                 add_permits,
                 reduce_permits,
-                blocking_acquire,
                 blocking_acquire_of_several,
                 timed_acquire_of_several,
                 release_without_permits,
                 drain_permits,
-                release_and_acquire,
                 release_if_exists,
                 jobs_of_one_client,
                 loops_of_many_clients_with_one_or_all_permits,
                 loops_of_many_clients,
-                many_clients_with_one_permit,
             ]
             amounts: [
                 zero_succeeds_at_once_and_changes_nothing,

@@ -99,18 +99,6 @@ pub(crate) async fn reduce_permits(fixture: &dyn Fixture) {
     assert_available(&semaphore, 0).await;
 }
 
-pub(crate) async fn blocking_acquire(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("blocking");
-    set(&semaphore, 1).await;
-    semaphore.acquire(1).await.unwrap();
-    let mut waiting = acquire(&semaphore, 1).await;
-    waiting.assert_waits(&semaphore).await;
-    fixture.second(&semaphore).release(1).await.unwrap();
-    waiting.answer().await.unwrap();
-    assert!(!semaphore.try_acquire(1).await.unwrap());
-    assert_available(&semaphore, 0).await;
-}
-
 pub(crate) async fn blocking_acquire_of_several(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("blocking-n");
     set(&semaphore, 5).await;
@@ -156,19 +144,6 @@ pub(crate) async fn drain_permits(fixture: &dyn Fixture) {
     assert_eq!(semaphore.drain_permits().await.unwrap(), 0);
 }
 
-pub(crate) async fn release_and_acquire(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("release-acquire");
-    set(&semaphore, 10).await;
-    semaphore.acquire(1).await.unwrap();
-    assert_available(&semaphore, 9).await;
-    semaphore.release(1).await.unwrap();
-    assert_available(&semaphore, 10).await;
-    semaphore.acquire(5).await.unwrap();
-    assert_available(&semaphore, 5).await;
-    semaphore.release(5).await.unwrap();
-    assert_available(&semaphore, 10).await;
-}
-
 pub(crate) async fn release_if_exists(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("release-if-exists");
     assert!(!semaphore.release_if_exists(1).await.unwrap());
@@ -209,12 +184,6 @@ pub(crate) async fn loops_of_many_clients(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("loops");
     let clients = (0..16).map(|_| fixture.second(&semaphore)).collect();
     exclude_each_other(&semaphore, clients, 100).await;
-}
-
-pub(crate) async fn many_clients_with_one_permit(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("clients");
-    let clients = (0..30).map(|_| fixture.second(&semaphore)).collect();
-    exclude_each_other(&semaphore, clients, 1).await;
 }
 
 pub(crate) async fn loops_of_many_clients_with_one_or_all_permits(fixture: &dyn Fixture) {
