@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use crate::locks::{PATIENCE, World, client, locking, returned, served, versions};
-use crate::support::waiters::until;
-use redis::AsyncCommands;
+use crate::support::waiters::{until, until_passed};
 use serde_json::json;
 
 /// Both sides renew every third of it.
@@ -13,17 +12,6 @@ const WATCHDOG: Duration = Duration::from_millis(1800);
 
 /// Longer than a period, shorter than what is left of the lock then.
 const PAUSE: Duration = Duration::from_millis(900);
-
-/// Waits until `time` has passed by the server's clock: a key of that life is gone.
-async fn until_passed(world: &World, time: Duration) {
-    let mut redis = world.redis.clone();
-    let life = time.as_millis() as u64;
-    let _: () = redis.pset_ex("clock", 1, life).await.unwrap();
-    until("time passes", time + PATIENCE, async || {
-        !redis.exists::<_, bool>("clock").await.unwrap()
-    })
-    .await;
-}
 
 #[tokio::test]
 async fn both_sides_outlive_pauses() {
@@ -41,7 +29,7 @@ async fn both_sides_outlive_pauses() {
                 .query_async(&mut world.redis)
                 .await
                 .unwrap();
-            until_passed(&world, WATCHDOG).await;
+            until_passed(&mut world.redis, WATCHDOG).await;
             assert!(!guard.is_lost(), "{version}");
             assert!(guard.handle().is_held().await.unwrap());
             assert!(javas.is_locked().await.unwrap(), "{version}");
@@ -54,7 +42,7 @@ async fn both_sides_outlive_pauses() {
             .java("unlock", json!({"name": "javas", "thread": "a"}))
             .await;
         // Renewed no more.
-        until_passed(&world, WATCHDOG).await;
+        until_passed(&mut world.redis, WATCHDOG).await;
         assert!(!mine.is_locked().await.unwrap() && !javas.is_locked().await.unwrap());
     }
 }
@@ -62,13 +50,13 @@ async fn both_sides_outlive_pauses() {
 #[tokio::test]
 async fn a_killed_jvm_keeps_nothing() {
     for version in versions() {
-        let world = World::start(version, WATCHDOG).await;
+        let mut world = World::start(version, WATCHDOG).await;
         world
             .java("lock", json!({"name": "door", "thread": "a"}))
             .await;
         let lock = world.rust.lock("door");
         let waits = locking(&lock);
-        until_passed(&world, WATCHDOG).await;
+        until_passed(&mut world.redis, WATCHDOG).await;
         assert!(!waits.is_finished(), "Java holds it");
         world.java.kill().await;
         // Nobody tells: the waiter looks when the time to live has ended.
@@ -80,7 +68,7 @@ async fn a_killed_jvm_keeps_nothing() {
 #[tokio::test]
 async fn a_killed_rust_process_keeps_nothing() {
     for version in versions() {
-        let world = World::start(version, WATCHDOG).await;
+        let mut world = World::start(version, WATCHDOG).await;
         let url = world.server.url();
         // All that the process has going on ends at once: no guard is dropped in time to unlock.
         let process = tokio::runtime::Builder::new_multi_thread()
@@ -102,7 +90,7 @@ async fn a_killed_rust_process_keeps_nothing() {
         let mut waits = world
             .java
             .begin("lock", json!({"name": "door", "thread": "a"}));
-        until_passed(&world, WATCHDOG).await;
+        until_passed(&mut world.redis, WATCHDOG).await;
         assert!(!waits.is_finished(), "it is renewed");
         process.shutdown_background();
         served(version, waits).await;

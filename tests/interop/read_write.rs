@@ -8,7 +8,7 @@ use crate::locks::{
 use crate::support::channel::{Channel, Message};
 use crate::support::peer;
 use crate::support::snapshot::snapshot_all;
-use crate::support::waiters::{until, until_subscribers};
+use crate::support::waiters::{until, until_passed, until_subscribers};
 use futures::future::join_all;
 use redis::AsyncCommands;
 use redisson_semaphore::{RLock, RReadWriteLock};
@@ -416,16 +416,7 @@ async fn a_killed_jvm_keeps_nothing() {
             let lock = world.rust.read_write_lock("door");
             let waits = locking(&lock.write());
             until_subscribers(&mut world.redis, CHANNEL, 1).await;
-            let _: () = world.redis.pset_ex("clock", 1, 1800).await.unwrap();
-            until("it is renewed", PATIENCE, async || {
-                !world
-                    .redis
-                    .clone()
-                    .exists::<_, bool>("clock")
-                    .await
-                    .unwrap()
-            })
-            .await;
+            until_passed(&mut world.redis, WATCHDOG).await;
             assert!(!waits.is_finished(), "{version}: Java holds it");
             // A reader of ours that is renewed does not keep the dead one alive.
             let reader = lock.read();

@@ -21,6 +21,19 @@ pub async fn until(what: &str, deadline: Duration, mut condition: impl AsyncFnMu
     }
 }
 
+/// Waits until `time` has passed by the server's clock: a key of that life is gone.
+pub async fn until_passed(connection: &mut impl ConnectionLike, time: Duration) {
+    let mut set = redis::cmd("SET");
+    let set = set.arg(&["clock", "1", "PX"]).arg(time.as_millis() as u64);
+    let () = set.query_async(connection).await.expect("SET answers");
+    until("time passes", time + PATIENCE, async || {
+        let mut exists = redis::cmd("EXISTS");
+        let exists = exists.arg("clock").query_async(connection).await;
+        exists == Ok(false)
+    })
+    .await;
+}
+
 /// The number of connections subscribed to a channel (not by pattern).
 pub async fn subscribers(connection: &mut impl ConnectionLike, channel: &str) -> u64 {
     let (_, count): (String, u64) = redis::cmd("PUBSUB")

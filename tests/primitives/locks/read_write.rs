@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::support::clients::LIMIT;
 use crate::support::server::RedisServer;
-use crate::support::waiters::until;
+use crate::support::waiters::{until, until_passed};
 
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -28,18 +28,6 @@ async fn start() -> (RedisServer, MultiplexedConnection, Client) {
 
 fn sides(lock: &RReadWriteLock) -> [RLock; 2] {
     [lock.read(), lock.write()]
-}
-
-/// By the server's clock.
-async fn until_passed(redis: &mut MultiplexedConnection, time: Duration) {
-    let _: () = redis
-        .pset_ex("clock", 1, time.as_millis() as u64)
-        .await
-        .unwrap();
-    until("time passes", LIMIT, async || {
-        !redis.exists::<_, bool>("clock").await.unwrap()
-    })
-    .await;
 }
 
 #[tokio::test]

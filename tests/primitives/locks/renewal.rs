@@ -9,7 +9,7 @@ use crate::support::clients::scripts;
 use crate::support::log;
 use crate::support::monitor::Monitor;
 use crate::support::server::RedisServer;
-use crate::support::waiters::until;
+use crate::support::waiters::{until, until_passed};
 use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -28,16 +28,6 @@ const WATCHDOG: Duration = Duration::from_secs(3);
 
 async fn connect(url: String, watchdog: Duration) -> Client {
     super::connect(url, watchdog, Duration::from_millis(300)).await
-}
-
-/// Waits until `time` has passed by the server's clock: a key of that life is gone.
-async fn until_passed(redis: &mut MultiplexedConnection, time: Duration) {
-    let life = time.as_millis() as u64;
-    let _: () = redis.pset_ex("clock", 1, life).await.unwrap();
-    until("time passes", time + LIMIT, async || {
-        !redis.exists::<_, bool>("clock").await.unwrap()
-    })
-    .await;
 }
 
 async fn ttl(redis: &mut MultiplexedConnection, key: &str) -> i64 {
