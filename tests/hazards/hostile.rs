@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_millis(60);
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts them from now on; tokio would keep those of its tasks to itself.
-fn count_panics() {
+pub fn count_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = panic::take_hook();
@@ -59,6 +59,10 @@ fn count_panics() {
             usual(panicked);
         }));
     });
+}
+
+pub fn assert_no_panic(what: &str) {
+    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "panicked: {what}");
 }
 
 /// Which keys the scripts are given.
@@ -140,7 +144,7 @@ async fn in_each_key<S: Subject>() {
                     || S::WAITS_FOR.is_some_and(|lock| key.starts_with(lock));
                 let limit = if waits { PATIENCE } else { LIMIT };
                 let told = timeout(limit, subject.call(call)).await;
-                assert_eq!(PANICS.load(Ordering::SeqCst), 0, "panicked: {what}");
+                assert_no_panic(&what);
                 let Ok(told) = told else {
                     assert!(waits, "{what}: it hangs");
                     continue;

@@ -1,10 +1,9 @@
 //! Values that nobody of ours has written, in every key that is read: nobody panics, every call ends, and no permit is
 //! lost while the counter itself was left alone.
 
-use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::hostile::{assert_no_panic, count_panics};
 use crate::layouts::Shape;
 use crate::support::clients::{LIMIT, builder};
 use crate::support::server::RedisServer;
@@ -15,28 +14,6 @@ use redisson_semaphore::{Client, Error, Lock};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-
-/// All that has panicked in this process, in whatever task.
-static PANICS: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts panics from now on; tokio would keep those of its tasks to itself.
-fn count_panics() {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            // A test that fails panics, too.
-            let ours = |file: &str| !file.starts_with("tests/");
-            let ours = panic.location().is_some_and(|place| ours(place.file()));
-            PANICS.fetch_add(ours.into(), Ordering::SeqCst);
-            usual(panic);
-        }));
-    });
-}
-
-fn assert_no_panic(what: &str) {
-    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "panicked: {what}");
-}
 
 /// What may stand in a record behind the number; some of it could be an answer of ours.
 const ANSWERS: [&str; 32] = [
@@ -272,49 +249,75 @@ async fn lines_of_recipes_that_nobody_of_ours_has_written() {
     }
 }
 
+/// Counts that are none, in the field of an owner or of somebody else: every call ends, and all is well when they have gone.
 #[tokio::test]
 async fn holders_of_a_lock_that_nobody_of_ours_has_written() {
     count_panics();
     let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let control = server.connection().await;
     let client = connect(&server).await;
-    let texts = [
+    let meets = async |doors: &[&dyn Lock], text: &str, fields: &[(&str, &str)]| {
+        let mut control = control.clone();
+        let token = "redisson_lock_token:{door}";
+        let _: () = control.hset_multiple("door", fields).await.unwrap();
+        let _: () = control.set(token, text).await.unwrap();
+        let all = async {
+            for door in doors {
+                clear("door", door.try_lock().await);
+                clear("door", door.try_lock_for(Duration::from_millis(5)).await);
+                clear("door", door.hold_count().await);
+                clear("door", door.is_locked().await);
+                for _ in 0..2 {
+                    let unlocked = door.unlock().await;
+                    if !matches!(unlocked, Err(Error::NotHeld { .. })) {
+                        clear("door", unlocked);
+                    }
+                }
+            }
+            for door in doors {
+                clear("door", door.force_unlock().await);
+            }
+        };
+        let ended = timeout(LIMIT, all).await;
+        ended.unwrap_or_else(|_| panic!("{fields:?}: a call hangs"));
+        assert_no_panic(&format!("{fields:?}"));
+        let _: () = control.del(&["door", token]).await.unwrap();
+        for door in doors.iter().rev() {
+            assert!(door.try_lock().await.unwrap(), "{fields:?}");
+        }
+        for door in doors {
+            door.unlock().await.unwrap();
+        }
+        assert!(!control.exists::<_, bool>("door").await.unwrap());
+    };
+    for text in [
         "",
         "x",
         "0",
         "-1",
         "1.5",
         "nan",
+        "inf",
+        "0x10",
         "1e300",
         "2147483648",
         "4000000000",
         "9223372036854775807",
-    ];
-    for (made, text) in texts.into_iter().enumerate() {
-        let name = format!("door-{made}");
-        let (door, fenced) = (client.lock(&name), client.fenced_lock(&name));
-        for door in [&door as &dyn Lock, &fenced] {
-            let _: () = control.hset(&name, door.owner(), text).await.unwrap();
-            let _: () = control
-                .set(format!("redisson_lock_token:{{{name}}}"), text)
-                .await
-                .unwrap();
-            let all = async {
-                clear(&name, door.try_lock().await);
-                clear(&name, door.try_lock_for(Duration::from_millis(10)).await);
-                clear(&name, door.hold_count().await);
-                let unlocked = door.unlock().await;
-                if !matches!(unlocked, Err(Error::NotHeld { .. })) {
-                    clear(&name, unlocked);
-                }
-                clear(&name, door.force_unlock().await);
-            };
-            timeout(LIMIT, all).await.expect("every call ends");
-            assert_no_panic(text);
-            let _: () = control.del(&name).await.unwrap();
+    ] {
+        let (plain, fenced) = (client.lock("door"), client.fenced_lock("door"));
+        for door in [&plain as &dyn Lock, &fenced] {
+            for field in [door.owner(), "other:1"] {
+                meets(&[door], text, &[(field, text)]).await;
+            }
         }
-        assert!(door.try_lock().await.unwrap());
-        door.unlock().await.unwrap();
+        let both = client.read_write_lock("door");
+        let (read, write) = (both.read(), both.write());
+        let own = [read.owner().to_owned(), format!("{}:write", read.owner())];
+        for mode in ["read", "write"] {
+            for field in [own[0].as_str(), own[1].as_str(), "other:1", "other:1:write"] {
+                meets(&[&read, &write], text, &[("mode", mode), (field, text)]).await;
+            }
+        }
     }
 }
 

@@ -149,62 +149,6 @@ async fn a_hash_without_a_mode_is_held_by_somebody() {
     }
 }
 
-/// Counts that are none, in the field of an owner and of others: every call ends, and all is well when they have gone.
-#[tokio::test]
-async fn counts_that_nobody_of_ours_has_written() {
-    let (_server, mut redis, client) = start().await;
-    let texts = [
-        "",
-        "x",
-        "0",
-        "-1",
-        "1.5",
-        "nan",
-        "inf",
-        "0x10",
-        "1e300",
-        "4000000000",
-        "9223372036854775807",
-    ];
-    for text in texts {
-        for mode in ["read", "write"] {
-            let lock = client.read_write_lock("door");
-            let own = [
-                lock.read().owner().to_owned(),
-                format!("{}:write", lock.read().owner()),
-            ];
-            for field in [own[0].as_str(), own[1].as_str(), "other:1", "other:1:write"] {
-                let _: () = redis
-                    .hset_multiple("door", &[("mode", mode), (field, text)])
-                    .await
-                    .unwrap();
-                let all = async {
-                    for side in sides(&lock) {
-                        let _ = side.try_lock().await;
-                        let _ = side.try_lock_for(Duration::from_millis(5)).await;
-                        let _ = side.hold_count().await;
-                        let _ = side.is_locked().await;
-                        let _ = side.unlock().await;
-                        let _ = side.unlock().await;
-                    }
-                    for side in sides(&lock) {
-                        let _ = side.force_unlock().await;
-                    }
-                };
-                timeout(LIMIT, all)
-                    .await
-                    .unwrap_or_else(|_| panic!("{mode}, {field}: {text:?}"));
-                let _: () = redis.del("door").await.unwrap();
-                assert!(lock.write().try_lock().await.unwrap());
-                assert!(lock.read().try_lock().await.unwrap());
-                lock.read().unlock().await.unwrap();
-                lock.write().unlock().await.unwrap();
-                assert!(!redis.exists::<_, bool>("door").await.unwrap());
-            }
-        }
-    }
-}
-
 /// Callers of one owner that wait and are served together hold it once each.
 #[tokio::test]
 async fn two_waiting_reads_of_one_owner_are_two_holds() {
