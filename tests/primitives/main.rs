@@ -3,6 +3,7 @@
 
 mod blocking;
 mod combining;
+mod cut_off;
 mod latch;
 #[path = "../layouts/mod.rs"]
 mod layouts;
@@ -10,7 +11,6 @@ mod locks;
 mod name_mapper;
 mod nudges;
 mod permit_expirable;
-mod permit_hazards;
 mod queue;
 mod recipes;
 mod renewal_refused;

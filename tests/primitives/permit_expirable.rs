@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::support::channel::Channel;
-use crate::support::clients::{LIMIT, builder, connect, scripts, stored};
+use crate::support::clients::{LIMIT, builder, connect, limited, scripts, stored};
 use crate::support::monitor::{Command, Monitor};
 use crate::support::polls::poll_once;
 use crate::support::refusals::assert_clear;
@@ -876,4 +876,46 @@ async fn a_refresh_does_not_make_a_guards_permit_endless() {
     let left = async |id| semaphore.lease_time(id).await.unwrap();
     assert_eq!(left(endless.id()).await, RemainingTtl::Persistent);
     assert!(matches!(left(guard.id()).await, RemainingTtl::Expires(_)));
+}
+
+/// What the documentation says that a user needs is enough.
+#[tokio::test]
+async fn a_user_with_what_is_documented_can_do_all() {
+    let (server, client) = limited(
+        "resetchannels ~mine ~{mine}:timeout ~redisson_sc*:{mine}* &redisson_sc*:{mine}* +ping \
+         +eval +evalsha +get +set +incrby +exists +del +publish +pubsub +subscribe +unsubscribe \
+         +time +pttl +pexpire +zadd +zrem +zscore +zmscore +zcount +zcard +zrange +zrangebyscore +zscan \
+         +hget +hmget +hset +hdel +hexists +hgetall",
+    )
+    .await;
+    let mut control = server.connection().await;
+    let jobs = client.permit_expirable_semaphore("mine");
+    assert_eq!(jobs.try_set_permits(2).await, Ok(true));
+    let _: bool = control.pexpire("mine", 1_000_000).await.unwrap();
+    let held = jobs.acquire_many(2).await.unwrap();
+    let waits = waiter(&mut control, &jobs, 1).await;
+    jobs.release(held[0].id()).await.unwrap();
+    let one = granted(waits).await.remove(0);
+    assert_eq!(jobs.update_lease_time(one.id(), Some(HOUR)).await, Ok(true));
+    jobs.lease_time(one.id()).await.unwrap();
+    assert_eq!(jobs.holders().await.unwrap().len(), 2);
+    assert_eq!(
+        jobs.try_release_many(&[one.id(), held[1].id()]).await,
+        Ok(2)
+    );
+    let guard = jobs
+        .clone()
+        .with_lease(Duration::from_secs(2))
+        .permit()
+        .await
+        .unwrap();
+    // It is renewed.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!guard.is_lost() && guard.release().await.unwrap());
+    jobs.set_permits(5).await.unwrap();
+    jobs.add_permits(1).await.unwrap();
+    assert_eq!(jobs.total_permits().await, Ok(6));
+    assert_eq!(jobs.release_all().await, Ok(0));
+    assert_eq!(jobs.delete().await, Ok(true));
+    client.shutdown().await.unwrap();
 }

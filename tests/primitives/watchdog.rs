@@ -349,46 +349,6 @@ async fn a_release_and_a_reclaim_at_once_give_back_once() {
 }
 
 #[tokio::test]
-async fn who_was_cut_off_has_lost_its_permits_before_others_have_them() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(&server).await;
-    let time_out = Duration::from_secs(4);
-    let far = connect(proxy.url(), time_out).await;
-    let far = far.semaphore(NAME).watched();
-    far.try_set_permits(2).await.unwrap();
-    let (one, two) = (far.permit(1).await.unwrap(), far.permit(1).await.unwrap());
-    // Longer than it is believed alive.
-    tokio::time::sleep(2 * time_out).await;
-    assert!(!one.is_lost() && !two.is_lost(), "they are put off");
-
-    let near = connect(server.url(), time_out).await;
-    let near = near.semaphore(NAME).watched();
-    proxy.blackhole();
-    let waiting = near.permit(1);
-    tokio::select! {
-        biased;
-        () = one.lost() => {}
-        _ = waiting => panic!("somebody has it, and its holder does not know"),
-    }
-    assert!(two.is_lost());
-    let taken = timeout(LIMIT, near.permit(2))
-        .await
-        .expect("they are back")
-        .unwrap();
-    drop(two);
-    proxy.clear();
-    let lost = one.release().await.unwrap_err();
-    assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
-    assert_eq!(books(&server).await, (0, 2));
-    taken.release().await.unwrap();
-    let anew = far.permit(1).await.unwrap();
-    assert!(!anew.is_lost());
-    assert_eq!(books(&server).await, (1, 1));
-    anew.release().await.unwrap();
-    assert_eq!(books(&server).await, (2, 0));
-}
-
-#[tokio::test]
 async fn guards_whose_grants_are_deleted_are_lost() {
     let server = RedisServer::start().await;
     let (_client, seats, mut redis) = watched(&server).await;

@@ -1,4 +1,4 @@
-//! The classic recipes: what those who wait cost, what ends their waiting, and who is kept while the server is away.
+//! The classic recipes: what those who wait cost, what ends their waiting, and what guards cost.
 
 use std::time::Duration;
 
@@ -10,8 +10,6 @@ use crate::support::waiters::{until, until_listening};
 use redis::AsyncCommands;
 use redisson_semaphore::Client;
 use tokio::time::{Instant, timeout};
-
-use crate::support::proxy::Proxy;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -153,38 +151,4 @@ async fn guards_are_refreshed_in_few_scripts() {
     );
     assert!(guards.iter().all(|guard| !guard.is_lost()));
     assert_eq!(semaphore.holders().await.unwrap().len(), 600);
-}
-
-/// While the server does not answer a guard is kept for as long as its time lasts, and is told lost then.
-#[tokio::test]
-async fn a_guard_is_lost_in_time_while_the_server_is_silent() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(&server).await;
-    let builder = Client::builder(proxy.url()).response_timeout(Duration::from_millis(200));
-    let client = builder.connect().await.unwrap();
-    let lease = Duration::from_millis(1200);
-    let semaphore = Layout::Fair.make(&client, "silent", Shape::new(1).lease(lease));
-    let permit = semaphore.permit().await.unwrap();
-    proxy.blackhole();
-    let began = Instant::now();
-    timeout(LIMIT, permit.lost())
-        .await
-        .expect("it is never told");
-    assert!(
-        began.elapsed() <= lease + Duration::from_secs(1),
-        "too late"
-    );
-    assert!(
-        began.elapsed() >= lease / 2,
-        "it had been refreshed a moment ago"
-    );
-    proxy.clear();
-    let other = Client::connect(server.url()).await.unwrap();
-    let other = Layout::Fair.make(&other, "silent", Shape::new(1).lease(lease));
-    let theirs = timeout(LIMIT, other.acquire())
-        .await
-        .expect("it expires")
-        .unwrap();
-    assert!(!permit.release().await.unwrap());
-    assert!(other.refresh(theirs.id()).await.unwrap());
 }
