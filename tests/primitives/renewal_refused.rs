@@ -56,52 +56,6 @@ async fn forbid_for_a_while(control: &mut MultiplexedConnection, command: &str, 
     rule(control, "+").await;
 }
 
-#[tokio::test]
-async fn a_permit_with_an_id() {
-    let (_server, client, mut control) = start().await;
-    let jobs = client.permit_expirable_semaphore("jobs");
-    jobs.try_set_permits(2).await.unwrap();
-    let guards = [jobs.permit().await.unwrap(), jobs.permit().await.unwrap()];
-    forbid_for_a_while(&mut control, "zmscore", 3).await;
-    let leases = guards.each_ref().map(|guard| guard.lease().clone());
-    until("they are renewed", LIMIT, async || {
-        leases
-            .iter()
-            .all(|lease| lease.remaining() > Some(LEASE * 3 / 4))
-    })
-    .await;
-    for guard in guards {
-        assert!(!guard.is_lost());
-        assert_eq!(guard.release().await, Ok(true));
-    }
-    assert_eq!(jobs.available_permits().await, Ok(2));
-}
-
-#[tokio::test]
-async fn a_lock() {
-    let (_server, client, mut control) = start().await;
-    let guard = client.lock("door").guard().await.unwrap();
-    forbid_for_a_while(&mut control, "hexists", 3).await;
-    until("it is renewed", LIMIT, async || {
-        guard.lease().remaining() > Some(LEASE * 3 / 4)
-    })
-    .await;
-    assert!(!guard.is_lost());
-    guard.unlock().await.unwrap();
-}
-
-#[tokio::test]
-async fn permits_of_guards() {
-    let (_server, client, mut control) = start().await;
-    let seats = client.semaphore("seats").watched();
-    seats.try_set_permits(2).await.unwrap();
-    let permit = seats.permit(1).await.unwrap();
-    forbid_for_a_while(&mut control, "zmscore", 1).await;
-    assert!(!permit.is_lost());
-    permit.release().await.unwrap();
-    assert_eq!(seats.available_permits().await, Ok(2));
-}
-
 /// How often a replica has refused a change.
 async fn refusals_of_a_replica(control: &mut MultiplexedConnection) -> u64 {
     let info: String = redis::cmd("INFO")
@@ -125,29 +79,47 @@ async fn be_a_replica_for_a_while(control: &mut MultiplexedConnection, times: u6
 }
 
 /// What is held of all kinds: the first ones that are refused do not stand for the others.
-#[tokio::test]
-async fn by_a_replica() {
+async fn refused_for_a_while(lasts: impl AsyncFnOnce(&mut MultiplexedConnection)) {
     let (_server, client, mut control) = start().await;
     let seats = client.semaphore("seats").watched();
     seats.try_set_permits(2).await.unwrap();
     let permit = seats.permit(1).await.unwrap();
     let jobs = client.permit_expirable_semaphore("jobs");
     jobs.try_set_permits(2).await.unwrap();
-    let job = jobs.permit().await.unwrap();
+    let [job, other] = [jobs.permit().await.unwrap(), jobs.permit().await.unwrap()];
     let door = client.lock("door").guard().await.unwrap();
     let began = Instant::now();
-    be_a_replica_for_a_while(&mut control, 3).await;
-    let renewed = |lease: &Lease| lease.remaining() > Some(LEASE * 3 / 4);
+    lasts(&mut control).await;
+    let leases = [job.lease(), other.lease(), door.lease()];
     until(
-        "they are renewed, behind their first end",
+        "all are renewed, behind their first end",
         LIMIT,
-        async || renewed(job.lease()) && renewed(door.lease()) && began.elapsed() > LEASE,
+        async || {
+            let renewed = |lease: &Lease| lease.remaining() > Some(LEASE * 3 / 4);
+            leases.into_iter().all(renewed) && began.elapsed() > LEASE
+        },
     )
     .await;
-    assert!(!permit.is_lost() && !job.is_lost() && !door.is_lost());
+    assert!(!permit.is_lost() && !leases.iter().any(|lease| lease.is_lost()));
     permit.release().await.unwrap();
-    assert_eq!(job.release().await, Ok(true));
+    for job in [job, other] {
+        assert_eq!(job.release().await, Ok(true));
+    }
     door.unlock().await.unwrap();
     assert_eq!(seats.available_permits().await, Ok(2));
     assert_eq!(jobs.available_permits().await, Ok(2));
+}
+
+/// Permits look for what they renew by the one command, locks by the other.
+#[tokio::test]
+async fn by_a_permission_that_is_missing() {
+    for (command, times) in [("zmscore", 6), ("hexists", 3)] {
+        refused_for_a_while(async |control| forbid_for_a_while(control, command, times).await)
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn by_a_replica() {
+    refused_for_a_while(async |control| be_a_replica_for_a_while(control, 3).await).await;
 }
