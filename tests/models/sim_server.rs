@@ -6,7 +6,7 @@ use crate::sim::differential::cluster::TwoNodes;
 use crate::sim::differential::step::{Fault, Mood, Step};
 use crate::sim::differential::world::{Real, World};
 use crate::sim::differential::{differ, explore};
-use crate::sim::scripts::{ALL, LOCK, SEMAPHORE, digest};
+use crate::sim::scripts::{ALL, SEMAPHORE, digest};
 use crate::sim::server::{ConnectionId, Reply, Server, descriptions, key_places};
 
 /// Some moment of 2027, in microseconds.
@@ -310,9 +310,6 @@ fn call(server: &mut Server, connection: ConnectionId, script: &str, rest: &str)
 const RELEASE: &str = "6 rec s ch queue grants notes PUBLISH 0000000000000001 60000 0 \
      11111111-2222-3333-4444-555555555555 30000 :me 60000 0 0 release 1 2";
 
-const TAKE: &str = "6 rec lock ch waiters token notes PUBLISH 0000000000000001 60000 0 \
-     11111111-2222-3333-4444-555555555555 30000 - 60000 0 0 take 4 1000 g";
-
 #[test]
 fn a_restart_loses_the_last_writes_connections_and_scripts() {
     let mut server = Server::new(NOW);
@@ -351,22 +348,6 @@ fn a_restart_without_a_loss_keeps_everything() {
     let third = server.connect();
     assert_eq!(ask(&mut server, third, "EXISTS a"), Reply::Int(0));
     assert_eq!(ask(&mut server, third, "GET s"), Reply::bulk("2"));
-}
-
-#[test]
-fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
-    let mut server = Server::new(NOW);
-    let taken = Reply::bulk("done 0 -1 1:0:1");
-    let connection = server.connect();
-    assert_eq!(call(&mut server, connection, LOCK, TAKE), taken.clone());
-    server.faults(|faults| faults.replica = true);
-    let Reply::Error(text) = ask(&mut server, connection, "DEL lock") else {
-        panic!("a replica is not written to");
-    };
-    assert!(text.starts_with(b"READONLY "));
-    server.fail_over(1);
-    let connection = server.connect();
-    assert_eq!(call(&mut server, connection, LOCK, TAKE), taken);
 }
 
 #[test]

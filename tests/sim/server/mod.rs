@@ -288,13 +288,6 @@ impl Server {
         core.keys.lose(lost);
     }
 
-    /// A replica takes over that had not received the last `lag` writes: to clients a restart, of a server that may
-    /// be written to.
-    pub fn fail_over(&mut self, lag: usize) {
-        self.restart(lag);
-        self.core.borrow_mut().faults.replica = false;
-    }
-
     /// Evicts the keys that match, as a server short of memory does; returns how many.
     pub fn evict(&mut self, pattern: &[u8]) -> usize {
         let mut core = self.core.borrow_mut();
