@@ -7,7 +7,6 @@ mod lost_reply;
 mod read_write;
 mod renewal;
 mod served;
-mod sharing;
 mod trouble;
 mod waking;
 

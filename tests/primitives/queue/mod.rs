@@ -2,8 +2,5 @@
 
 mod grants;
 mod jvms;
-mod leased_turns;
 mod order;
 mod processes;
-mod shares;
-mod starving;

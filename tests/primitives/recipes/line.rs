@@ -1,7 +1,6 @@
 //! The line in which callers of the classic recipes wait, in all processes: who is served next, who is told, what a look
 //! costs, and what others may have written into it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::layouts::{Handle, Layout, Shape};
@@ -203,43 +202,6 @@ async fn dead_processes_in_front_leave_the_line() {
     assert!(alive.release(held.id()).await.unwrap());
     drop(served(waiting).await);
     dead.iter().for_each(JoinHandle::abort);
-}
-
-/// Each of a hundred processes takes the only permit in turn, several times.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_costs_a_few_scripts_a_grant() {
-    const CLIENTS: u64 = 100;
-    const TIMES: u64 = 5;
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let shape = Shape::new(1).check(Duration::from_millis(100));
-    let mut crowd = Vec::new();
-    for _ in 0..CLIENTS {
-        let client = Client::connect(server.url()).await.unwrap();
-        let semaphore = Layout::Fair.make(&client, "crowd", shape);
-        crowd.push((client, semaphore));
-    }
-    let before = scripts(&mut redis).await;
-    let callers = crowd.iter().map(|(_, semaphore)| {
-        let semaphore = Arc::clone(semaphore);
-        tokio::spawn(async move {
-            for _ in 0..TIMES {
-                let held = semaphore.acquire().await.unwrap();
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                assert!(semaphore.release(held.id()).await.unwrap());
-            }
-        })
-    });
-    let all = futures::future::join_all(callers);
-    for ended in timeout(3 * LIMIT, all).await.expect("somebody starves") {
-        ended.unwrap();
-    }
-    let cost = scripts(&mut redis).await - before;
-    assert!(
-        cost <= 6 * CLIENTS * TIMES,
-        "{cost} scripts for {} grants",
-        CLIENTS * TIMES
-    );
 }
 
 /// A look reads the first few, however many wait.
