@@ -562,6 +562,12 @@ proptest! {
                 }
                 world.settle();
             }
+            // A leave that is refused alone is not repeated. What is granted to it runs out.
+            tokio::time::advance(Duration::from_secs(3)).await;
+            for client in [0, 1].repeat(8) {
+                world.server.reclaim(client, 0);
+            }
+            world.settle();
             for client in &world.clients {
                 assert!(client.callers.is_empty(), "a caller sleeps");
                 assert!(client.held.is_empty() && client.under_way.is_none());
