@@ -1,5 +1,6 @@
 //! The sources and the documents: layers, headers of scripts, dependencies, the README's examples, and the test support.
 
+mod defects;
 mod dependencies;
 mod layering;
 #[path = "../layouts/mod.rs"]
