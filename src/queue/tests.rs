@@ -562,7 +562,7 @@ proptest! {
                 }
                 world.settle();
             }
-            // A leave that is refused alone is not repeated. What is granted to it runs out.
+            // A leave that is refused alone is not repeated. Its grant runs out.
             tokio::time::advance(Duration::from_secs(3)).await;
             for client in [0, 1].repeat(8) {
                 world.server.reclaim(client, 0);
