@@ -212,7 +212,7 @@ where
 
     /// A smaller amount may be free.
     fn overtaking(&self) -> Overtaking<Amount> {
-        Overtaking::Smallest
+        Overtaking::Smaller
     }
 
     /// Guards may belong to clients that are killed while no other client makes calls.

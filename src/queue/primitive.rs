@@ -43,8 +43,8 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
 
 /// Waiters that need an entry beside those of the first ones.
 pub(crate) enum Overtaking<W> {
-    /// The first that wants less than each entry.
-    Smallest,
+    /// Those that want less than each entry: the first of them have one.
+    Smaller,
     These(Vec<RangeInclusive<W>>),
 }
 

@@ -51,19 +51,21 @@ impl<P: Primitive> State<P> {
             || !self.overtaking(&[]).is_empty()
     }
 
-    /// The first waiters that may be served past the entries, and that neither an entry nor one of `runs` stands for.
+    /// What may be granted past the entries, and the first that wants it. Neither an entry nor one of `runs` stands for these.
     fn overtaking(&self, runs: &[Run<P::Want>]) -> Vec<(P::Want, Id)> {
         if self.waiters.is_empty() {
             return Vec::new();
         }
         let joining = runs.iter().filter(|run| run.room > 0).map(|run| run.want);
         match self.held.overtaking() {
-            Overtaking::Smallest => {
+            Overtaking::Smaller => {
                 let queued = self.entries.wants().map(|(want, _)| want).next();
-                let least = joining.chain(queued).min();
-                let smallest = self.waiters.smallest();
-                let smallest = smallest.filter(|(want, _)| least.is_none_or(|least| *want < least));
-                smallest.into_iter().collect()
+                let least = joining.chain(queued).map(Want::amount).min();
+                let wants = self.waiters.wants(..);
+                wants
+                    .take_while(|(want, _)| least.is_none_or(|least| want.amount() < least))
+                    .take(MOST_TOGETHER)
+                    .collect()
             }
             Overtaking::These(ranges) => {
                 let joining: Vec<_> = joining.collect();
@@ -232,16 +234,29 @@ impl<P: Primitive> State<P> {
             run.room = run.count.min(room);
             room -= run.room;
         }
-        for (want, id) in self.overtaking(&batch.runs) {
-            if batch.asked.contains(&id) {
+        batch.asked.sort_unstable();
+        let (mut room, mut more) = (P::MOST_QUEUED, Vec::new());
+        for (want, first) in self.overtaking(&batch.runs) {
+            let is_asked = |id: &Id| batch.asked.binary_search(id).is_ok();
+            let Some(waiter) = self.waiters.get(first).filter(|_| !is_asked(&first)) else {
                 continue;
-            }
-            if let Some(waiter) = self.waiters.get(id) {
-                batch.asked.push(id);
-                let run = Run::of(waiter, self.held.lease_time(want), now, trip, late);
-                batch.runs.push(Run { room: 1, ..run });
+            };
+            let alike = self.waiters.alike(want).filter(|id| !is_asked(id));
+            let before = more.len();
+            more.extend(alike.take(if want.adds_up() { room } else { 1 }));
+            let count = more.len() - before;
+            room = room.saturating_sub(count);
+            let run = Run::of(waiter, self.held.lease_time(want), now, trip, late);
+            batch.runs.push(Run {
+                count,
+                room: count,
+                ..run
+            });
+            if room == 0 && want.adds_up() {
+                break;
             }
         }
+        batch.asked.extend(more);
         batch.asked.sort_unstable();
         for run in &mut batch.runs {
             self.held.asks(run.want, run.lease);

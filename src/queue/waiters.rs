@@ -1,7 +1,7 @@
 //! The callers of this client that wait for one object, in the order of their arrival.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::ops::RangeBounds;
 
 use tokio::time::Instant;
 
@@ -104,15 +104,14 @@ impl<W: Want> Waiters<W> {
     }
 
     /// Which of these are wanted, and the first that wants each; smaller amounts first.
-    pub(super) fn wants(&self, range: RangeInclusive<W>) -> impl Iterator<Item = (W, Id)> {
+    pub(super) fn wants(&self, range: impl RangeBounds<W>) -> impl Iterator<Item = (W, Id)> {
         let all = self.by_want.range(range);
         all.filter_map(|(want, alike)| Some((*want, *alike.first()?)))
     }
 
-    /// The least that is wanted, and the first that wants it.
-    pub(super) fn smallest(&self) -> Option<(W, Id)> {
-        let (want, alike) = self.by_want.first_key_value()?;
-        Some((*want, *alike.first()?))
+    /// All that want this.
+    pub(super) fn alike(&self, want: W) -> impl Iterator<Item = Id> {
+        self.by_want.get(&want).into_iter().flatten().copied()
     }
 
     pub(super) fn get(&self, id: Id) -> Option<&Waiter<W>> {

@@ -85,7 +85,7 @@ const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
 /// - Calls of one owner that wait at the same time share a place. When one of them gives up last, the place is gone for all.
 /// - With [`wait_for_replicas`](crate::ClientBuilder::wait_for_replicas), a waiter whose grant no replica confirms has lost its place.
 /// - Where Redis refuses the script by which a waiter leaves, its place stays for its share.
-/// - A script by which callers leave looks at the ends of all waiters: with 2,000 of them, milliseconds of the server's time.
+/// - A script by which callers leave looks at the ends of all waiters: with 2,000 of them, tens of milliseconds of the server's time.
 /// - There is no `delete`, which in Redisson removes the queue as well; `force_unlock` lets the next waiter in.
 #[derive(Clone, Debug)]
 pub struct RFairLock(RLock);

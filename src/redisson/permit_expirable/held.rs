@@ -194,7 +194,7 @@ impl Held<PermitExpirable> for Kept {
 
     /// A smaller amount may be free.
     fn overtaking(&self) -> Overtaking<Permits> {
-        Overtaking::Smallest
+        Overtaking::Smaller
     }
 
     /// Others wait for an end that this client has brought nearer.

@@ -52,8 +52,8 @@ use crate::stats::{Holding, What};
 /// round trips, or within the watchdog timeout where that is shorter. A window begins when a request has waited for 250 ms, 1 s, 4 s, and so
 /// on. It lasts for half of that time, 20 s at the most. When the request was not served in it, no window begins for twice as long.
 ///
-/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and one for each further
-/// amount, and serves its callers in the order of their arrival.
+/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and 64 for callers that want less than
+/// these, and serves its callers in the order of their arrival.
 ///
 /// # Guards
 ///
@@ -68,7 +68,7 @@ use crate::stats::{Holding, What};
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further permit that was added and is left, 63 at the most, as long as a subscriber hears it. While a client of this crate waits, a `+` stands before each message; a JVM reads `+3` as `3`. After a release that leaves permits, the messages are repeated 50 ms, 200 ms, 1 s, 5 s and 30 s later, while permits are left and JVMs listen; the first says `16` where the total is less. Where no JVM listened at the release, the repeats begin after 1 s |
-/// | key `redisson_sc_queue:{name}` | zset: an entry for each of the first 64 waiters of a client, and for the first one of each further kind, with its arrival in microseconds of the server's clock |
+/// | key `redisson_sc_queue:{name}` | zset: an entry for each of the first 64 waiters of a client, and for the first 64 that want less than these, with its arrival in microseconds of the server's clock |
 /// | channel `redisson_sc_queue:{name}:<client id>` | `grant`, a ticket and the time; `gone`: the client's entries have left the queue; `watch`: the client listens to JVMs from now on |
 /// | key `redisson_sc_grants:{name}` | zset: an entry for each grant that is not confirmed yet and for each watched guard, with the end of its lease |
 /// | key `redisson_sc_notes:{name}` | hash: the client that listens to JVMs, and the share of these |

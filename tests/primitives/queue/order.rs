@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::channel::Channel;
-use crate::support::clients::{builder, connect, served, until_stored};
+use crate::support::clients::{builder, connect, scripts, served, until_stored};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until_queued, waiter};
 use redis::AsyncCommands;
@@ -166,6 +166,31 @@ async fn smallest_of_many_different_requests_is_served() {
         served(task).await;
     }
     until_stored(&server, NAME, 0).await;
+}
+
+/// What suffices for many callers behind 64 larger requests goes to all of these at once.
+#[tokio::test]
+async fn many_small_requests_behind_large_ones_are_served_together() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await.semaphore(NAME);
+    let acquire = |amount: u32| {
+        let client = client.clone();
+        tokio::spawn(async move { client.acquire(amount).await })
+    };
+    let large: Vec<_> = (0..64).map(|_| acquire(5000)).collect();
+    until_queued(&mut control, NAME, 64).await;
+    let releasing = connect(server.url()).await.semaphore(NAME);
+    releasing.release(1000).await.unwrap();
+    let before = scripts(&mut control).await;
+    let small: Vec<_> = (0..300).map(|number| acquire(1 + number % 3)).collect();
+    for task in small {
+        served(task).await;
+    }
+    let cost = scripts(&mut control).await - before;
+    assert!(cost <= 30, "{cost} scripts");
+    assert!(large.iter().all(|task| !task.is_finished()));
+    large.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 /// An entry of another client with this id, which came so long ago.
