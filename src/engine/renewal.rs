@@ -8,8 +8,10 @@
 //! A loss that the server reports is passed on; an entry that could not be renewed in time is lost by its lease's own clock.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 
+use futures::FutureExt;
 use futures::future::OptionFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, Semaphore};
@@ -35,7 +37,11 @@ impl Core {
         let _room = room.acquire_many(size).await;
         let some = self.holds.unchanged(all.clone());
         if !some.is_empty() {
-            self.renew(&renewing, &some).await;
+            // A waker of somebody who waits for a loss may panic. The others are renewed.
+            let renewed = AssertUnwindSafe(self.renew(&renewing, &some)).catch_unwind();
+            if renewed.await.is_err() {
+                tracing::error!("a task that was told of a loss panicked");
+            }
         }
         self.holds.call_ended(&all);
     }

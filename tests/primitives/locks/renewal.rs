@@ -1,6 +1,11 @@
 //! Renewal of locks that are held without a lease: in few script calls, through errors, only for those who hold
 //! them; and every loss is told.
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use crate::support::acl::set_user;
@@ -50,6 +55,48 @@ async fn lost(lease: &Lease) {
         .expect("the loss is told");
     assert!(lease.is_lost());
     assert_eq!(lease.remaining(), Some(Duration::ZERO));
+}
+
+/// Panics when it is told of the loss.
+struct Fragile(Lease, AtomicBool);
+
+impl Wake for Fragile {
+    fn wake(self: Arc<Self>) {
+        let Fragile(lease, told) = &*self;
+        if lease.is_lost() && !told.swap(true, Ordering::SeqCst) {
+            panic!("on purpose");
+        }
+    }
+}
+
+/// A task that panics as it is told of its loss takes nothing from others.
+#[tokio::test]
+async fn a_waker_that_panics_stops_no_renewal() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let (one, other) = (
+        client.lock("one").guard().await,
+        client.lock("other").guard().await,
+    );
+    let (one, other) = (one.unwrap(), other.unwrap());
+    let lease = one.lease();
+    let mut told = pin!(lease.lost());
+    let fragile = Arc::new(Fragile(lease.clone(), AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&fragile));
+    assert!(
+        told.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    let _: () = redis.del("one").await.unwrap();
+    until("it is told", LIMIT, async || {
+        fragile.1.load(Ordering::SeqCst)
+    })
+    .await;
+    until_renewed(&mut redis, "other", WATCHDOG).await;
+    until_renewed(&mut redis, "other", WATCHDOG).await;
+    assert!(!other.is_lost());
 }
 
 #[tokio::test]
