@@ -123,14 +123,8 @@ impl Change {
                     show::in_words(&found)
                 );
                 if consent.given(&asked)? {
-                    let is_fair = matches!(
-                        found.kind,
-                        Kind::Lock {
-                            queued: Some(_),
-                            ..
-                        }
-                    );
-                    let held = match is_fair {
+                    // As of now: a caller may have come while the question was asked.
+                    let held = match target.looker.is_fair(&target.key).await? {
                         true => client.fair_lock(&name).force_unlock().await?,
                         false => client.lock(&name).force_unlock().await?,
                     };

@@ -1,9 +1,7 @@
 //! Locks that have waiters as fair locks: these have the same key, and another queue.
 
-use redisson_semaphore::Result;
-
 use super::Finding;
-use crate::look::{Looker, names};
+use crate::look::Looker;
 
 const ABOUT: &str = "fair locks";
 
@@ -11,7 +9,7 @@ const ABOUT: &str = "fair locks";
 pub(super) async fn examine(looker: &Looker, locks: &[String]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in locks {
-        match is_fair(looker, name).await {
+        match looker.is_fair(name).await {
             Ok(false) => {}
             Ok(true) => findings.push(Finding::wrong(
                 ABOUT,
@@ -28,10 +26,4 @@ pub(super) async fn examine(looker: &Looker, locks: &[String]) -> Vec<Finding> {
         }
     }
     findings
-}
-
-async fn is_fair(looker: &Looker, name: &str) -> Result<bool> {
-    let queue = names::fair_queue(name);
-    let there: u64 = looker.ask(["EXISTS", &queue]).await?;
-    Ok(there > 0)
 }

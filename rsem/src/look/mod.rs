@@ -252,6 +252,12 @@ impl Looker {
         })
     }
 
+    /// Whether callers wait for this lock as a fair lock.
+    pub(crate) async fn is_fair(&self, key: &str) -> Result<bool> {
+        let there: u64 = self.ask(["EXISTS", &names::fair_queue(key)]).await?;
+        Ok(there > 0)
+    }
+
     /// Several, at about the same time.
     pub(crate) async fn objects(&self, keys: &[String]) -> Result<Vec<Object>> {
         try_join_all(keys.iter().map(|key| self.object(key))).await
