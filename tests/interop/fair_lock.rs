@@ -263,7 +263,7 @@ async fn a_waiter_of_a_killed_jvm_leaves_the_queue_when_its_time_is_over() {
         let mut world = World::start(version, LONG).await;
         let rust = world.rust.clone();
         let holder = rust.fair_lock("door");
-        let leased = holder.with_lease(Duration::from_secs(1));
+        let leased = holder.with_lease(PATIENCE);
         let url = world.server.url();
         let dead = JavaPeer::start_with(version, &url, &["--fair-wait", "1500"]).await;
         leased.lock().await.unwrap();
