@@ -11,6 +11,7 @@ mod lock_shares;
 mod locks;
 mod permit_shares;
 mod recipe_cost;
+mod renewal;
 mod saturated;
 mod shares;
 mod starving;
