@@ -51,7 +51,7 @@ impl<P: Primitive> State<P> {
             || !self.overtaking(&[]).is_empty()
     }
 
-    /// What may be granted past the entries, and the first that wants it. Neither an entry nor one of `runs` stands for these.
+    /// Wants that may be granted past the entries, each with its first waiter. Neither an entry nor one of `runs` stands for these.
     fn overtaking(&self, runs: &[Run<P::Want>]) -> Vec<(P::Want, Id)> {
         if self.waiters.is_empty() {
             return Vec::new();

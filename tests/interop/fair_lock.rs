@@ -216,14 +216,14 @@ async fn the_end_of_a_lease_lets_the_first_waiter_in() {
         let mut world = World::start(version, LONG).await;
         let rust = world.rust.clone();
         let mut leased = of("holder");
-        leased["leaseMs"] = json!(500);
+        leased["leaseMs"] = json!(2_000);
         world.java("lock", leased).await;
         let mut waiters = Waiters(Vec::new());
         waiters.rust(&mut world, &rust).await;
         waiters.java(&mut world, "a").await;
         waiters.all_are_served(&mut world).await;
         let holder = rust.fair_lock("door");
-        let leased = holder.with_lease(Duration::from_millis(500));
+        let leased = holder.with_lease(Duration::from_secs(2));
         leased.lock().await.unwrap();
         let mut waiters = Waiters(Vec::new());
         waiters.java(&mut world, "a").await;
@@ -263,7 +263,7 @@ async fn a_waiter_of_a_killed_jvm_leaves_the_queue_when_its_time_is_over() {
         let mut world = World::start(version, LONG).await;
         let rust = world.rust.clone();
         let holder = rust.fair_lock("door");
-        let leased = holder.with_lease(PATIENCE);
+        let leased = holder.with_lease(Duration::from_secs(3));
         let url = world.server.url();
         let dead = JavaPeer::start_with(version, &url, &["--fair-wait", "1500"]).await;
         leased.lock().await.unwrap();
