@@ -57,9 +57,12 @@ local function leave_queue(shares)
       left[field], share = 1, math.max(share, shares[field])
       sooner, moved = sooner + shares[field], moved or i == 1
       change_order({ 'LREM', WAITS, 1, field }, unpack(next and { 'LINSERT', WAITS, 'BEFORE', next, field } or { 'RPUSH', WAITS, field }))
-    elseif sooner > 0 and math.max(late - sooner, time() + share) < late then
-      new[#new + 1], new[#new + 2] = score(math.max(late - sooner, time() + share)), field
-      old[#old + 1], old[#old + 2] = score(late), field
+    elseif sooner > 0 then
+      local ends = math.max(late - sooner, time() + share)
+      if ends < late then
+        new[#new + 1], new[#new + 2] = score(ends), field
+        old[#old + 1], old[#old + 2] = score(late), field
+      end
     end
   end
   for i = 1, #all, 2 do

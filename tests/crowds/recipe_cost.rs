@@ -1,4 +1,4 @@
-//! What a grant of a classic recipe costs in a crowd.
+//! The cost of a grant of a classic recipe in a crowd.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -107,17 +107,15 @@ impl Kind {
         token: Option<u64>,
         queued: Option<u64>,
     ) -> Self {
+        holders.retain(|(field, _)| field != "mode");
+        holders.truncate(HOLDERS);
         if let Some(mode) = mode {
-            holders.retain(|(field, _)| field != "mode");
-            holders.truncate(HOLDERS);
-            let count = size.saturating_sub(1);
             return Kind::ReadWriteLock {
                 mode,
-                count,
+                count: size.saturating_sub(1),
                 holders,
             };
         }
-        holders.truncate(HOLDERS);
         // `<uuid>:<number>`, and how often.
         let owner =
             |(field, count): &(String, String)| field.contains(':') && count.parse::<u64>().is_ok();

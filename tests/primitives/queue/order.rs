@@ -8,7 +8,8 @@ use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until_queued, waiter};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, RSemaphore};
+use redisson_semaphore::{Client, RSemaphore, Result};
+use tokio::task::JoinHandle;
 
 const NAME: &str = "order";
 
@@ -112,6 +113,12 @@ async fn hostile_entries_leave_nobody_asleep() {
     .await;
 }
 
+/// `acquire` in a task.
+fn acquiring(semaphore: &RSemaphore, amount: u32) -> JoinHandle<Result<()>> {
+    let semaphore = semaphore.clone();
+    tokio::spawn(async move { semaphore.acquire(amount).await })
+}
+
 /// More callers than entries of a client, more clients than a page, all with requests that do not fit before one that does.
 #[tokio::test]
 async fn small_request_behind_many_large_ones_is_found() {
@@ -120,10 +127,7 @@ async fn small_request_behind_many_large_ones_is_found() {
     let mut large = Vec::new();
     for number in 0..5 {
         let client = connect(server.url()).await.semaphore(NAME);
-        for _ in 0..70 {
-            let client = client.clone();
-            large.push(tokio::spawn(async move { client.acquire(9).await }));
-        }
+        large.extend((0..70).map(|_| acquiring(&client, 9)));
         until_queued(&mut control, NAME, 64 * (number + 1)).await;
     }
     let client = connect(server.url()).await.semaphore(NAME);
@@ -145,10 +149,7 @@ async fn smallest_of_many_different_requests_is_served() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     let client = connect(server.url()).await.semaphore(NAME);
-    let acquire = |amount: u32| {
-        let client = client.clone();
-        tokio::spawn(async move { client.acquire(amount).await })
-    };
+    let acquire = |amount| acquiring(&client, amount);
     let large: Vec<_> = (10..110).map(acquire).collect();
     until_queued(&mut control, NAME, 64).await;
     let three = acquire(3);
@@ -168,16 +169,13 @@ async fn smallest_of_many_different_requests_is_served() {
     until_stored(&server, NAME, 0).await;
 }
 
-/// What suffices for many callers behind 64 larger requests goes to all of these at once.
+/// Permits that suffice for many callers behind 64 larger requests go to all of these at once.
 #[tokio::test]
 async fn many_small_requests_behind_large_ones_are_served_together() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     let client = connect(server.url()).await.semaphore(NAME);
-    let acquire = |amount: u32| {
-        let client = client.clone();
-        tokio::spawn(async move { client.acquire(amount).await })
-    };
+    let acquire = |amount| acquiring(&client, amount);
     let large: Vec<_> = (0..64).map(|_| acquire(5000)).collect();
     until_queued(&mut control, NAME, 64).await;
     let releasing = connect(server.url()).await.semaphore(NAME);
@@ -190,7 +188,7 @@ async fn many_small_requests_behind_large_ones_are_served_together() {
     let cost = scripts(&mut control).await - before;
     assert!(cost <= 30, "{cost} scripts");
     assert!(large.iter().all(|task| !task.is_finished()));
-    large.iter().for_each(tokio::task::JoinHandle::abort);
+    large.iter().for_each(JoinHandle::abort);
 }
 
 /// An entry of another client with this id, which came so long ago.
