@@ -28,12 +28,12 @@ impl Bound {
         let builder = clients::builder(url)
             .connect_timeout(LIMIT)
             .lock_watchdog_timeout(HOUR);
-        // Sixty clients share the thread of a test. Their preparations are calls within these bounds, too.
+        // Preparations are calls within these bounds, too.
         match self {
-            Bound::RetryWindow => builder.retry_window(Duration::from_secs(10)),
+            Bound::RetryWindow => builder.retry_window(Duration::from_secs(5)),
             Bound::CallTimeout => builder
                 .retry_window(HOUR)
-                .call_timeout(Duration::from_secs(12)),
+                .call_timeout(Duration::from_secs(6)),
         }
     }
 
