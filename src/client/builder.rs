@@ -116,7 +116,8 @@ settings! {
     /// How the names in the code become the names in Redis; unchanged by default.
     name_mapper: NameMapper;
 
-    /// How long one request waits for its reply before it is repeated on a new connection; 3 s by default.
+    /// How long a server may be silent while a request waits for its reply; 3 s by default. Then the request is repeated on a new
+    /// connection. A server that still answers earlier requests is not silent: a burst of calls may take longer.
     response_timeout: Duration;
 
     /// How long one attempt to connect may take, and how long [`connect`](Self::connect) tries; 10 s by

@@ -152,8 +152,8 @@ impl Client {
         self.core.id()
     }
 
-    /// Asks the server whether it is there: for a readiness probe. Nothing is waited for but the answer, and that for the
-    /// response time-out; Redis: `PING`, which the ACL may forbid.
+    /// Asks the server whether it is there: for a readiness probe. Nothing is waited for but the answer, until the
+    /// server has been silent for the response time-out; Redis: `PING`, which the ACL may forbid.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl Client {
     }
 
     /// Sends a command that only reads, once, and returns the answer; in a cluster to `master`, or to the one that has its key. Keys are not
-    /// mapped. It waits for the response time-out at the most. A command that changes something may have done so although it fails. For the
+    /// mapped. It ends when the server is silent for the response time-out. A command that changes something may have done so although it fails. For the
     /// tool `rsem`: it is no part of the crate's API, and may change at any time.
     #[doc(hidden)]
     pub async fn ask(&self, master: Option<&str>, words: &[&str]) -> Result<Answer> {

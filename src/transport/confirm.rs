@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::Shared;
-use redis::RedisResult;
-use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, RedisResult};
 use tokio::sync::{Mutex as Turn, oneshot};
 
+use super::wire::Wire;
 use crate::outside;
 use crate::sync::Mutex;
 
@@ -27,7 +27,7 @@ type Answer = Shared<oneshot::Receiver<RedisResult<i64>>>;
 
 /// The calls that wait for the replicas of one connection.
 pub(super) struct Confirming {
-    connection: MultiplexedConnection,
+    wire: Wire,
     replicas: Replicas,
     /// A call that comes now shares this one, which has not been sent yet.
     next: Mutex<Option<Answer>>,
@@ -35,9 +35,9 @@ pub(super) struct Confirming {
 }
 
 impl Confirming {
-    pub(super) fn new(connection: MultiplexedConnection, replicas: Replicas) -> Self {
+    pub(super) fn new(wire: Wire, replicas: Replicas) -> Self {
         Confirming {
-            connection,
+            wire,
             replicas,
             next: Mutex::default(),
             turn: Turn::default(),
@@ -71,8 +71,9 @@ impl Confirming {
             let patience = itself.replicas.patience.as_millis();
             let patience = u64::try_from(patience).unwrap_or(u64::MAX);
             wait.arg(itself.replicas.count).arg(patience.max(1));
-            let count = wait.query_async(&mut itself.connection.clone()).await;
-            drop(sender.send(count));
+            let answer = itself.wire.ask(&wait).await;
+            let answer = answer.and_then(redis::Value::extract_error);
+            drop(sender.send(answer.and_then(|count| Ok(i64::from_redis_value(count)?))));
         });
         answer
     }

@@ -18,6 +18,7 @@ use super::handshake::{Entry, exchange};
 use super::sentinel::{Sentinel, Sentinels};
 use super::socket::{Found, Lookup};
 use super::tls::Tls;
+use super::wire::Wire;
 use super::{Command, Refusal, Value};
 use crate::config::Config;
 use crate::credentials::{Credentials, CredentialsProvider};
@@ -67,7 +68,7 @@ enum Place {
 
 /// A connection for commands, before its first use.
 pub(super) struct Opened {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) wire: Wire,
     /// Where it leads.
     pub(super) address: Address,
     /// Has to be polled for the connection to work; ends when the connection has.
@@ -216,7 +217,7 @@ impl Endpoint {
     /// Opens a connection for commands to a server that has been seen to answer.
     pub(super) async fn connect(&self) -> Result<Opened, Refusal> {
         let config = AsyncConnectionConfig::new()
-            .set_response_timeout(Some(self.response_timeout))
+            .set_response_timeout(None)
             // A caller that waits for room, and is not polled then, would keep its place for ever.
             .set_pipeline_buffer_size(Semaphore::MAX_PERMITS);
         self.limited(async {
@@ -226,7 +227,7 @@ impl Endpoint {
                     .await
                     .map_err(|error| Refusal::at_connect(&error))?;
             Ok(Opened {
-                connection,
+                wire: Wire::new(connection, self.response_timeout),
                 address,
                 driver: driver.boxed(),
             })

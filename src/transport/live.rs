@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::RedisResult;
-use redis::aio::MultiplexedConnection;
 use tokio::sync::SetOnce;
 use tokio::task::AbortHandle;
 
@@ -14,6 +12,7 @@ use super::confirm::Confirming;
 use super::endpoint::Opened;
 use super::failure::Reason;
 use super::role;
+use super::wire::Wire;
 use super::{Command, Endpoint, Failure, Refusal, Value};
 use crate::clock::Moment;
 use crate::outside;
@@ -33,7 +32,7 @@ pub(super) struct End {
 pub(crate) struct Live {
     /// Where it leads.
     pub(super) address: Address,
-    connection: MultiplexedConnection,
+    wire: Wire,
     /// Where replicas are waited for.
     confirming: Option<Arc<Confirming>>,
     end: Arc<SetOnce<End>>,
@@ -47,11 +46,11 @@ impl Live {
     /// A connection to a server of `endpoint`.
     pub(super) fn start(opened: Opened, endpoint: &Endpoint) -> Arc<Self> {
         let Opened {
-            connection,
+            wire,
             address,
             driver,
         } = opened;
-        let confirming = |replicas| Arc::new(Confirming::new(connection.clone(), replicas));
+        let confirming = |replicas| Arc::new(Confirming::new(wire.clone(), replicas));
         let confirming = endpoint.replicas.map(confirming);
         Arc::new_cyclic(|itself: &Weak<Self>| {
             let itself = Weak::clone(itself);
@@ -74,7 +73,7 @@ impl Live {
             Live {
                 address,
                 confirming,
-                connection,
+                wire,
                 end: Arc::default(),
                 used: AtomicBool::new(false),
                 driver: outside::spawn(driving).abort_handle(),
@@ -109,7 +108,7 @@ impl Live {
 
     async fn exchange(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
         let sent = Moment::now();
-        let answer = hand_over(self.connection.clone(), command, asking).await;
+        let answer = self.wire.send(command, asking).await;
         if answer.is_ok() {
             self.used.store(true, Ordering::Relaxed);
         }
@@ -172,10 +171,8 @@ impl Live {
         if !self.used.swap(false, Ordering::Relaxed) {
             return true;
         }
-        let mut connection = self.connection.clone();
-        let answer: RedisResult<redis::Value> =
-            redis::cmd("ROLE").query_async(&mut connection).await;
-        match answer {
+        let answer = self.wire.ask(&redis::cmd("ROLE")).await;
+        match answer.and_then(redis::Value::extract_error) {
             Ok(answer) if role::is_replica(&answer) => {
                 self.end(Refusal::no_master(&self.address), false);
                 true
@@ -208,21 +205,6 @@ async fn watch_role(live: &Weak<Live>) {
         }
     }
     std::future::pending().await
-}
-
-async fn hand_over(
-    mut connection: MultiplexedConnection,
-    command: &Command,
-    asking: bool,
-) -> RedisResult<redis::Value> {
-    if !asking {
-        return connection.send_packed_command(command.packed()).await;
-    }
-    // The server lets the very next command in, so they must not be parted.
-    let mut both = redis::pipe();
-    both.cmd("ASKING").add_command(command.packed().clone());
-    let answers = connection.send_packed_commands(&both, 1, 1).await?;
-    Ok(answers.into_iter().next().unwrap_or(redis::Value::Nil))
 }
 
 impl Drop for Live {

@@ -24,6 +24,7 @@ mod socket;
 mod subscriber;
 mod tls;
 mod value;
+mod wire;
 
 pub(crate) use backoff::{Backoff, jittered};
 pub(crate) use command::{Command, digest};
