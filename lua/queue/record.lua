@@ -65,14 +65,14 @@ local function once(work, tell)
   local last = earlier and string.match(earlier, '^(%d+) ')
   local word = last == NUMBER and string.match(earlier, ' (%l+)', #NUMBER + 1)
   if SENDING == '4' and word == 'back' then
-    redis.call('SET', KEYS[1], earlier, 'PX', LIFE)
+    redis.call('PEXPIRE', KEYS[1], LIFE)
     return string.sub(earlier, #NUMBER + 7)
   elseif SENDING == '4' and word ~= 'done' then
     return 'none'
   end
   if SENDING ~= '4' and last and #last == #NUMBER and (last == NUMBER or last > NUMBER and SENDING ~= '2') then
-    -- Replicas are asked for the last thing that this connection has written.
-    redis.call('SET', KEYS[1], earlier, 'PX', LIFE)
+    -- Replicas are asked for the last thing that this connection has written. This takes no memory.
+    redis.call('PEXPIRE', KEYS[1], LIFE)
     return last == NUMBER and SENDING ~= '0' and string.sub(earlier, #NUMBER + 2) or 'stale'
   end
   local done, answer = pcall(function()

@@ -5,15 +5,14 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lock, RLock, Result};
 
-use crate::support::proxy::Proxy;
+use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
-use crate::support::waiters::until_subscribers;
+use crate::support::waiters::until_lock_queued;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3600);
-const CHANNEL: &str = "redisson_lock__channel:{door}";
 /// Several windows of one caller after the other last longer than this, one for all of them does not.
 const TOGETHER: Duration = Duration::from_secs(4);
 const CALLERS: usize = 20;
@@ -56,7 +55,8 @@ async fn unlock_needs_no_memory() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
     let client = connect(server.url(), LIMIT).await;
-    for fenced in [false, true] {
+    // Its client has subscribed in the first round, and asks nothing behind that later.
+    for (fenced, memory) in [(false, "0"), (false, "1"), (true, "1")] {
         let holder = client.lock("door");
         holder.lock().await.unwrap();
         let next = client.fenced_lock("door");
@@ -67,18 +67,30 @@ async fn unlock_needs_no_memory() {
                 false => call.lock().await,
             }
         });
-        until_subscribers(&mut redis, CHANNEL, 1).await;
-        // The client hears of its subscription, and asks; the second answer is behind that.
-        for _ in 0..2 {
-            assert!(holder.is_locked().await.unwrap());
-        }
-        config(&mut redis, "maxmemory", "1").await;
+        until_lock_queued(&mut redis, "door", 1).await;
+        config(&mut redis, "maxmemory", memory).await;
         let unlocked = timeout(LIMIT, holder.unlock()).await;
         assert_eq!(unlocked.expect("without memory, too"), Ok(()));
         ended("the next one has it", waits).await.unwrap();
         config(&mut redis, "maxmemory", "0").await;
         next.unlock().await.unwrap();
     }
+}
+
+/// Nor when its reply is lost, and it is repeated.
+#[tokio::test]
+async fn a_repeated_unlock_needs_no_memory() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url(), LIMIT).await;
+    let lock = client.lock("door");
+    lock.lock().await.unwrap();
+    config(&mut redis, "maxmemory", "1").await;
+    proxy.at_script(1, Fate::LoseReplyAndClose);
+    let unlocked = timeout(LIMIT, lock.unlock()).await;
+    assert_eq!(unlocked.expect("its record says so"), Ok(()));
+    assert_eq!(proxy.struck(), 1);
 }
 
 /// Callers that were there before the server went away, and those that come after; what they get, and how long after
