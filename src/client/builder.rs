@@ -117,7 +117,8 @@ settings! {
     name_mapper: NameMapper;
 
     /// How long a server may be silent while a request waits for its reply; 3 s by default. Then the request is repeated on a new
-    /// connection. A server that still answers earlier requests is not silent: a burst of calls may take longer.
+    /// connection. A server that still answers earlier requests is not silent: a burst of calls may take up to the
+    /// [retry window](Self::retry_window).
     response_timeout: Duration;
 
     /// How long one attempt to connect may take, and how long [`connect`](Self::connect) tries; 10 s by
@@ -165,7 +166,8 @@ settings! {
     /// Sets for how long a lock without a lease, and the permits of a [watched](crate::RSemaphore::watched) guard, stay taken after their
     /// process has gone; 30 s by default, 100 ms at the least.
     ///
-    /// Both are renewed every third of this. In a cluster it should be longer than [`response_timeout`](Self::response_timeout):
+    /// Both are renewed every third of this, on the connection of the calls: where a renewal waits longer behind them than the rest, the
+    /// lock is lost. In a cluster it should be longer than [`response_timeout`](Self::response_timeout):
     /// otherwise a master that falls silent costs leases at other masters, too. Redisson: `lockWatchdogTimeout`.
     lock_watchdog_timeout: Duration;
 

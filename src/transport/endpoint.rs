@@ -1,16 +1,14 @@
 //! How connections to the server are opened.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
-use tokio::sync::Semaphore;
+use redis::RedisResult;
 
 use super::address::{self, Address, Kind, Login, Target};
 use super::confirm::Replicas;
@@ -18,7 +16,7 @@ use super::handshake::{Entry, exchange};
 use super::sentinel::{Sentinel, Sentinels};
 use super::socket::{Found, Lookup};
 use super::tls::Tls;
-use super::wire::Wire;
+use super::wire::{Patience, Wire};
 use super::{Command, Refusal, Value};
 use crate::config::Config;
 use crate::credentials::{Credentials, CredentialsProvider};
@@ -47,7 +45,7 @@ pub(crate) struct Endpoint {
     credentials: Option<Arc<dyn CredentialsProvider>>,
     client_name: Option<String>,
     pub(super) connect_timeout: Duration,
-    pub(super) response_timeout: Duration,
+    pub(super) patience: Patience,
     pub(super) scan_interval: Duration,
     pub(super) replicas: Option<Replicas>,
     /// It is no node of a cluster, where a replica redirects its clients: it may become one without a word.
@@ -147,7 +145,10 @@ impl Endpoint {
             credentials: config.credentials.clone(),
             client_name: config.client_name.clone(),
             connect_timeout: config.connect_timeout,
-            response_timeout: config.response_timeout,
+            patience: Patience {
+                response_timeout: config.response_timeout,
+                retry_window: config.retry_window,
+            },
             scan_interval: config.scan_interval,
             replicas: config.replicas.map(|count| Replicas {
                 count,
@@ -216,20 +217,14 @@ impl Endpoint {
 
     /// Opens a connection for commands to a server that has been seen to answer.
     pub(super) async fn connect(&self) -> Result<Opened, Refusal> {
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            // A caller that waits for room, and is not polled then, would keep its place for ever.
-            .set_pipeline_buffer_size(Semaphore::MAX_PERMITS);
         self.limited(async {
             let (address, stream) = self.open(Lookup::ForCommands(&self.found)).await?;
-            let (connection, driver) =
-                MultiplexedConnection::new_with_config(&INTRODUCED, stream, config)
-                    .await
-                    .map_err(|error| Refusal::at_connect(&error))?;
+            let opened = Wire::new(stream, self.patience).await;
+            let (wire, driver) = opened.map_err(|error| Refusal::at_connect(&error))?;
             Ok(Opened {
-                wire: Wire::new(connection, self.response_timeout),
+                wire,
                 address,
-                driver: driver.boxed(),
+                driver,
             })
         })
         .await
@@ -365,7 +360,3 @@ fn one(addresses: Vec<Address>) -> Result<Address, String> {
     let first = addresses.into_iter().next();
     first.ok_or_else(|| "the URL has no host".to_owned())
 }
-
-/// The settings of the redis crate for a connection on which the handshake is over.
-static INTRODUCED: LazyLock<RedisConnectionInfo> =
-    LazyLock::new(|| RedisConnectionInfo::default().set_skip_set_lib_name());

@@ -19,7 +19,7 @@ impl Subscriber {
         let endpoint = node.endpoint().clone();
         let (address, stream) = endpoint.connect_pubsub().await?;
         let (subscriptions, hearing) =
-            pubsub::start(stream, node.messages(), endpoint.response_timeout);
+            pubsub::start(stream, node.messages(), endpoint.patience.response_timeout);
         let subscriber = Subscriber {
             hearing,
             endpoint,

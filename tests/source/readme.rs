@@ -11,6 +11,7 @@ use crate::layouts::Shape;
 use crate::support::acl::set_user;
 use crate::support::channel::Channel;
 use crate::support::clients::{LIMIT, builder, served};
+use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until, until_subscribers, waiter};
 use redis::aio::MultiplexedConnection;
@@ -490,9 +491,13 @@ async fn what_latches_need() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     user(&mut control, "app", THESE).await;
-    let client = connect(&server, "app").await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url_as("app", "secret")).client_name("app");
+    let client = client.connect().await.unwrap();
     let done = client.count_down_latch("done");
     assert_eq!(done.try_set_count(2).await, Ok(true));
+    // Its record answers.
+    proxy.at_script(1, Fate::LoseReplyAndClose);
     done.count_down().await.unwrap();
     let waits = done.clone();
     let task = tokio::spawn(async move { waits.wait().await });
