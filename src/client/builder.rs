@@ -166,8 +166,8 @@ settings! {
     /// Sets for how long a lock without a lease, and the permits of a [watched](crate::RSemaphore::watched) guard, stay taken after their
     /// process has gone; 30 s by default, 100 ms at the least.
     ///
-    /// Both are renewed every third of this, on the connection of the calls: where a renewal waits longer behind them than the rest, the
-    /// lock is lost. In a cluster it should be longer than [`response_timeout`](Self::response_timeout):
+    /// Both are renewed every third of this, on the connection of the calls: a renewal that waits behind slow answers until the time is
+    /// over comes too late. In a cluster it should be longer than [`response_timeout`](Self::response_timeout):
     /// otherwise a master that falls silent costs leases at other masters, too. Redisson: `lockWatchdogTimeout`.
     lock_watchdog_timeout: Duration;
 

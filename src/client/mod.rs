@@ -170,8 +170,8 @@ impl Client {
     }
 
     /// Sends a command that only reads, once, and returns the answer; in a cluster to `master`, or to the one that has its key. Keys are not
-    /// mapped. It ends when the server is silent for the response time-out. A command that changes something may have done so although it fails. For the
-    /// tool `rsem`: it is no part of the crate's API, and may change at any time.
+    /// mapped. It ends when the server is silent for the response time-out. A command that changes something may have done so although it
+    /// fails. For the tool `rsem`: it is no part of the crate's API, and may change at any time.
     #[doc(hidden)]
     pub async fn ask(&self, master: Option<&str>, words: &[&str]) -> Result<Answer> {
         self.core.within(self.core.ask(master, words)).await

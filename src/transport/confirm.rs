@@ -72,7 +72,6 @@ impl Confirming {
             let patience = u64::try_from(patience).unwrap_or(u64::MAX);
             wait.arg(itself.replicas.count).arg(patience.max(1));
             let answer = itself.wire.ask(&wait).await;
-            let answer = answer.and_then(redis::Value::extract_error);
             drop(sender.send(answer.and_then(|count| Ok(i64::from_redis_value(count)?))));
         });
         answer

@@ -172,7 +172,7 @@ impl Live {
             return true;
         }
         let answer = self.wire.ask(&redis::cmd("ROLE")).await;
-        match answer.and_then(redis::Value::extract_error) {
+        match answer {
             Ok(answer) if role::is_replica(&answer) => {
                 self.end(Refusal::no_master(&self.address), false);
                 true

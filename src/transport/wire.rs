@@ -66,10 +66,10 @@ impl Wire {
         Ok((wire, Box::pin(driver)))
     }
 
-    /// The answer to a command. `asking`: to a server that is taking over the key's slot.
+    /// The answer to a command, which may be an error of the server. `asking`: to a server that is taking over the key's slot.
     pub(super) async fn send(&self, command: &Command, asking: bool) -> RedisResult<Value> {
         if !asking {
-            return self.ask(command.packed()).await;
+            return self.exchange(command.packed()).await;
         }
         // The server lets the very next command in, so they must not be parted.
         let mut both = redis::pipe();
@@ -79,7 +79,12 @@ impl Wire {
         Ok(answers.await?.into_iter().next().unwrap_or(Value::Nil))
     }
 
+    /// The same for a command of the transport itself; an error of the server is an error.
     pub(super) async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
+        self.exchange(command).await?.extract_error()
+    }
+
+    async fn exchange(&self, command: &Cmd) -> RedisResult<Value> {
         let mut connection = self.connection.clone();
         self.in_time(connection.send_packed_command(command)).await
     }

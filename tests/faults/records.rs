@@ -46,13 +46,10 @@ fn given_back(commands: &[Command]) -> usize {
     commands.iter().filter(is_one).count()
 }
 
-/// Uses `count` semaphores once, each of which leaves a record.
-async fn use_once(client: &Client, prefix: &str, count: usize) {
-    some_at_a_time(count, async |number| {
-        let semaphore = client.semaphore(&format!("{prefix}-{number}"));
-        assert!(semaphore.try_set_permits(1).await.unwrap());
-    })
-    .await;
+/// Uses a semaphore once, which leaves a record.
+async fn use_once(client: &Client, name: &str) {
+    let semaphore = client.semaphore(name);
+    assert!(semaphore.try_set_permits(1).await.unwrap());
 }
 
 /// So few that no reply is late.
@@ -70,7 +67,10 @@ async fn objects_used_once_leave_few_keys_for_few_commands() {
     let mut control = server.connection().await;
     let mut monitor = Monitor::start(&server).await;
     let client = Client::connect(server.url()).await.unwrap();
-    use_once(&client, "once", SEMAPHORES).await;
+    some_at_a_time(SEMAPHORES, async |number| {
+        use_once(&client, &format!("once-{number}")).await;
+    })
+    .await;
     some_at_a_time(OTHERS, async |number| {
         let lock = client.lock(&format!("forced-{number}"));
         assert!(lock.try_lock().await.unwrap());
@@ -159,7 +159,7 @@ async fn the_record_of_a_call_in_doubt_stays() {
     let client = connect(proxy.url()).await;
     // One after the other: on a busy machine a late answer brings one of them in doubt, and not all that are under way.
     for number in 0..2 * TOGETHER {
-        use_once(&client, &format!("sure-{number}"), 1).await;
+        use_once(&client, &format!("sure-{number}")).await;
     }
     let doubted = client.semaphore("doubted");
     assert!(doubted.try_set_permits(5).await.unwrap());
