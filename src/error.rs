@@ -350,6 +350,9 @@ pub enum Error {
     ///
     /// A client in a `static` that several `#[tokio::test]` share ends with the first of them. Make a client for each runtime, or give
     /// the client a runtime that stays: [`ClientBuilder::runtime`](crate::ClientBuilder::runtime).
+    ///
+    /// A thread that waits in [`Handle::block_on`](tokio::runtime::Handle::block_on) of the runtime that ends may panic instead, as with
+    /// each timer of tokio's.
     #[error(
         "{name:?}: the runtime in which the client was made has ended; make a client for each runtime, or give the client a runtime that \
          stays (ClientBuilder::runtime); nothing took effect"
