@@ -7,7 +7,8 @@
 -- ARGV[3] life of its record in milliseconds
 -- ARGV[4] "0": the first sending
 -- ARGV[5..] those of queue/queue.lua; steps from ARGV[11] on, of which it knows release, leave, try, take and wait
--- Returns: what steps.lua does; nothing where it has changed nothing. It defines `clock`
+-- Returns: what steps.lua does, for guards; else "done <free> <jvms>" and the results; nothing where it has changed nothing. It defines
+--   `clock`
 -- Publishes: as steps.lua does for a release; of more than one permit it leaves that to it
 -- Repeat-safe: yes, by the record
 -- Invariant: what it changes is what steps.lua would
@@ -58,17 +59,18 @@ do
         -- From now on they have an account, which is the business of the other parts.
         if heard > 0 and type(pcall('HSET', KEYS[6], 'left', total)) == 'number' then pcall('PEXPIRE', KEYS[6], 1000) end
       end
-      local answer = string.format('done %.0f %.0f -1 %d 0 %.0f%s | ', total, ends and ends - now or -1, tonumber(heard) or 0,
-        now, results)
-      local old = type(heard) == 'number' and pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
-      local is_new = type(heard) == 'number' and (not old or type(old) == 'string' and old < ARGV[2])
+      heard = tonumber(heard)
+      local answer = not guards and heard and 'done ' .. total .. ' ' .. heard .. results
+        or string.format('done %.0f %.0f -1 %d 0 %.0f%s | ', total, ends and ends - now or -1, heard or 0, now, results)
+      local old = heard and pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
+      local is_new = heard and (not old or type(old) == 'string' and old < ARGV[2])
       local done = is_new and (total == before or pcall('INCRBY', KEYS[2], total - before))
       local added = type(done) ~= 'table' and done and (not adds[1] or pcall('ZADD', KEYS[5], unpack(adds)))
       local removed = type(added) ~= 'table' and added and (not rems[1] or pcall('ZREM', KEYS[5], unpack(rems)))
       if removed and type(removed) ~= 'table' then return answer end
       for n = 2, type(added) ~= 'table' and added and #adds or 0, 2 do pcall('ZREM', KEYS[5], adds[n]) end
       if type(done) == 'number' then pcall('INCRBY', KEYS[2], before - total) end
-      if type(heard) == 'number' and type(old) ~= 'table' then
+      if heard and type(old) ~= 'table' then
         local _ = old and pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or pcall('DEL', KEYS[1])
       end
     end
