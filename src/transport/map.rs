@@ -1,6 +1,7 @@
 //! Which node serves which slot, as a node of the cluster says it.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use crate::transport::address::Address;
 use crate::transport::slot::SLOTS;
@@ -23,7 +24,7 @@ pub(crate) struct Map {
 
 /// Slots, and their masters.
 struct Range {
-    slots: std::ops::RangeInclusive<u16>,
+    slots: RangeInclusive<u16>,
     /// None where the asked node does not know its address.
     master: Option<Address>,
     nodes: Vec<Box<str>>,
@@ -48,9 +49,7 @@ impl Map {
         ranges.sort_by_key(|range| *range.slots.start());
         for range in ranges {
             if let Some(master) = &range.master {
-                for slot in range.slots {
-                    map.assign(slot, master);
-                }
+                map.assign(range.slots, master);
             }
             map.nodes.extend(range.nodes);
         }
@@ -89,16 +88,17 @@ impl Map {
         self.masters.get(usize::from(index))
     }
 
-    /// `slot` is at `address` now. Its former master stays a master until the next map.
-    pub(super) fn assign(&mut self, slot: u16, address: &Address) {
+    /// `slots` are at `address` now. Their former masters stay masters until the next map.
+    pub(super) fn assign(&mut self, slots: RangeInclusive<u16>, address: &Address) {
         self.owners.resize(usize::from(SLOTS), None);
         let known = self.masters.iter().position(|master| master == address);
         let index = known.unwrap_or_else(|| {
             self.masters.push(address.clone());
             self.masters.len() - 1
         });
-        if let Some(owner) = self.owners.get_mut(usize::from(slot)) {
-            *owner = u16::try_from(index).ok();
+        let (first, last) = (usize::from(*slots.start()), usize::from(*slots.end()));
+        if let Some(owners) = self.owners.get_mut(first..=last) {
+            owners.fill(u16::try_from(index).ok());
         }
     }
 }
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(map.owner(100), None);
         assert_eq!(map.owner(150), None);
         assert_eq!(map.owner(16382), Some(&Address::tcp("asked", 3)));
-        map.assign(100, &Address::tcp("new", 4));
+        map.assign(100..=100, &Address::tcp("new", 4));
         assert_eq!(map.owner(100), Some(&Address::tcp("new", 4)));
         assert_eq!(map.masters().len(), 4);
         assert_eq!(Map::default().owner(0), None);

@@ -77,7 +77,9 @@ fn main() -> ExitCode {
         hunt(from, step, duration(&text))
     } else {
         let named = named::all();
-        let named = named.iter().all(|(name, plan)| tell(name, plan));
+        let named = run::on_all_cores(named.len(), |number| {
+            tell(named[number].0, &named[number].1)
+        });
         named && run::twice(FIRST, TWICE) && hunt(FIRST + TWICE, step, A_WHILE)
     };
     if well {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ pub fn hunt(from: u64, step: u64, time: Duration, go_on: bool) -> Option<u64> {
     let (next, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let found = Mutex::new(None::<(u64, Fault)>);
     let totals = Totals::default();
-    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let workers = cores();
     let at_work: Vec<Mutex<Option<(u64, Instant)>>> =
         (0..workers).map(|_| Mutex::new(None)).collect();
     println!("hunt: from seed {from} on, on {workers} cores");
@@ -167,20 +167,49 @@ fn show(totals: &Totals, began: Instant) {
     );
 }
 
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Whether all of so many are well; no other one begins behind one that is not.
+pub fn on_all_cores(count: usize, is_well: impl Fn(usize) -> bool + Sync) -> bool {
+    let (next, well) = (AtomicUsize::new(0), AtomicBool::new(true));
+    thread::scope(|scope| {
+        for _ in 0..cores() {
+            scope.spawn(|| {
+                while well.load(Ordering::SeqCst) {
+                    match next.fetch_add(1, Ordering::SeqCst) {
+                        number if number >= count => break,
+                        number if is_well(number) => {}
+                        _ => well.store(false, Ordering::SeqCst),
+                    }
+                }
+            });
+        }
+    });
+    well.into_inner()
+}
+
 /// Carries each of so many histories out twice; whether they were the same, to the byte.
 pub fn twice(from: u64, count: u64) -> bool {
-    for seed in from..from + count {
-        let plan = Plan::of(seed);
-        let [one, two] = [carry_out(&plan, true), carry_out(&plan, true)];
-        if one.lines != two.lines || one.digest != two.digest {
-            println!("SEED={seed} is not the same twice:");
-            let mut both = one.lines.iter().zip(&two.lines);
-            if let Some((one, two)) = both.find(|(one, two)| one != two) {
-                println!("{one}\n{two}");
-            }
-            return false;
+    let count = usize::try_from(count).expect("as many as there is memory for");
+    let well = on_all_cores(count, |number| is_same_twice(from + number as u64));
+    if well {
+        println!("hunt: {count} histories from seed {from} on were the same twice");
+    }
+    well
+}
+
+fn is_same_twice(seed: u64) -> bool {
+    let plan = Plan::of(seed);
+    let [one, two] = [carry_out(&plan, true), carry_out(&plan, true)];
+    let same = one.lines == two.lines && one.digest == two.digest;
+    if !same {
+        println!("SEED={seed} is not the same twice:");
+        let mut both = one.lines.iter().zip(&two.lines);
+        if let Some((one, two)) = both.find(|(one, two)| one != two) {
+            println!("{one}\n{two}");
         }
     }
-    println!("hunt: {count} histories from seed {from} on were the same twice");
-    true
+    same
 }

@@ -257,7 +257,7 @@ impl Cluster {
         let mut state = self.state.lock();
         let link = self.link(&mut state, address);
         if state.map.owner(slot) != Some(address) {
-            Arc::make_mut(&mut state.map).assign(slot, address);
+            Arc::make_mut(&mut state.map).assign(slot..=slot, address);
             drop(state);
             self.tell();
         }
