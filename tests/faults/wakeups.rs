@@ -87,6 +87,32 @@ async fn grant_that_overtakes_an_answer_is_not_forgotten() {
     }
 }
 
+/// A JVM releases before the client that is to listen to JVMs has subscribed.
+#[tokio::test]
+async fn a_release_before_the_subscription_is_not_missed() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let _: () = control.set("early", 0).await.unwrap();
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url()).response_timeout(LIMIT);
+    let client = client.safety_interval(2 * LIMIT).connect().await.unwrap();
+    let semaphore = client.semaphore("early");
+    // The server has the script from now on.
+    assert!(!semaphore.try_acquire(1).await.unwrap());
+    // The first one queues the caller, the second one chooses this client.
+    proxy.at_script(2, Fate::HoldReply);
+    let call = tokio::spawn(async move { semaphore.acquire(1).await });
+    proxy.until_struck(1).await;
+    let _: () = redis::pipe()
+        .incr("early", 1)
+        .publish(channel("early"), 1)
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    proxy.deliver(1).await;
+    served(call).await;
+}
+
 /// A server that is busy with somebody's script for a moment refuses the subscription, too: who waits goes on waiting.
 #[tokio::test]
 async fn a_subscription_that_is_refused_for_now_is_made_later() {
