@@ -36,9 +36,16 @@ async fn count(redis: &mut MultiplexedConnection, gauge: &str, change: i64) {
 struct Callers {
     ours: usize,
     theirs: usize,
+    /// For how long ours go on; peers do for [`CROWD`].
+    ours_for: Duration,
 }
 
-const CALLERS: Callers = Callers { ours: 8, theirs: 4 };
+/// Peers are left alone in the end, so that each of them has its turn.
+const CALLERS: Callers = Callers {
+    ours: 8,
+    theirs: 4,
+    ours_for: Duration::from_secs(2),
+};
 
 /// The most that were held together, and how often each side held.
 struct Seen {
@@ -72,7 +79,7 @@ async fn crowd<G: Send>(
         .iter()
         .map(|peer| peer.begin("crowd", command.clone()))
         .collect();
-    let end = tokio::time::Instant::now() + CROWD;
+    let end = tokio::time::Instant::now() + callers.ours_for;
     let callers = (0..callers.ours).map(|number| {
         let client = [&world.client, &second][number % 2];
         let mut redis = world.redis.clone();
@@ -181,7 +188,11 @@ async fn a_crowd_on_a_string_lock_excludes_each_other() {
 /// Peers who lock try again every millisecond, and the lock is free for moments only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ours_get_their_share_beside_peers_that_lock() {
-    let callers = Callers { ours: 6, theirs: 6 };
+    let callers = Callers {
+        ours: 6,
+        theirs: 6,
+        ours_for: CROWD,
+    };
     let check = Duration::from_millis(100);
     let python = |program| program == Python;
     let seen = crowd_of(callers, check, Layout::FairUnderLock, 5, python).await;
