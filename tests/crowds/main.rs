@@ -9,8 +9,13 @@ mod lock_crowd;
 mod lock_shares;
 #[path = "../interop/locks/mod.rs"]
 mod locks;
+// The tests of one recipe each use more of it.
+#[allow(dead_code)]
+#[path = "../primitives/recipes/peers/support.rs"]
+mod peers;
 mod permit_shares;
 mod recipe_cost;
+mod recipe_crowd;
 mod renewal;
 mod saturated;
 mod shares;

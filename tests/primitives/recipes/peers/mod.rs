@@ -1,6 +1,5 @@
 //! The tests beside peers, those that are about one recipe each, and what they share.
 
-mod crowd;
 mod fair;
 mod string_lock;
 pub(crate) mod support;

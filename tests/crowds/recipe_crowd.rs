@@ -9,8 +9,8 @@ use redisson_semaphore::recipes::Units;
 use redisson_semaphore::{Client, Lock as _};
 use serde_json::{Value, json};
 
-use super::support::{CHECK, Program, World, about};
 use crate::layouts::{Layout, Shape};
+use crate::peers::{CHECK, Program, World, about};
 
 use Program::{Java, Python};
 
@@ -36,16 +36,9 @@ async fn count(redis: &mut MultiplexedConnection, gauge: &str, change: i64) {
 struct Callers {
     ours: usize,
     theirs: usize,
-    /// For how long ours go on; peers do for [`CROWD`].
-    ours_for: Duration,
 }
 
-/// Peers are left alone in the end, so that each of them has its turn.
-const CALLERS: Callers = Callers {
-    ours: 8,
-    theirs: 4,
-    ours_for: Duration::from_secs(2),
-};
+const CALLERS: Callers = Callers { ours: 8, theirs: 4 };
 
 /// The most that were held together, and how often each side held.
 struct Seen {
@@ -79,7 +72,7 @@ async fn crowd<G: Send>(
         .iter()
         .map(|peer| peer.begin("crowd", command.clone()))
         .collect();
-    let end = tokio::time::Instant::now() + callers.ours_for;
+    let end = tokio::time::Instant::now() + CROWD;
     let callers = (0..callers.ours).map(|number| {
         let client = [&world.client, &second][number % 2];
         let mut redis = world.redis.clone();
@@ -188,11 +181,7 @@ async fn a_crowd_on_a_string_lock_excludes_each_other() {
 /// Peers who lock try again every millisecond, and the lock is free for moments only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ours_get_their_share_beside_peers_that_lock() {
-    let callers = Callers {
-        ours: 6,
-        theirs: 6,
-        ours_for: CROWD,
-    };
+    let callers = Callers { ours: 6, theirs: 6 };
     let check = Duration::from_millis(100);
     let python = |program| program == Python;
     let seen = crowd_of(callers, check, Layout::FairUnderLock, 5, python).await;
