@@ -37,7 +37,7 @@ const VALUES: [&[&str]; 12] = [
 ];
 
 /// How many of them are tried with each call and key.
-const EACH: usize = 2;
+const EACH: usize = 3;
 /// How far times to live may be apart that are the same.
 const TOLERANCE: Duration = Duration::from_secs(60);
 /// A call that waits for as long as it takes, because so it is told, is dropped then.
