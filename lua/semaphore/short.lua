@@ -52,16 +52,16 @@ do
       end
     end
     if fits and i > 11 and total <= 2147483647 and total <= before + 1 and #adds < 1000 then
-      local heard = total > before and redis.pcall(ARGV[1], KEYS[3], total) or -1
+      local heard = tonumber(total > before and redis.pcall(ARGV[1], KEYS[3], total) or -1)
       -- Listeners of a pattern are no waiters.
-      if type(heard) == 'number' and heard > 0 then
+      if heard and heard > 0 then
         heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
         -- From now on they have an account, which is the business of the other parts.
         if heard > 0 and type(pcall('HSET', KEYS[6], 'left', total)) == 'number' then pcall('PEXPIRE', KEYS[6], 1000) end
       end
-      heard = tonumber(heard)
-      local answer = not guards and heard and 'done ' .. total .. ' ' .. heard .. results
-        or string.format('done %.0f %.0f -1 %d 0 %.0f%s | ', total, ends and ends - now or -1, heard or 0, now, results)
+      local answer = guards
+        and string.format('done %.0f %.0f -1 %d 0 %.0f%s | ', total, ends and ends - now or -1, heard or 0, now, results)
+        or 'done ' .. total .. ' ' .. (heard or 0) .. results
       local old = heard and pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
       local is_new = heard and (not old or type(old) == 'string' and old < ARGV[2])
       local done = is_new and (total == before or pcall('INCRBY', KEYS[2], total - before))
