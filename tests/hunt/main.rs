@@ -78,7 +78,8 @@ fn main() -> ExitCode {
     } else {
         let named = named::all();
         let named = run::on_all_cores(named.len(), |number| {
-            tell(named[number].0, &named[number].1)
+            let (name, plan) = &named[number];
+            tell(name, plan)
         });
         named && run::twice(FIRST, TWICE) && hunt(FIRST + TWICE, step, A_WHILE)
     };
