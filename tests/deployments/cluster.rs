@@ -79,15 +79,17 @@ async fn each_name_is_served_by_its_master_on_two_connections() {
 #[tokio::test]
 async fn records_are_given_back_and_locks_are_renewed_in_all_slots() {
     let cluster = shared().await;
-    let client = of(cluster)
-        .lock_watchdog_timeout(Duration::from_millis(1500))
-        .connect()
-        .await
-        .unwrap();
-    let locks: Vec<_> = (0..12)
-        .map(|n| client.lock(&format!("renewed-{n}")))
-        .collect();
-    let guards = join_all(locks.iter().map(|lock| lock.guard())).await;
+    let lease = Duration::from_secs(6);
+    let client = of(cluster).lock_watchdog_timeout(lease);
+    let client = client.connect().await.unwrap();
+    let mut guards = vec![];
+    for master in 0..3 {
+        for n in 0..4 {
+            let name = cluster.name_at(master, &format!("renewed-{n}")).await;
+            let guard = client.lock(&name).guard().await.unwrap();
+            guards.push((&cluster.servers[master], name, guard));
+        }
+    }
     let mut names = vec![];
     for number in 0..100 {
         let name = format!("used-once-{number}");
@@ -106,9 +108,10 @@ async fn records_are_given_back_and_locks_are_renewed_in_all_slots() {
         records().await < 64
     })
     .await;
-    for (guard, lock) in guards.into_iter().zip(&locks) {
-        let guard = guard.unwrap();
-        assert!(!guard.is_lost() && lock.is_locked().await.unwrap());
+    for (server, name, guard) in guards {
+        let left = async || ask::<i64>(server, &["PTTL", &name]).await;
+        until_it_rises(&name, left).await;
+        assert!(!guard.is_lost());
         guard.unlock().await.unwrap();
     }
     client.shutdown().await.unwrap();
@@ -419,6 +422,18 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     assert_eq!(cluster.stored(name, 1).await.as_deref(), Some("2"));
 }
 
+/// Waits until a key is given more time than it had left.
+async fn until_it_rises(name: &str, left: impl AsyncFn() -> i64) {
+    let mut lowest = left().await;
+    until(&format!("{name} is renewed"), LIMIT, async || {
+        let now = left().await;
+        let risen = now > lowest;
+        lowest = now;
+        risen
+    })
+    .await;
+}
+
 /// What is held is renewed key by key while some keys of the slot are here and some are there.
 #[tokio::test]
 async fn locks_are_renewed_while_their_slot_is_on_its_way() {
@@ -443,14 +458,7 @@ async fn locks_are_renewed_while_their_slot_is_on_its_way() {
             let (left,): (i64,) = both.query_async(connection).await.unwrap();
             left
         };
-        let mut lowest = left().await;
-        until("it is put off", LIMIT, async || {
-            let now = left().await;
-            let risen = now > lowest;
-            lowest = now;
-            risen
-        })
-        .await;
+        until_it_rises(name, left).await;
     }
     cluster.move_keys(slot, 0, 1).await;
     cluster.end_move(slot, 0, 1).await;
