@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use redisson_semaphore::{Client, ClientBuilder, ConnectionState, Effect, Result};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::subject::{
@@ -28,7 +29,6 @@ impl Bound {
         let builder = clients::builder(url)
             .connect_timeout(LIMIT)
             .lock_watchdog_timeout(HOUR);
-        // Preparations are calls within these bounds, too.
         match self {
             Bound::RetryWindow => builder.retry_window(Duration::from_secs(5)),
             Bound::CallTimeout => builder
@@ -47,12 +47,15 @@ fn name_of<S: Subject>(prefix: &str, call: &str) -> String {
     format!("{}-{prefix}-{call}", S::NAME)
 }
 
-/// An object for each call that the bound ends.
+/// An object for each call that the bound ends. Preparations are calls within that bound, too: they do not queue for the processor
+/// behind those of other primitives.
 async fn prepared<S: Subject>(
     client: &Client,
     bound: Bound,
     prefix: &str,
 ) -> Vec<(S, &'static str, Kind)> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    let _alone = ALONE.lock().await;
     let mut prepared = Vec::new();
     for &(call, kind) in S::CALLS {
         if bound.ends(call) {
@@ -213,16 +216,11 @@ async fn a_timed_call_has_a_bound_by_itself() {
 /// A call that was not sent when its caller went away is not made later, but for those that give something back.
 async fn goes_before_it_is_sent<S: Subject>() {
     let mut server = RedisServer::options().appendonly().start().await;
-    let client = Bound::RetryWindow.builder(server.url());
-    let client = client.connect().await.unwrap();
+    let bound = Bound::RetryWindow;
+    let client = bound.builder(server.url()).connect().await.unwrap();
     let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
     let mut books = Books::new(expected);
-    let mut subjects = Vec::new();
-    for &(call, kind) in S::CALLS {
-        let subject = S::new(&client, &name_of::<S>("unsent", call));
-        subject.prepare(call).await.unwrap();
-        subjects.push((subject, call, kind));
-    }
+    let subjects = prepared::<S>(&client, bound, "unsent").await;
     server.stop().await;
     let mut state = client.connection_state();
     let down = |state: &ConnectionState| matches!(state, ConnectionState::Disconnected { .. });
