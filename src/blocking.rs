@@ -19,7 +19,7 @@
 //! }
 //! seat.release()?;
 //!
-//! let done = client.run(client.asynchronous().semaphore("seats").delete())?;   // whatever has no shell
+//! let done = client.run(client.asynchronous().semaphore("seats").delete())?;   // whatever has no wrapper
 //! println!("deleted: {done}");
 //! client.shutdown()
 //! # }
@@ -45,7 +45,7 @@ use crate::stats::Stats;
 
 /// A client for code without a runtime; see [`Client`](crate::Client).
 ///
-/// Its thread ends when the last handle and guard are gone, and what they owe has been carried out, as far as the process lives
+/// Its thread ends when the last handle and guard are gone, and what they defer has been carried out, as far as the process lives
 /// that long: [`shutdown`](Client::shutdown) waits for that.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -80,7 +80,7 @@ impl Client {
         &self.client
     }
 
-    /// Waits for a future: for what has no shell here.
+    /// Waits for a future: for what has no wrapper here.
     pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
@@ -112,15 +112,15 @@ impl Client {
     }
 }
 
-/// Methods of the client that make a shell around the handle of the same name.
+/// Methods of the client that make a wrapper around the handle of the same name.
 macro_rules! handles {
-    ($(fn $name:ident(&self) -> $shell:ident;)*) => {
+    ($(fn $name:ident(&self) -> $wrapper:ident;)*) => {
         impl Client {
             $(
                 #[doc = concat!("See [`Client::", stringify!($name), "`](crate::Client::", stringify!($name), ").")]
                 #[must_use]
-                pub fn $name(&self, name: &str) -> $shell {
-                    $shell::new(self, self.client.$name(name))
+                pub fn $name(&self, name: &str) -> $wrapper {
+                    $wrapper::new(self, self.client.$name(name))
                 }
             )*
         }
@@ -160,8 +160,8 @@ impl<T, S: Guarding<T>> Guarding<Option<T>> for Option<S> {
     }
 }
 
-/// A shell around the handles of a trait.
-macro_rules! shell {
+/// A wrapper around the handles of a trait.
+macro_rules! wrapper {
     (
         $(#[$doc:meta])*
         $name:ident;
@@ -180,8 +180,8 @@ macro_rules! shell {
         }
 
         impl $name {
-            /// A shell around any of them: of the classic recipes, or in memory. One in Redis has to be of this `client`, which lives as
-            /// long as any shell, or guard of one.
+            /// A wrapper around any of them: of the classic recipes, or in memory. One in Redis has to be of this `client`, which lives as
+            /// long as any wrapper, or guard of one.
             pub fn new(client: &Client, inner: impl api::$name) -> Self {
                 $name {
                     inner: Arc::new(inner),
@@ -215,7 +215,7 @@ macro_rules! shell {
     };
 }
 
-shell! {
+wrapper! {
     /// A counting semaphore; see [`Semaphore`](crate::Semaphore).
     Semaphore;
     now {
@@ -240,7 +240,7 @@ shell! {
     }
 }
 
-shell! {
+wrapper! {
     /// A semaphore whose permits have ids; see [`LeasedSemaphore`](crate::LeasedSemaphore).
     ///
     /// ```no_run
@@ -276,7 +276,7 @@ shell! {
     }
 }
 
-shell! {
+wrapper! {
     /// A lock; see [`Lock`](crate::Lock). Each guard is an owner of its own. Calls without a guard go by handle: its clones are one owner.
     Lock;
     now {
@@ -334,7 +334,7 @@ impl ReadWriteLock {
     }
 }
 
-shell! {
+wrapper! {
     /// A count-down latch; see [`CountDownLatch`](crate::CountDownLatch).
     CountDownLatch;
     now {
@@ -350,8 +350,8 @@ shell! {
     guards {}
 }
 
-/// A shell around a guard.
-macro_rules! guard_shell {
+/// A wrapper around a guard.
+macro_rules! guard_wrapper {
     (
         $(#[$doc:meta])*
         $name:ident;
@@ -406,7 +406,7 @@ macro_rules! guard_shell {
     };
 }
 
-guard_shell! {
+guard_wrapper! {
     /// Permits held; given back when dropped, without blocking. See [`Permit`](crate::Permit).
     Permit;
     now {
@@ -436,7 +436,7 @@ impl Permit {
     }
 }
 
-guard_shell! {
+guard_wrapper! {
     /// A permit held; refreshed in the background, and given back when dropped, without blocking. See
     /// [`LeasedPermit`](crate::LeasedPermit).
     LeasedPermit;
@@ -455,7 +455,7 @@ guard_shell! {
     }
 }
 
-guard_shell! {
+guard_wrapper! {
     /// A lock held; unlocked when dropped, without blocking. See [`LockGuard`](crate::LockGuard).
     LockGuard;
     now {

@@ -114,7 +114,7 @@ pub(crate) struct Config {
     /// How long a call may take besides its wait.
     pub(crate) call_timeout: Option<Duration>,
     pub(crate) safety_interval: Duration,
-    pub(crate) local_hand_over: Duration,
+    pub(crate) local_hand_off: Duration,
     pub(crate) lock_watchdog_timeout: Duration,
     /// How long a waiter of a fair lock that is gone holds the others up.
     pub(crate) fair_lock_wait_timeout: Duration,
@@ -132,7 +132,7 @@ impl Config {
             connect_timeout: Duration::from_secs(10),
             retry_window: Duration::from_secs(30),
             safety_interval: Duration::from_secs(5),
-            local_hand_over: Duration::from_millis(5),
+            local_hand_off: Duration::from_millis(5),
             lock_watchdog_timeout: Duration::from_secs(30),
             fair_lock_wait_timeout: Duration::from_secs(300),
             watch_semaphores: true,

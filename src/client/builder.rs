@@ -161,7 +161,7 @@ settings! {
     /// The effect is that of a release and an acquisition back to back. Three things differ. Permits that others take away (`add_permits`
     /// with a negative number) are noticed that much later. A missing key is not created. A waiter that was served may be granted permits
     /// once more by its entry in the queue, for a round trip, until they are released.
-    local_hand_over: Duration;
+    local_hand_off: Duration;
 
     /// Sets for how long a lock without a lease, and the permits of a [watched](crate::RSemaphore::watched) guard, stay taken after their
     /// process has gone; 30 s by default, 100 ms at the least.
@@ -324,7 +324,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`] for a URL that is no Redis URL, a setting of zero (but for `local_hand_over`) or above a day, and a watchdog
+    /// [`Error::Configuration`] for a URL that is no Redis URL, a setting of zero (but for `local_hand_off`) or above a day, and a watchdog
     /// time-out below 100 ms, [`Error::Authentication`] at once for a wrong user name or password, [`Error::Tls`] at once for a certificate that does
     /// not fit, [`Error::Unavailable`] or
     /// [`Error::RefusedForNow`] when the time is over; [`Error::PermissionDenied`] and [`Error::Server`] for other refusals.
@@ -380,7 +380,7 @@ impl ClientBuilder {
                 SHORTEST_WATCHDOG_TIMEOUT,
                 config.lock_watchdog_timeout,
             ),
-            ("local_hand_over", Duration::ZERO, config.local_hand_over),
+            ("local_hand_off", Duration::ZERO, config.local_hand_off),
         ];
         let call_timeout = config.call_timeout;
         let call_timeout = call_timeout.map(|set| ("call_timeout", more_than_zero, set));

@@ -37,11 +37,11 @@ pub(crate) fn poll_answer<R: Rounds, T>(
 
 /// Sees to what has been queued: as part of the caller's own future, where that runs on the client's `runtime`;
 /// what hangs on the client's timers must not be polled anywhere else.
-pub(crate) fn drive<R: Rounds>(line: &Arc<R>, runtime: &Handle) -> Option<Inline<R>> {
+pub(crate) fn drive<R: Rounds>(object: &Arc<R>, runtime: &Handle) -> Option<Inline<R>> {
     let here = Handle::try_current().is_ok_and(|here| here.id() == runtime.id());
     if here {
-        return drive::drive(line);
+        return drive::drive(object);
     }
-    drive::kick(line);
+    drive::kick(object);
     None
 }

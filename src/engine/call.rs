@@ -220,7 +220,7 @@ impl<T, F: Future<Output = Result<T>>> Future for Calling<'_, F, T> {
                 if !bound.is_over(this.core, cx) {
                     return Poll::Pending;
                 }
-                // From here on it leaves its line no more: what has been sent until now is all.
+                // From here on it leaves its queue no more: what has been sent until now is all.
                 this.future.set(None);
                 Err(bound.given_up(this.core))
             }

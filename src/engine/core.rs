@@ -220,10 +220,10 @@ impl Core {
         self.unsettled.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The runtime has ended before the deferred calls `owed` on the object called `name` were sent.
-    pub(crate) fn abandoned(&self, name: &str, owed: Vec<String>) {
-        owed.iter().for_each(|_| self.note_unsettled());
-        let calls = owed.into_iter().map(|call| (call, 1));
+    /// The runtime has ended before the deferred calls `deferred` on the object called `name` were sent.
+    pub(crate) fn abandoned(&self, name: &str, deferred: Vec<String>) {
+        deferred.iter().for_each(|_| self.note_unsettled());
+        let calls = deferred.into_iter().map(|call| (call, 1));
         log::abandoned(name, &log::list_of(calls));
     }
 

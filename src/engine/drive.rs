@@ -1,6 +1,6 @@
 //! The caller itself carries out the rounds of its object while it is alone; a task does as soon as it is not.
 //!
-//! A caller that finds its line at rest polls the round as part of its own future: no task, no hop.
+//! A caller whose object is at rest polls the round as part of its own future: no task, no hop.
 //! A future can be left unpolled, though, or be dropped, and must then not hold anyone up. So the round
 //! does not belong to the caller but lies in the object: the next one (another caller, a message,
 //! a timer), and the caller's own `Drop`, move it to a task, which goes on until there is no more to do.
@@ -29,14 +29,14 @@ pub(crate) trait Rounds: Send + Sync + 'static {
     /// The runtime went away in the middle: queued calls will not be carried out.
     fn abandon(&self);
 
-    /// The line's driver.
+    /// The object's driver.
     fn driver(&self) -> &Driver;
 
     /// Runs `task` in the background.
     fn spawn(&self, task: Round);
 }
 
-/// The state of a line's work.
+/// The state of an object's work.
 #[derive(Default)]
 pub(crate) struct Driver {
     state: Mutex<State>,
@@ -64,40 +64,40 @@ impl Driver {
 ///
 /// The caller has to poll the returned future, if there is one, before the one that it waits for. It ends when
 /// the round has, or has been taken over.
-pub(crate) fn drive<R: Rounds>(line: &Arc<R>) -> Option<Inline<R>> {
-    let mut state = line.driver().lock();
+pub(crate) fn drive<R: Rounds>(object: &Arc<R>) -> Option<Inline<R>> {
+    let mut state = object.driver().lock();
     if !matches!(*state, State::Resting) {
         let handed_over = hand_over(&mut state);
         drop(state);
-        take_over(line, handed_over);
+        take_over(object, handed_over);
         return None;
     }
     let id = fastrand::u64(..);
-    *state = State::Inline(id, Arc::clone(line).round(), None);
+    *state = State::Inline(id, Arc::clone(object).round(), None);
     Some(Inline {
-        line: Arc::clone(line),
+        object: Arc::clone(object),
         id,
     })
 }
 
 /// Sees to it that the work queued just now is carried out, by a task.
-pub(crate) fn kick<R: Rounds>(line: &Arc<R>) {
-    let mut state = line.driver().lock();
+pub(crate) fn kick<R: Rounds>(object: &Arc<R>) {
+    let mut state = object.driver().lock();
     if matches!(*state, State::Resting) {
         *state = State::Task;
         drop(state);
-        spawn(line, None);
+        spawn(object, None);
     } else {
         let handed_over = hand_over(&mut state);
         drop(state);
-        take_over(line, handed_over);
+        take_over(object, handed_over);
     }
 }
 
 /// Lets a caller that carries a round out wait for its answer only: that may have come by another way.
-pub(crate) fn let_caller_go<R: Rounds>(line: &Arc<R>) {
-    let handed_over = hand_over(&mut line.driver().lock());
-    take_over(line, handed_over);
+pub(crate) fn let_caller_go<R: Rounds>(object: &Arc<R>) {
+    let handed_over = hand_over(&mut object.driver().lock());
+    take_over(object, handed_over);
 }
 
 /// A round that a caller has begun, and how to reach the caller.
@@ -114,9 +114,9 @@ fn hand_over(state: &mut State) -> Option<HandedOver> {
     None
 }
 
-fn take_over<R: Rounds>(line: &Arc<R>, handed_over: Option<HandedOver>) {
+fn take_over<R: Rounds>(object: &Arc<R>, handed_over: Option<HandedOver>) {
     if let Some((round, caller)) = handed_over {
-        spawn(line, Some(round));
+        spawn(object, Some(round));
         // From now on the caller waits for its answer only.
         if let Some(caller) = caller {
             caller.wake();
@@ -124,18 +124,18 @@ fn take_over<R: Rounds>(line: &Arc<R>, handed_over: Option<HandedOver>) {
     }
 }
 
-fn spawn<R: Rounds>(line: &Arc<R>, round: Option<Round>) {
+fn spawn<R: Rounds>(object: &Arc<R>, round: Option<Round>) {
     let unfinished = Unfinished {
-        line: Arc::clone(line),
+        object: Arc::clone(object),
         done: false,
         began: false,
     };
-    line.spawn(Box::pin(task(unfinished, round)));
+    object.spawn(Box::pin(task(unfinished, round)));
 }
 
 async fn task<R: Rounds>(mut unfinished: Unfinished<R>, round: Option<Round>) {
     unfinished.began = true;
-    let line = Arc::clone(&unfinished.line);
+    let object = Arc::clone(&unfinished.object);
     let mut round = round;
     loop {
         if let Some(round) = round.take() {
@@ -146,21 +146,21 @@ async fn task<R: Rounds>(mut unfinished: Unfinished<R>, round: Option<Round>) {
             yield_now().await;
         }
         {
-            let mut state = line.driver().lock();
-            if !line.has_work() {
+            let mut state = object.driver().lock();
+            if !object.has_work() {
                 *state = State::Resting;
                 unfinished.done = true;
                 return;
             }
         }
-        round = Some(Arc::clone(&line).round());
+        round = Some(Arc::clone(&object).round());
     }
 }
 
-/// Tells the line when its task is dropped before its work is done: the runtime is shutting down. After a panic
+/// Tells the object when its task is dropped before its work is done: the runtime is shutting down. After a panic
 /// another task goes on.
 struct Unfinished<R: Rounds> {
-    line: Arc<R>,
+    object: Arc<R>,
     done: bool,
     began: bool,
 }
@@ -172,16 +172,16 @@ impl<R: Rounds> Drop for Unfinished<R> {
         }
         // One that has not even begun was dropped by a runtime that is shutting down.
         if self.began && std::thread::panicking() {
-            spawn(&self.line, None);
+            spawn(&self.object, None);
         } else {
-            self.line.abandon();
+            self.object.abandon();
         }
     }
 }
 
 /// A round that the caller carries out itself, until someone else comes.
 pub(crate) struct Inline<R: Rounds> {
-    line: Arc<R>,
+    object: Arc<R>,
     id: u64,
 }
 
@@ -189,9 +189,9 @@ impl<R: Rounds> Future for Inline<R> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let line = &self.line;
+        let object = &self.object;
         let (mut round, former) = {
-            let mut state = line.driver().lock();
+            let mut state = object.driver().lock();
             match std::mem::replace(&mut *state, State::Polling(self.id, false)) {
                 State::Inline(id, round, caller) if id == self.id => (round, caller),
                 other => {
@@ -201,27 +201,27 @@ impl<R: Rounds> Future for Inline<R> {
             }
         };
         drop(former);
-        let panicking = Panicking(line);
+        let panicking = Panicking(object);
         let done = round.as_mut().poll(cx).is_ready();
         std::mem::forget(panicking);
         // The round is dropped, and the waker made, while the lock is free.
         let pending = (!done).then(|| (round, cx.waker().clone()));
-        let mut state = line.driver().lock();
+        let mut state = object.driver().lock();
         let taken = matches!(*state, State::Polling(_, true));
         let Some((round, waker)) = pending else {
             // Calls that came meanwhile must not keep this caller busy.
-            let more = line.has_work();
+            let more = object.has_work();
             *state = if more { State::Task } else { State::Resting };
             drop(state);
             if more {
-                spawn(line, None);
+                spawn(object, None);
             }
             return Poll::Ready(());
         };
         if taken {
             *state = State::Task;
             drop(state);
-            spawn(line, Some(round));
+            spawn(object, Some(round));
             return Poll::Ready(());
         }
         *state = State::Inline(self.id, round, Some(waker));
@@ -241,10 +241,10 @@ impl<R: Rounds> Drop for Panicking<'_, R> {
 
 impl<R: Rounds> Drop for Inline<R> {
     fn drop(&mut self) {
-        let mut state = self.line.driver().lock();
+        let mut state = self.object.driver().lock();
         let own = matches!(&*state, State::Inline(id, ..) if *id == self.id);
         let handed_over = own.then(|| hand_over(&mut state)).flatten();
         drop(state);
-        take_over(&self.line, handed_over);
+        take_over(&self.object, handed_over);
     }
 }

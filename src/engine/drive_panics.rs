@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::drive::{self, Driver, Round, Rounds};
 use super::sync::Mutex;
 
-/// A line whose rounds answer one call each; a call without a reply makes its round panic.
+/// A object whose rounds answer one call each; a call without a reply makes its round panic.
 #[derive(Default)]
 struct Queue {
     driver: Driver,
@@ -70,7 +70,7 @@ async fn answered(answer: oneshot::Receiver<()>) {
 async fn a_round_that_panics_in_its_caller() {
     let queue = Arc::new(Queue::default());
     queue.ask_for_a_panic();
-    let inline = drive::drive(&queue).expect("the line is at rest");
+    let inline = drive::drive(&queue).expect("the object is at rest");
     let behind = queue.ask();
     let panicked = std::panic::AssertUnwindSafe(inline).catch_unwind().await;
     assert!(panicked.is_err());

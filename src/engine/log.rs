@@ -18,10 +18,10 @@ impl Seldom {
     /// Whether it is written now.
     pub(crate) fn is_due(&self) -> bool {
         let now = Instant::now();
-        let mut told = self.0.lock();
-        let due = told.is_none_or(|told| now.saturating_duration_since(told) >= SILENCE);
+        let mut logged = self.0.lock();
+        let due = logged.is_none_or(|logged| now.saturating_duration_since(logged) >= SILENCE);
         if due {
-            *told = Some(now);
+            *logged = Some(now);
         }
         due
     }

@@ -20,7 +20,7 @@ struct Episode {
     /// The time of its last refusal. The refused callers may have given up, and then no call notices the end.
     refused: Instant,
     /// When the last line was written.
-    told: Instant,
+    logged: Instant,
 }
 
 impl Refusing {
@@ -32,16 +32,16 @@ impl Refusing {
         let is_over = |then: Instant| now.saturating_duration_since(then) >= SILENCE;
         episode.take_if(|known| is_over(std::mem::replace(&mut known.refused, now)));
         let began = match &mut *episode {
-            Some(known) if !is_over(known.told) => return,
+            Some(known) if !is_over(known.logged) => return,
             Some(known) => {
-                known.told = now;
+                known.logged = now;
                 known.began
             }
             None => {
                 *episode = Some(Episode {
                     began: now,
                     refused: now,
-                    told: now,
+                    logged: now,
                 });
                 now
             }

@@ -35,7 +35,7 @@ impl Timer {
         &mut self,
         alarm: Option<Instant>,
         waits: bool,
-        line: &Weak<L>,
+        object: &Weak<L>,
     ) -> Option<impl Future<Output = ()> + Send + 'static> {
         let alarm = match alarm {
             None if waits && self.until.is_none() => Instant::now() + IDLE,
@@ -45,7 +45,7 @@ impl Timer {
             None => {
                 self.until = Some(alarm);
                 let task = Sleeper {
-                    line: Weak::clone(line),
+                    object: Weak::clone(object),
                     done: false,
                 };
                 return Some(task.sleep(Arc::clone(&self.earlier), alarm));
@@ -59,7 +59,7 @@ impl Timer {
         None
     }
 
-    /// The line has gone: the task need not sleep any longer.
+    /// The object has gone: the task need not sleep any longer.
     pub(crate) fn end(&self) {
         self.earlier.notify_one();
     }
@@ -74,7 +74,7 @@ impl Timer {
 
 /// The task. Dropped before its end, with its runtime, it ends all waits.
 struct Sleeper<L: Rings> {
-    line: Weak<L>,
+    object: Weak<L>,
     done: bool,
 }
 
@@ -87,10 +87,10 @@ impl<L: Rings> Sleeper<L> {
                 () = tokio::time::sleep_until(until) => {}
                 () = earlier.notified() => {}
             }
-            let Some(line) = self.line.upgrade() else {
+            let Some(object) = self.object.upgrade() else {
                 break;
             };
-            match line.ring() {
+            match object.ring() {
                 Some(next) => until = next,
                 None => break,
             }
@@ -102,9 +102,9 @@ impl<L: Rings> Sleeper<L> {
 impl<L: Rings> Drop for Sleeper<L> {
     fn drop(&mut self) {
         if !self.done
-            && let Some(line) = self.line.upgrade()
+            && let Some(object) = self.object.upgrade()
         {
-            line.abandon();
+            object.abandon();
         }
     }
 }

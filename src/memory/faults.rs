@@ -24,20 +24,20 @@ enum Fault {
 }
 
 /// The work that is left for the time after the fault.
-type Owed = Box<dyn FnOnce() + Send>;
+type Deferred = Box<dyn FnOnce() + Send>;
 
 /// The fault switch of one object.
 pub(super) struct Faults {
     fault: watch::Sender<Fault>,
     /// Locked while the fault ends.
-    owed: Mutex<Vec<Owed>>,
+    deferred: Mutex<Vec<Deferred>>,
 }
 
 impl Default for Faults {
     fn default() -> Self {
         Faults {
             fault: watch::Sender::new(Fault::None),
-            owed: Mutex::default(),
+            deferred: Mutex::default(),
         }
     }
 }
@@ -52,15 +52,15 @@ impl Faults {
     }
 
     pub(super) fn recover(&self) {
-        let mut owed = self.owed.lock();
+        let mut deferred = self.deferred.lock();
         self.fault.send_if_modified(|fault| {
             *fault = Fault::None;
             false
         });
-        let left = std::mem::take(&mut *owed);
-        drop(owed);
+        let left = std::mem::take(&mut *deferred);
+        drop(deferred);
         // Releases come before callers that wait for an answer: these are woken now.
-        left.into_iter().for_each(|owed| owed());
+        left.into_iter().for_each(|deferred| deferred());
         self.fault.send_modify(|_| ());
     }
 
@@ -102,14 +102,14 @@ impl Faults {
             if error.effect() == Effect::NotApplied && !error.is_retryable() {
                 return Err(error);
             }
-            self.owe(move || drop(act()));
+            self.defer(move || drop(act()));
             return Err(match error {
                 Error::OutcomeUnknown { .. } => error,
                 other => Error::outcome_unknown(name, operation, other.to_string()),
             });
         }
         let (reply, mut answer) = oneshot::channel();
-        self.owe(move || {
+        self.defer(move || {
             let _ = reply.send(act());
         });
         // Where nothing is wrong no timer is needed.
@@ -128,13 +128,13 @@ impl Faults {
     }
 
     /// The same without a caller: it happens now, or as soon as the fault ends.
-    pub(super) fn owe(&self, act: impl FnOnce() + Send + 'static) {
-        let mut owed = self.owed.lock();
+    pub(super) fn defer(&self, act: impl FnOnce() + Send + 'static) {
+        let mut deferred = self.deferred.lock();
         if self.present() == Fault::None {
-            drop(owed);
+            drop(deferred);
             act();
         } else {
-            owed.push(Box::new(act));
+            deferred.push(Box::new(act));
         }
     }
 }

@@ -257,7 +257,7 @@ impl api::LeasedSemaphore for LeasedSemaphore {
 
     fn release_detached(&self, id: &str) {
         let id = id.to_owned();
-        self.shared.owe(move |leases| {
+        self.shared.defer(move |leases| {
             leases.unkeep(&id);
             leases.release(&id);
         });

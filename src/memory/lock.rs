@@ -158,7 +158,7 @@ impl Lock {
     /// The same without a caller.
     fn release_detached(&self, number: Option<u64>) {
         let (release, name) = (self.release(number), self.shared.name.clone());
-        self.shared.owe(move |state| {
+        self.shared.defer(move |state| {
             if !release(state) {
                 unlocked(move || tracing::debug!(name, "lost before it was unlocked"));
             }

@@ -147,9 +147,9 @@ impl<R: Rules> Shared<R> {
     }
 
     /// The same without a caller.
-    pub(super) fn owe(self: &Arc<Self>, call: impl FnOnce(&mut R) + Send + 'static) {
+    pub(super) fn defer(self: &Arc<Self>, call: impl FnOnce(&mut R) + Send + 'static) {
         let shared = Arc::clone(self);
-        self.faults.owe(move || shared.change(call));
+        self.faults.defer(move || shared.change(call));
     }
 
     /// Does something with what there is now.

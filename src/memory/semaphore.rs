@@ -276,7 +276,7 @@ impl api::Semaphore for Semaphore {
 
     fn release_detached(&self, permits: u32) {
         let name = self.shared.name.clone();
-        self.shared.owe(move |counter| {
+        self.shared.defer(move |counter| {
             if let Err(available) = counter.release(permits, true) {
                 unlocked(move || {
                     tracing::warn!(name, available, permits, "permits could not be given back")

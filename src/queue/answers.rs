@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::batch::{Batch, Queued, Run};
 use super::entries::Entry;
 use super::known::Known;
-use super::outcome::{Outcome, Taken, Told};
+use super::outcome::{Outcome, Replies, Taken};
 use super::primitive::{self, Call, Held, NotDone, Primitive};
 use super::results::Results;
 use super::state::State;
@@ -39,8 +39,8 @@ impl<P: Primitive> State<P> {
         answer: &Answer<'_, P::Want>,
         results: Results<P::Want>,
         now: Instant,
-    ) -> Told<P::Want> {
-        let mut told = Told::default();
+    ) -> Replies<P::Want> {
+        let mut replies = Replies::default();
         if let Some(clock) = answer.clock {
             self.clock = Some((batch.sent, clock));
         }
@@ -59,7 +59,7 @@ impl<P: Primitive> State<P> {
                 self.entries.remove(ticket);
                 let lease = self.lease_of(entry.want, taken, Duration::ZERO);
                 self.in_time(true);
-                self.give_to_waiter(&batch, ticket, &entry, taken, lease, &mut told);
+                self.give_to_waiter(&batch, ticket, &entry, taken, lease, &mut replies);
             } else if !batch.confirms_all {
                 // It had run out. Another entry, for a grant that lasts longer, takes its place; others may have left the queue with it.
                 self.in_time(false);
@@ -70,18 +70,18 @@ impl<P: Primitive> State<P> {
         }
         let calls = std::mem::take(&mut batch.calls);
         for (queued, result) in calls.into_iter().zip(results.calls) {
-            self.call_answered(name, &batch, queued, result, &mut told);
+            self.call_answered(name, &batch, queued, result, &mut replies);
         }
         for (run, served) in std::mem::take(&mut batch.runs)
             .into_iter()
             .zip(results.runs)
         {
-            self.run_answered(&batch, &run, served, answer.clock, &mut told);
+            self.run_answered(&batch, &run, served, answer.clock, &mut replies);
         }
         for (ticket, said, taken) in &answer.served {
             let entry = self.entries.remove(*ticket).unwrap_or(*said);
             let lease = self.lease_of(entry.want, *taken, Duration::ZERO);
-            self.give_to_waiter(&batch, *ticket, &entry, *taken, lease, &mut told);
+            self.give_to_waiter(&batch, *ticket, &entry, *taken, lease, &mut replies);
         }
         for ticket in &answer.dropped {
             self.entries.remove(*ticket);
@@ -89,16 +89,16 @@ impl<P: Primitive> State<P> {
         self.under_way = None;
         for ticket in std::mem::take(&mut self.early) {
             // The batch may have taken it away.
-            self.grant(ticket, None, now, &mut told);
+            self.grant(ticket, None, now, &mut replies);
         }
         self.learn(&batch, adds, answer, now);
         if !batch.unconfirmed {
             self.waiters.answered(batch.next);
             self.mark_unasked();
         }
-        told.append(self.tick(now));
-        told.append(self.landed(now));
-        told
+        replies.append(self.tick(now));
+        replies.append(self.landed(now));
+        replies
     }
 
     fn run_answered(
@@ -107,7 +107,7 @@ impl<P: Primitive> State<P> {
         run: &Run<P::Want>,
         (served, last): (usize, Taken),
         clock: Option<u64>,
-        told: &mut Told<P::Want>,
+        replies: &mut Replies<P::Want>,
     ) {
         if served < run.count {
             self.held.not_granted(run.want, NotDone::Taken);
@@ -133,7 +133,7 @@ impl<P: Primitive> State<P> {
                         .map_or(0, |before| last.count.saturating_sub(before)),
                 };
                 let lease = self.lease_of(run.want, taken, run.lease);
-                self.give_to_waiter(batch, ticket, &entry, taken, lease, told);
+                self.give_to_waiter(batch, ticket, &entry, taken, lease, replies);
             } else {
                 if self.entries.is_empty() {
                     self.checked = Some(Instant::now());
@@ -194,14 +194,14 @@ impl<P: Primitive> State<P> {
         batch: &Batch<P>,
         mut queued: Queued<P>,
         result: primitive::Result<P::Want>,
-        told: &mut Told<P::Want>,
+        replies: &mut Replies<P::Want>,
     ) {
         let result = (self.held).answered(&queued.call, &queued.note, result, batch.sent);
         if batch.unconfirmed {
-            queued.give_up(name, &Trouble::unknown(UNCONFIRMED), told);
+            queued.give_up(name, &Trouble::unknown(UNCONFIRMED), replies);
         }
         let Some((want, taken)) = queued.call.takes().zip(taken(&result)) else {
-            return queued.answer(result, told);
+            return queued.answer(result, replies);
         };
         let lease = self.lease_of(want, taken, queued.lease);
         let until = batch.sent + lease;
@@ -211,7 +211,7 @@ impl<P: Primitive> State<P> {
                 self.release_unclaimed(batch, grant);
                 self.call(queued.call, queued.reply, queued.since);
             }
-            Some(reply) => told.add(reply, Ok(Outcome::Granted(grant))),
+            Some(reply) => replies.add(reply, Ok(Outcome::Granted(grant))),
             None => self.release_unclaimed(batch, grant),
         }
     }

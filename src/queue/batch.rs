@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::entries::{Entry, Unconfirmed};
-use super::outcome::{Outcome, Reply, Ticket, Told, Want};
+use super::outcome::{Outcome, Replies, Reply, Ticket, Want};
 use super::primitive::{Call, NoteOf, Primitive};
 use super::waiters::{Id, Waiter};
 use crate::clock::Moment;
@@ -120,22 +120,27 @@ impl<P: Primitive> Queued<P> {
 
     /// Whether it is tried again where it was forbidden.
     pub(super) fn stays_owed(&self, now: Instant) -> bool {
-        self.call.is_owed() && self.call.outlasts_refusals() && now < self.since + LONGEST_OWED
+        self.call.is_deferred() && self.call.outlasts_refusals() && now < self.since + LONGEST_OWED
     }
 
     /// It has no caller, and is no deferred call: it must not be sent any more.
     pub(super) fn is_pointless(&self) -> bool {
-        !self.has_caller() && !self.call.is_owed()
+        !self.has_caller() && !self.call.is_deferred()
     }
 
     /// Ends the call with an error, as its time is over. A release is carried out all the same.
-    pub(super) fn give_up(&mut self, name: &str, trouble: &Trouble<'_>, told: &mut Told<P::Want>) {
+    pub(super) fn give_up(
+        &mut self,
+        name: &str,
+        trouble: &Trouble<'_>,
+        replies: &mut Replies<P::Want>,
+    ) {
         if let Some(reply) = self.reply.take() {
             let trouble = Trouble {
-                doubtful: trouble.doubtful || self.call.is_owed(),
+                doubtful: trouble.doubtful || self.call.is_deferred(),
                 ..*trouble
             };
-            told.add(
+            replies.add(
                 reply,
                 Err(trouble.error(name, self.call.name(), self.since)),
             );
@@ -143,9 +148,13 @@ impl<P: Primitive> Queued<P> {
     }
 
     /// Tells the caller, or the log.
-    pub(super) fn answer(self, outcome: Result<Outcome<P::Want>, Error>, told: &mut Told<P::Want>) {
+    pub(super) fn answer(
+        self,
+        outcome: Result<Outcome<P::Want>, Error>,
+        replies: &mut Replies<P::Want>,
+    ) {
         match (self.reply, outcome) {
-            (Some(reply), outcome) => told.add(reply, outcome),
+            (Some(reply), outcome) => replies.add(reply, outcome),
             (None, Err(error)) => {
                 let call = self.call.to_string();
                 unlocked(move || match error {

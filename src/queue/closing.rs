@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::batch::Batch;
-use super::outcome::Told;
+use super::outcome::Replies;
 use super::primitive::{Held, NotDone, Primitive};
 use super::state::{Item, State};
 use crate::engine::once::{RUNTIME_ENDED, Trouble};
@@ -17,7 +17,7 @@ impl<P: Primitive> State<P> {
         key: &str,
         why: &'static str,
         now: Instant,
-    ) -> Told<P::Want> {
+    ) -> Replies<P::Want> {
         self.closed = true;
         self.announcements.end();
         self.look_at = None;
@@ -28,9 +28,9 @@ impl<P: Primitive> State<P> {
         for call in self.held.last_calls() {
             self.call(call, None, now);
         }
-        let mut told = self.end_waits(name, key, why, now);
-        told.append(self.tick(now));
-        told
+        let mut replies = self.end_waits(name, key, why, now);
+        replies.append(self.tick(now));
+        replies
     }
 
     /// No task carries anything out any more. Also returns the deferred calls.
@@ -39,40 +39,40 @@ impl<P: Primitive> State<P> {
         name: &str,
         key: &str,
         now: Instant,
-    ) -> (Told<P::Want>, Vec<String>) {
-        let mut told = self.close(name, key, RUNTIME_ENDED, now);
-        let mut owed = Vec::new();
+    ) -> (Replies<P::Want>, Vec<String>) {
+        let mut replies = self.close(name, key, RUNTIME_ENDED, now);
+        let mut deferred = Vec::new();
         for item in std::mem::take(&mut self.calls) {
             if let Item::Call(queued) = item {
                 if !queued.is_pointless() && queued.reply.is_none() {
-                    owed.push(queued.call.to_string());
+                    deferred.push(queued.call.to_string());
                 }
                 if let Some(reply) = queued.reply {
-                    told.add(reply, Err(self.core.gone(name)));
+                    replies.add(reply, Err(self.core.gone(name)));
                 }
             }
         }
-        (told, owed)
+        (replies, deferred)
     }
 
     /// The runtime has ended while `batch` was under way.
-    pub(super) fn lose(&mut self, name: &str, batch: Batch<P>) -> Told<P::Want> {
+    pub(super) fn lose(&mut self, name: &str, batch: Batch<P>) -> Replies<P::Want> {
         let trouble = Trouble::unknown(RUNTIME_ENDED);
-        let mut told = Told::default();
+        let mut replies = Replies::default();
         for mut queued in batch.calls {
             self.held
                 .failed(&queued.call, &mut queued.note, NotDone::Unknown);
-            queued.give_up(name, &trouble, &mut told);
+            queued.give_up(name, &trouble, &mut replies);
         }
         for id in batch.asked {
             if let Some(waiter) = self.waiters.remove(id) {
-                told.add(
+                replies.add(
                     waiter.reply,
                     Err(self.ended(name, true, &trouble, waiter.since)),
                 );
             }
         }
-        told
+        replies
     }
 
     /// All waits end with the error `why`, as the client has ended. Grants that they may have got meanwhile are released.
@@ -82,7 +82,7 @@ impl<P: Primitive> State<P> {
         key: &str,
         why: &'static str,
         now: Instant,
-    ) -> Told<P::Want> {
+    ) -> Replies<P::Want> {
         let trouble = Trouble::unknown(why);
         let under_way = self.under_way.as_ref();
         let sent = under_way.filter(|batch| self.core.sent.since(batch.sent_before, Some(key)));
@@ -91,14 +91,14 @@ impl<P: Primitive> State<P> {
         let confirms = sent.into_iter().flat_map(|batch| &batch.confirms);
         let granted = confirms.filter_map(|ticket| self.entries.get(*ticket));
         let granted: Vec<P::Want> = granted.map(|entry| entry.want).collect();
-        let mut told = Told::default();
+        let mut replies = Replies::default();
         for (id, waiter) in self.waiters.take_all() {
             let in_doubt = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
             let error = self.ended(name, in_doubt, &trouble, waiter.since);
-            told.add(waiter.reply, Err(error));
+            replies.add(waiter.reply, Err(error));
         }
         self.note_surplus(now);
-        told
+        replies
     }
 
     /// The error of a waiter as its client has ended: one that takes nothing, as at a latch, is in no doubt.

@@ -163,24 +163,24 @@ impl<P: Primitive> Object<P> {
             }
             Ending::NotSent => {
                 let mut inner = self.lock();
-                let told = inner.state.not_sent(batch.take());
-                return self.finish(inner, told);
+                let replies = inner.state.not_sent(batch.take());
+                return self.finish(inner, replies);
             }
             Ending::Unknown => {
                 log::unknown(name, batch.contents());
                 let mut inner = self.lock();
                 let trouble = Trouble::unknown("its batch was never answered");
-                let told = inner.state.never_answered(name, batch.take(), &trouble);
-                return self.finish(inner, told);
+                let replies = inner.state.never_answered(name, batch.take(), &trouble);
+                return self.finish(inner, replies);
             }
             Ending::ShutDown => (self.gone(), None),
         };
         let error = self.core.explain(error, || self.keys.typed()).await;
         let mut inner = self.lock();
-        let told = inner
+        let replies = inner
             .state
             .failed(batch.take(), &error, doubt.as_ref(), Instant::now());
-        self.finish(inner, told);
+        self.finish(inner, replies);
     }
 
     /// Tells the callers of `batch` what `value` says; how it ended where that is not all.
@@ -196,11 +196,11 @@ impl<P: Primitive> Object<P> {
                     return Some(Answered::Nonsense);
                 };
                 let mut inner = self.lock();
-                let told =
+                let replies =
                     inner
                         .state
                         .answered(name, batch.take(), &answer, results, Instant::now());
-                self.finish(inner, told);
+                self.finish(inner, replies);
                 None
             }
             Some(Said::Refused(error)) => {
@@ -214,8 +214,8 @@ impl<P: Primitive> Object<P> {
             })),
             Some(Said::NotDone) => {
                 let mut inner = self.lock();
-                let told = inner.state.not_sent(batch.take());
-                self.finish(inner, told);
+                let replies = inner.state.not_sent(batch.take());
+                self.finish(inner, replies);
                 None
             }
             Some(Said::Stale) | None => Some(Answered::Nonsense),
@@ -225,8 +225,8 @@ impl<P: Primitive> Object<P> {
     /// Ends the calls whose time is over; returns how long the others wait.
     fn impatient(&self, batch: Option<&mut Batch<P>>, trouble: &Trouble<'_>) -> Patience {
         let mut inner = self.lock();
-        let (told, patience) = inner.state.impatient(self.name(), batch, trouble);
-        self.finish(inner, told);
+        let (replies, patience) = inner.state.impatient(self.name(), batch, trouble);
+        self.finish(inner, replies);
         patience
     }
 
@@ -286,16 +286,16 @@ impl<P: Primitive> Rounds for Object<P> {
     }
 
     fn abandon(&self) {
-        let (told, owed) = {
+        let (replies, deferred) = {
             let mut inner = self.lock();
             self.core.note_idle(&mut inner.busy);
             inner
                 .state
                 .abandon(self.name(), self.keys.object(), Instant::now())
         };
-        self.core.abandoned(self.name(), owed);
+        self.core.abandoned(self.name(), deferred);
         // A grant without a receiver must be released.
-        drop(told.tell());
+        drop(replies.send());
     }
 
     fn driver(&self) -> &Driver {
@@ -347,8 +347,8 @@ impl<P: Primitive> Drop for InHand<'_, P> {
         if let Some(batch) = self.batch.take() {
             let object = self.object;
             object.core.lost(object.name(), &batch.contents());
-            let told = object.lock().state.lose(object.name(), *batch);
-            drop(told.tell());
+            let replies = object.lock().state.lose(object.name(), *batch);
+            drop(replies.send());
         }
     }
 }

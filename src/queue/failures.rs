@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::batch::Batch;
 use super::entries::Unconfirmed;
 use super::messages::CONFIRM_AFTER;
-use super::outcome::{Grant, Ticket, Told};
+use super::outcome::{Grant, Replies, Ticket};
 use super::primitive::{Call, Held, NotDone, Primitive};
 use super::state::{Item, State};
 use super::waiters::{Id, Waiter};
@@ -32,8 +32,8 @@ impl<P: Primitive> State<P> {
         error: &Error,
         doubt: Option<&Error>,
         now: Instant,
-    ) -> Told<P::Want> {
-        let mut told = self.landed(now);
+    ) -> Replies<P::Want> {
+        let mut replies = self.landed(now);
         if doubt.is_some() {
             // Entries may have left the queue.
             self.may_have_missed();
@@ -54,35 +54,35 @@ impl<P: Primitive> State<P> {
                 self.retry_at.get_or_insert(now + RETRY);
             } else {
                 self.held.failed(&queued.call, &mut queued.note, why);
-                queued.answer(Err(doubt.unwrap_or(error).clone()), &mut told);
+                queued.answer(Err(doubt.unwrap_or(error).clone()), &mut replies);
             }
         }
         for run in &batch.runs {
             self.held.not_granted(run.want, why);
         }
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
-            return told;
+            return replies;
         }
         if let (Some(doubt), Error::RefusedForNow { .. }) = (doubt, error) {
             // The others wait on: what they asked for may be done soon.
             for id in batch.asked {
                 if let Some(waiter) = self.waiters.remove(id) {
-                    told.add(waiter.reply, Err(doubt.clone()));
+                    replies.add(waiter.reply, Err(doubt.clone()));
                 }
             }
             self.note_surplus(now);
-            return told;
+            return replies;
         }
         // An error that stops the waiters of this batch stops all.
         for (id, waiter) in self.waiters.take_all() {
             let asked = batch.asked.binary_search(&id).is_ok();
             let error = doubt.filter(|_| asked).unwrap_or(error);
-            told.add(waiter.reply, Err(error.clone()));
+            replies.add(waiter.reply, Err(error.clone()));
         }
         // Those that come now ask, too.
         self.leaving.extend(self.entries.take_all());
         self.note_surplus(Instant::now());
-        told
+        replies
     }
 
     /// These grants are not confirmed yet, though guards use them.
@@ -94,7 +94,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
-    pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Told<P::Want> {
+    pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Replies<P::Want> {
         for mut queued in batch.calls.into_iter().rev() {
             self.held
                 .failed(&queued.call, &mut queued.note, NotDone::Refused);
@@ -124,8 +124,8 @@ impl<P: Primitive> State<P> {
         name: &str,
         mut batch: Batch<P>,
         trouble: &Trouble<'_>,
-    ) -> Told<P::Want> {
-        let mut told = Told::default();
+    ) -> Replies<P::Want> {
+        let mut replies = Replies::default();
         for queued in &mut batch.calls {
             self.held
                 .failed(&queued.call, &mut queued.note, NotDone::Unknown);
@@ -141,14 +141,14 @@ impl<P: Primitive> State<P> {
         let granted = |id: &Id| P::MOST_QUEUED > 0 && self.waiters.is_answered(*id);
         let before: Vec<Id> = all.filter(granted).collect();
         for waiter in before.into_iter().filter_map(|id| self.waiters.remove(id)) {
-            told.add(
+            replies.add(
                 waiter.reply,
                 Err(trouble.error(name, P::WAIT, waiter.since)),
             );
         }
         self.note_surplus(trouble.now);
-        told.append(self.landed(trouble.now));
-        told
+        replies.append(self.landed(trouble.now));
+        replies
     }
 
     /// Nobody will know whether these have been taken.
@@ -166,21 +166,21 @@ impl<P: Primitive> State<P> {
         name: &str,
         mut batch: Option<&mut Batch<P>>,
         trouble: &Trouble<'_>,
-    ) -> (Told<P::Want>, Patience) {
+    ) -> (Replies<P::Want>, Patience) {
         let window = self.core.config.retry_window;
-        let mut told = Told::default();
-        let (mut owed, mut gone, mut next) = (false, false, None::<Instant>);
+        let mut replies = Replies::default();
+        let (mut deferred, mut gone, mut next) = (false, false, None::<Instant>);
         let asked = batch
             .as_ref()
             .map_or(Vec::new(), |batch| batch.asked.clone());
         for queued in batch.iter_mut().flat_map(|batch| &mut batch.calls) {
             let due = queued.since + window;
             if queued.has_caller() && trouble.is_over(due) {
-                queued.give_up(name, trouble, &mut told);
+                queued.give_up(name, trouble, &mut replies);
             } else if queued.has_caller() {
                 next = next.into_iter().chain([due]).min();
             }
-            owed |= queued.call.is_owed();
+            deferred |= queued.call.is_deferred();
             gone |= queued.is_pointless();
         }
         let untouched = trouble.untouched();
@@ -195,7 +195,7 @@ impl<P: Primitive> State<P> {
             }
             match item {
                 Item::Call(queued) => {
-                    queued.give_up(name, &untouched, &mut told);
+                    queued.give_up(name, &untouched, &mut replies);
                     !queued.is_pointless()
                 }
                 Item::Command(command) => {
@@ -222,42 +222,42 @@ impl<P: Primitive> State<P> {
                 doubtful: trouble.doubtful && asked.binary_search(&id).is_ok(),
                 ..*trouble
             };
-            told.add(reply, Err(trouble.error(name, P::WAIT, since)));
+            replies.add(reply, Err(trouble.error(name, P::WAIT, since)));
         }
         gone |= asked.iter().any(|id| !self.waiters.has(*id));
         let patience = match next {
             // It is made anew without them, unless it has been carried out.
             _ if gone => Patience::Nobody,
             Some(next) => Patience::Until(next),
-            None if owed || !self.waiters.is_empty() || batch.is_some() => Patience::Forever,
+            None if deferred || !self.waiters.is_empty() || batch.is_some() => Patience::Forever,
             None => Patience::Nobody,
         };
-        (told, patience)
+        (replies, patience)
     }
 
     /// The server forbids the subscription: its waiters would never be notified. The batch under way may serve some.
-    pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) -> Told<P::Want> {
-        let mut told = Told::default();
+    pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) -> Replies<P::Want> {
+        let mut replies = Replies::default();
         if self.under_way.is_some() {
             self.subscription_refused = Some(error);
-            return told;
+            return replies;
         }
         for waiter in self.waiters.take_all().into_values() {
-            told.add(waiter.reply, Err(error.clone()));
+            replies.add(waiter.reply, Err(error.clone()));
         }
         self.note_surplus(now);
-        told
+        replies
     }
 
     /// The batch under way has ended.
-    pub(super) fn landed(&mut self, now: Instant) -> Told<P::Want> {
+    pub(super) fn landed(&mut self, now: Instant) -> Replies<P::Want> {
         self.under_way = None;
         if !std::mem::take(&mut self.early).is_empty() {
             self.may_have_missed();
         }
         match self.subscription_refused.take() {
             Some(error) => self.cannot_listen(error, now),
-            None => Told::default(),
+            None => Replies::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::batch::Batch;
 use super::entries::Entry;
-use super::outcome::{Grant, Outcome, Taken, Ticket, Told, Want};
+use super::outcome::{Grant, Outcome, Replies, Taken, Ticket, Want};
 use super::primitive::{Held, Primitive};
 use super::state::{Item, State};
 use super::waiters::{Id, Waiter};
@@ -24,7 +24,7 @@ impl<P: Primitive> State<P> {
         entry: &Entry<P::Want>,
         taken: Taken,
         lease: Duration,
-        told: &mut Told<P::Want>,
+        replies: &mut Replies<P::Want>,
     ) {
         // The waiter that it was made for has gone, and another one has it now.
         self.leaving.retain(|(leaving, _)| *leaving != ticket);
@@ -42,7 +42,7 @@ impl<P: Primitive> State<P> {
             self.waiters.take(entry.want, end)
         };
         match waiter {
-            Some(waiter) => self.answer_waiter(ticket, entry, taken, waiter, until, told),
+            Some(waiter) => self.answer_waiter(ticket, entry, taken, waiter, until, replies),
             None => {
                 let grant = self.granted(entry.want, ticket, taken, entry.life, until);
                 self.release_unclaimed(batch, grant);
@@ -83,10 +83,10 @@ impl<P: Primitive> State<P> {
         taken: Taken,
         waiter: Waiter<P::Want>,
         until: Moment,
-        told: &mut Told<P::Want>,
+        replies: &mut Replies<P::Want>,
     ) {
         let grant = self.granted(entry.want, ticket, taken, entry.life, until);
-        told.add(waiter.reply, Ok(Outcome::Granted(grant)));
+        replies.add(waiter.reply, Ok(Outcome::Granted(grant)));
     }
 
     /// A caller has this from now on; waiters that need not wait for it any more ask at once.

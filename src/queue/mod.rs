@@ -33,7 +33,7 @@ mod driver;
 mod entries;
 mod failures;
 mod grants;
-mod hand_over;
+mod hand_off;
 mod held;
 mod known;
 mod messages;

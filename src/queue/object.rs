@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use tokio::time::Instant;
 
-use super::outcome::{Ticket, Told};
+use super::outcome::{Replies, Ticket};
 use super::primitive::{Call, Held, Primitive};
 use super::state::State;
 use super::waiters::Id;
@@ -140,11 +140,11 @@ impl<P: Primitive> Object<P> {
     }
 
     /// Carries `call` out without a caller.
-    pub(crate) fn owe(self: &Arc<Self>, call: P::Call) {
+    pub(crate) fn defer(self: &Arc<Self>, call: P::Call) {
         let mut inner = self.lock();
         let now = Instant::now();
-        if let Some(told) = self.hand_over(&mut inner, &call, now) {
-            return self.finish(inner, told);
+        if let Some(replies) = self.hand_off(&mut inner, &call, now) {
+            return self.finish(inner, replies);
         }
         if inner.state.closed && self.core.is_finished() {
             let (error, call) = (self.gone(), call.to_string());
@@ -153,16 +153,16 @@ impl<P: Primitive> Object<P> {
             return;
         }
         inner.state.call(call, None, now);
-        self.finish(inner, Told::default());
+        self.finish(inner, Replies::default());
     }
 
     /// Serves waiters of this client by what `call` frees, without Redis.
-    pub(super) fn hand_over(
+    pub(super) fn hand_off(
         &self,
         inner: &mut Inner<P>,
         call: &P::Call,
         now: Instant,
-    ) -> Option<Told<P::Want>> {
+    ) -> Option<Replies<P::Want>> {
         if inner.state.waiters.is_empty() || inner.state.closed {
             return None;
         }
@@ -170,7 +170,7 @@ impl<P: Primitive> Object<P> {
         if stays_taken {
             return None;
         }
-        inner.state.hand_over(freed, now)
+        inner.state.hand_off(freed, now)
     }
 
     /// The lease of what is held under `ticket`.
@@ -190,7 +190,7 @@ impl<P: Primitive> Object<P> {
     pub(super) fn leave(self: &Arc<Self>, waiter: Id) {
         let mut inner = self.lock();
         inner.state.leave(waiter, Instant::now());
-        self.finish(inner, Told::default());
+        self.finish(inner, Replies::default());
     }
 
     /// The error for a call, as the client has ended.
@@ -209,15 +209,15 @@ impl<P: Primitive> Object<P> {
     }
 
     /// Ends a change: starts the work that is left, and answers callers.
-    pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>, told: Told<P::Want>) {
+    pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>, replies: Replies<P::Want>) {
         self.listen(&mut inner);
         let work = inner.state.has_work();
         if work {
             self.core.note_busy(&mut inner.busy);
         }
         self.unlock_listening(inner);
-        let somebody = !told.is_empty();
-        let unclaimed = told.tell();
+        let somebody = !replies.is_empty();
+        let unclaimed = replies.send();
         if let Some(object) = self.itself.upgrade() {
             if work {
                 drive::kick(&object);
@@ -226,7 +226,7 @@ impl<P: Primitive> Object<P> {
                 drive::let_caller_go(&object);
             }
             for grant in unclaimed {
-                object.owe(P::give_back(grant));
+                object.defer(P::give_back(grant));
             }
         }
     }
@@ -290,19 +290,19 @@ impl<P: Primitive> Object<P> {
     fn heard(&self, channel: &str, wake: &Wake) {
         let now = Instant::now();
         let mut inner = self.lock();
-        let mut told = Told::default();
+        let mut replies = Replies::default();
         if *channel == *self.queue.own_channel {
             inner.own.hear(wake);
             match wake {
                 Wake::Message(message) => {
-                    told = inner.state.notified(&String::from_utf8_lossy(message), now);
+                    replies = inner.state.notified(&String::from_utf8_lossy(message), now);
                 }
                 Wake::Confirmed => inner.state.may_have_missed(),
                 Wake::Look => inner.state.slow_check(now),
                 Wake::Lost => inner.state.deaf(),
                 Wake::Ended => {}
                 Wake::Refused(refusal) => {
-                    told = inner
+                    replies = inner
                         .state
                         .cannot_listen(refused(self.name(), refusal), now);
                 }
@@ -318,7 +318,7 @@ impl<P: Primitive> Object<P> {
                 Wake::Message(_) | Wake::Look | Wake::Lost => {}
             }
         }
-        self.finish(inner, told);
+        self.finish(inner, replies);
     }
 }
 
@@ -364,10 +364,10 @@ impl<P: Primitive> Listener for Object<P> {
 impl<P: Primitive> Rings for Object<P> {
     fn ring(&self) -> Option<Instant> {
         let mut inner = self.lock();
-        let told = inner.state.tick(Instant::now());
+        let replies = inner.state.tick(Instant::now());
         let (alarm, waits) = (inner.state.alarm(), inner.state.waiting() > 0);
         let next = inner.timer.next(alarm, waits);
-        self.finish(inner, told);
+        self.finish(inner, replies);
         next
     }
 }
@@ -380,10 +380,10 @@ impl<P: Primitive> Shared for Object<P> {
     fn close(self: Arc<Self>) {
         let mut inner = self.lock();
         let now = Instant::now();
-        let told = inner
+        let replies = inner
             .state
             .close(self.name(), self.keys.object(), CLIENT_CLOSED, now);
-        self.finish(inner, told);
+        self.finish(inner, replies);
     }
 }
 

@@ -131,15 +131,15 @@ pub(super) type Reply<W> = oneshot::Sender<Result<Outcome<W>>>;
 
 /// Outcomes for callers, sent when no mutex is held: their wakers may do anything.
 #[must_use]
-pub(super) struct Told<W>(Vec<(Reply<W>, Result<Outcome<W>>)>);
+pub(super) struct Replies<W>(Vec<(Reply<W>, Result<Outcome<W>>)>);
 
-impl<W> Default for Told<W> {
+impl<W> Default for Replies<W> {
     fn default() -> Self {
-        Told(Vec::new())
+        Replies(Vec::new())
     }
 }
 
-impl<W> Told<W> {
+impl<W> Replies<W> {
     pub(super) fn add(&mut self, reply: Reply<W>, outcome: Result<Outcome<W>>) {
         self.0.push((reply, outcome));
     }
@@ -148,12 +148,12 @@ impl<W> Told<W> {
         self.0.is_empty()
     }
 
-    pub(super) fn append(&mut self, mut more: Told<W>) {
+    pub(super) fn append(&mut self, mut more: Replies<W>) {
         self.0.append(&mut more.0);
     }
 
-    /// Tells them. The grants of callers that have gone.
-    pub(super) fn tell(self) -> Vec<Grant<W>> {
+    /// Sends them. Returns the grants of callers that have gone.
+    pub(super) fn send(self) -> Vec<Grant<W>> {
         let mut unclaimed = Vec::new();
         for (reply, outcome) in self.0 {
             if let Err(Ok(Outcome::Granted(grant))) = reply.send(outcome) {

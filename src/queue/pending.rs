@@ -27,8 +27,8 @@ impl<P: Primitive> Object<P> {
                 return Err(self.gone());
             }
             let now = Instant::now();
-            if let Some(told) = self.hand_over(&mut inner, &call, now) {
-                self.finish(inner, told);
+            if let Some(replies) = self.hand_off(&mut inner, &call, now) {
+                self.finish(inner, replies);
                 return Ok(Outcome::Number(1));
             }
             inner.state.call(call.clone(), Some(reply), now);
@@ -102,14 +102,14 @@ impl<P: Primitive> Drop for Pending<'_, P> {
         }
         self.outcome.close();
         match (self.outcome.try_recv(), self.call.take(), self.waiter) {
-            (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.owe(P::give_back(grant)),
+            (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.defer(P::give_back(grant)),
             // A refused release whose error had no reader is tried again.
             (Ok(Err(error)), Some(call), _)
-                if call.is_owed()
+                if call.is_deferred()
                     && call.outlasts_refusals()
                     && error.effect() == Effect::NotApplied =>
             {
-                self.object.owe(call);
+                self.object.defer(call);
             }
             (_, _, Some(waiter)) => self.object.leave(waiter),
             _ => {}

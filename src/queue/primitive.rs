@@ -61,7 +61,7 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
     fn name(&self) -> &'static str;
 
     /// Whether it is carried out, however late, when its caller has gone.
-    fn is_owed(&self) -> bool;
+    fn is_deferred(&self) -> bool;
 
     /// Whether it is tried again where it was refused, and no caller got the error.
     fn outlasts_refusals(&self) -> bool {

@@ -126,7 +126,8 @@ impl<P: Primitive> State<P> {
         while size < MOST_TOGETHER
             && let Some(Item::Call(next)) = self.calls.front()
             && (!apart
-                || (calls.first()).is_none_or(|first| first.call.is_owed() == next.call.is_owed()))
+                || (calls.first())
+                    .is_none_or(|first| first.call.is_deferred() == next.call.is_deferred()))
             && (next.call.takes().is_some() || !owners.iter().any(|want| next.call.concerns(*want)))
         {
             if let Some(Item::Call(mut queued)) = self.calls.pop_front()
@@ -143,7 +144,7 @@ impl<P: Primitive> State<P> {
         let mut extends: Vec<_> = std::mem::take(&mut self.unconfirmed).into_iter().collect();
         extends.retain(|(ticket, (entry, _))| self.held.has(*ticket, entry.want));
         self.ask_at = None;
-        let owed = calls.first().is_some_and(|first| first.call.is_owed());
+        let deferred = calls.first().is_some_and(|first| first.call.is_deferred());
         let mut batch = Batch {
             extends,
             leaves: std::mem::take(&mut self.leaving),
@@ -190,7 +191,7 @@ impl<P: Primitive> State<P> {
         let confirms = confirms.filter_map(|ticket| Some((ticket, *self.entries.get(ticket)?)));
         batch.confirms = confirms.collect();
         let queue = P::MOST_QUEUED > 0;
-        if apart && owed {
+        if apart && deferred {
             // Waiters are asked for by the next batch: its answer is theirs.
             batch.next = 0;
             batch.apart = !self.entries.is_empty();

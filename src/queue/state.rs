@@ -10,7 +10,7 @@ use super::announcements::Announcements;
 use super::batch::Queued;
 use super::entries::{Entries, Entry, MOST, Unconfirmed};
 use super::known::Known;
-use super::outcome::{Outcome, Reply, Ticket, Told};
+use super::outcome::{Outcome, Replies, Reply, Ticket};
 use super::primitive::{Call, Held, Primitive};
 use super::waiters::{Id, Waiter, Waiters};
 use crate::clock::Moment;
@@ -173,7 +173,7 @@ impl<P: Primitive> State<P> {
         let all_answered = self.waiters.unanswered().next().is_none();
         if self.ask_at.is_none() && !self.asks() {
             let known = self.known.as_ref().filter(|known| known.is_alone());
-            let until = known.map(|known| known.until(self.core.config.local_hand_over));
+            let until = known.map(|known| known.until(self.core.config.local_hand_off));
             self.ask_at = until.filter(|until| *until > now && self.held.has_all());
         }
         self.ask_at = self
@@ -258,11 +258,11 @@ impl<P: Primitive> State<P> {
     }
 
     /// Time has passed: ends the waits whose deadline it was.
-    pub(super) fn tick(&mut self, now: Instant) -> Told<P::Want> {
-        let mut told = Told::default();
+    pub(super) fn tick(&mut self, now: Instant) -> Replies<P::Want> {
+        let mut replies = Replies::default();
         for id in self.waiters.overdue(now) {
             if let Some(waiter) = self.leave(id, now) {
-                told.add(waiter.reply, Ok(Outcome::TimedOut));
+                replies.add(waiter.reply, Ok(Outcome::TimedOut));
             }
         }
         self.note_surplus(now);
@@ -276,7 +276,7 @@ impl<P: Primitive> State<P> {
             && (P::MOST_QUEUED > 0 || !self.waiters.is_empty());
         self.look |= late_surplus || looks || late_confirmation && !self.unconfirmed.is_empty();
         self.announcements.tick(now);
-        told
+        replies
     }
 
     /// Forbidden releases are tried again.

@@ -15,7 +15,7 @@ use super::batch::Batch;
 use super::entries::Entry;
 use super::held::Leases;
 use super::object::QueueKeys;
-use super::outcome::{Amount, Grant, Outcome, Taken, Ticket, Told, Want};
+use super::outcome::{Amount, Grant, Outcome, Replies, Taken, Ticket, Want};
 use super::primitive::{self, Held, Primitive};
 use super::results::Results;
 use super::sending::Task;
@@ -64,7 +64,7 @@ impl primitive::Call for Call {
         "release"
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_deferred(&self) -> bool {
         true
     }
 
@@ -295,9 +295,9 @@ impl Client {
         !grant.want.leased || lease.is_some_and(|lease| !lease.is_lost())
     }
 
-    fn tell(&mut self, told: Told<Amount>) {
+    fn tell(&mut self, replies: Replies<Amount>) {
         let now = Instant::now();
-        for grant in told.tell() {
+        for grant in replies.send() {
             self.state.call(Model::give_back(grant), None, now);
         }
         let held = &mut self.held;
@@ -330,8 +330,8 @@ impl Client {
         let grant = self.held.swap_remove(index % self.held.len());
         let (call, now) = (Model::give_back(grant), Instant::now());
         let (freed, _) = primitive::Call::gives(&call).expect("each call frees");
-        match self.state.hand_over(freed, now) {
-            Some(told) => self.tell(told),
+        match self.state.hand_off(freed, now) {
+            Some(replies) => self.tell(replies),
             None => self.state.call(call, None, now),
         }
     }
@@ -404,10 +404,10 @@ impl World {
             panic!("{text}");
         };
         let results = Results::read("model", &batch, &mut answer).expect("it is complete");
-        let told = client
+        let replies = client
             .state
             .answered("model", batch, &answer, results, Instant::now());
-        client.tell(told);
+        client.tell(replies);
     }
 
     fn step(&mut self, event: Event, client: usize, index: usize) {
@@ -439,15 +439,15 @@ impl World {
             Event::Answer => self.answer(client),
             Event::Refuse if matches!(this.under_way, Some((_, None))) => {
                 let batch = this.under_way.take().expect("just seen").0;
-                let told = this.state.failed(batch, &forbidden(), None, now);
-                this.tell(told);
+                let replies = this.state.failed(batch, &forbidden(), None, now);
+                this.tell(replies);
             }
             Event::Notify if !this.notifications.is_empty() => {
                 let (ticket, clock) = this.notifications.remove(0);
-                let told = this
+                let replies = this
                     .state
                     .notified(&format!("grant x{ticket} {clock}"), now);
-                this.tell(told);
+                this.tell(replies);
             }
             Event::RunOut => self.server.reclaim(client, index % 2),
             Event::Deaf => {
@@ -557,8 +557,8 @@ proptest! {
             for _ in 0..8 {
                 tokio::time::advance(Duration::from_millis(200)).await;
                 for client in &mut world.clients {
-                    let told = client.state.tick(Instant::now());
-                    client.tell(told);
+                    let replies = client.state.tick(Instant::now());
+                    client.tell(replies);
                 }
                 world.settle();
             }

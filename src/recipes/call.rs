@@ -95,7 +95,7 @@ impl queue::Call for Call {
         }
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_deferred(&self) -> bool {
         matches!(self, Call::Release(_) | Call::GiveBack(_))
     }
 

@@ -37,7 +37,7 @@ const MOST_REFRESHED: usize = 250;
 pub(super) struct Handle {
     pub(super) core: Arc<Core>,
     settings: Arc<Settings>,
-    line: OnceLock<Arc<Object<Recipes>>>,
+    queue: OnceLock<Arc<Object<Recipes>>>,
 }
 
 impl Handle {
@@ -45,14 +45,14 @@ impl Handle {
         Handle {
             core: Arc::clone(core),
             settings: Arc::new(Settings::new(layout, name, limit)),
-            line: OnceLock::new(),
+            queue: OnceLock::new(),
         }
     }
 
     /// The same with other settings.
     pub(super) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
-        self.line = OnceLock::new();
+        self.queue = OnceLock::new();
         self
     }
 
@@ -60,9 +60,9 @@ impl Handle {
         &self.settings
     }
 
-    pub(super) fn line(&self) -> Result<&Arc<Object<Recipes>>> {
-        if let Some(line) = self.line.get() {
-            return Ok(line);
+    pub(super) fn queue(&self) -> Result<&Arc<Object<Recipes>>> {
+        if let Some(queue) = self.queue.get() {
+            return Ok(queue);
         }
         self.settings.check()?;
         let settings = self.settings.shared();
@@ -70,10 +70,10 @@ impl Handle {
         // The mapper is the user's code: not under the registry's lock.
         let names = names::of(&settings, &self.core.config.name_mapper, self.core.id());
         let script = script(settings.layout);
-        let line = Object::at(&self.core, place, names, script, |_, _, _| {
+        let queue = Object::at(&self.core, place, names, script, |_, _, _| {
             Holders::new(settings)
         });
-        Ok(self.line.get_or_init(|| line))
+        Ok(self.queue.get_or_init(|| queue))
     }
 
     fn calling(
@@ -83,9 +83,9 @@ impl Handle {
         dropped: Dropped,
     ) -> engine::call::Call<'_> {
         let call = engine::call::Call::new(&self.settings.name, operation, wait, dropped);
-        match self.line() {
+        match self.queue() {
             // It stands among the keys of each request.
-            Ok(line) => call.about(line.keys().record()),
+            Ok(queue) => call.about(queue.keys().record()),
             Err(_) => call,
         }
     }
@@ -102,13 +102,13 @@ impl Handle {
         };
         let want = self.settings.want();
         let asking = async {
-            let line = self.line()?;
+            let queue = self.queue()?;
             let mut outcome = match wait {
-                Some(Duration::ZERO) => line.call(Call::Try(want)).await,
-                _ => line.wait(want, wait).await,
+                Some(Duration::ZERO) => queue.call(Call::Try(want)).await,
+                _ => queue.wait(want, wait).await,
             };
             if let Ok(Outcome::Text(_)) = outcome {
-                outcome = line.wait(want, Some(self.wait_for_lock())).await;
+                outcome = queue.wait(want, Some(self.wait_for_lock())).await;
             }
             Ok(match outcome.map_err(|error| self.explain(error))? {
                 Outcome::Granted(grant) => Some(Held {
@@ -139,12 +139,12 @@ impl Handle {
     async fn run(&self, call: Call) -> Result<Outcome<super::call::Want>> {
         let dropped = match call {
             Call::List(_) => Dropped::Harmless,
-            _ if call.is_owed() => Dropped::CarriedOut,
+            _ if call.is_deferred() => Dropped::CarriedOut,
             _ => Dropped::Withdrawn,
         };
         let calling = self.calling(call.name(), Wait::No, dropped);
         let running = async {
-            let outcome = self.line()?.call(call).await;
+            let outcome = self.queue()?.call(call).await;
             outcome.map_err(|error| self.explain(error))
         };
         self.core.call(calling, pin!(Some(running))).await
@@ -182,7 +182,7 @@ impl Handle {
     async fn refreshed(&self, id: &str, lasts: Duration) -> Result<u32> {
         let step = [Arg::Text(id.into()), Arg::millis(lasts)];
         let script = refreshing(self.settings.layout);
-        let answer = self.line()?.beside_batches(REFRESH, script, step).await;
+        let answer = self.queue()?.beside_batches(REFRESH, script, step).await;
         let error = match answer {
             Ok(Value::Int(slot)) => return Ok(u32::try_from(slot).unwrap_or(0)),
             Ok(Value::BulkString(text)) => Error::NotANumber {
@@ -205,7 +205,7 @@ impl Handle {
         let (mut holders, mut seen) = (Vec::new(), HashSet::new());
         let mut from = Arc::from(Page::START);
         loop {
-            let page = self.line()?.call(Call::List(from)).await;
+            let page = self.queue()?.call(Call::List(from)).await;
             let Outcome::Text(text) = page.map_err(|error| self.explain(error))? else {
                 return Ok(holders);
             };
@@ -235,12 +235,12 @@ impl Handle {
     }
 
     pub(super) fn release_detached(&self, id: &str) {
-        match self.line() {
-            Ok(line) => {
+        match self.queue() {
+            Ok(queue) => {
                 if let Some(key) = self.key_of(id, None) {
                     self.core.holds.end(&key, id);
                 }
-                line.owe(Call::Release(id.into()));
+                queue.defer(Call::Release(id.into()));
             }
             Err(error) => tracing::error!(%error, id, "not released"),
         }

@@ -188,7 +188,7 @@ impl Lock for StringLock {
 
     fn fresh_handle(&self) -> Arc<dyn Lock> {
         // As long as this handle is there, it keeps what the client knows of the lock.
-        let _ = self.handle.line();
+        let _ = self.handle.queue();
         Arc::new(StringLock::of(self.handle.clone(), self.lease))
     }
 

@@ -164,7 +164,7 @@ macro_rules! renamable_methods {
             /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
             pub async fn rename(self, new_name: &str) -> $crate::Result<$type> {
                 let renamed = self.0.other(new_name)?;
-                self.0.operations().rename(renamed.line.keys()).await?;
+                self.0.operations().rename(renamed.queue.keys()).await?;
                 Ok(renamed)
             }
 
@@ -176,7 +176,7 @@ macro_rules! renamable_methods {
             /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
             pub async fn rename_nx(self, new_name: &str) -> $crate::Result<Option<$type>> {
                 let renamed = self.0.other(new_name)?;
-                let done = self.0.operations().rename_nx(renamed.line.keys()).await?;
+                let done = self.0.operations().rename_nx(renamed.queue.keys()).await?;
                 Ok(done.then_some(renamed))
             }
 
@@ -184,13 +184,13 @@ macro_rules! renamable_methods {
             /// Redisson: `copy(String)`.
             pub async fn copy(self, new_name: &str) -> $crate::Result<bool> {
                 let copy = self.0.other(new_name)?;
-                self.0.operations().copy(copy.line.keys(), false).await
+                self.0.operations().copy(copy.queue.keys(), false).await
             }
 
             /// Copies it, replacing an object of that name. Redis: `COPY ... REPLACE`. Redisson: `copyAndReplace(String)`.
             pub async fn copy_and_replace(self, new_name: &str) -> $crate::Result<bool> {
                 let copy = self.0.other(new_name)?;
-                self.0.operations().copy(copy.line.keys(), true).await
+                self.0.operations().copy(copy.queue.keys(), true).await
             }
         }
     };
@@ -199,7 +199,7 @@ pub(crate) use renamable_methods;
 
 /// The operations, for one object. Those that are about its existence are about all of its keys.
 pub(crate) struct Object<'a, P: Primitive> {
-    pub(crate) line: &'a Arc<queue::Object<P>>,
+    pub(crate) queue: &'a Arc<queue::Object<P>>,
 }
 
 impl<P: Primitive> Object<'_, P> {
@@ -221,7 +221,7 @@ impl<P: Primitive> Object<'_, P> {
 
     /// `to` is the object under its new name; its waiters are notified.
     pub(crate) async fn rename(&self, to: &Keys) -> Result<()> {
-        let announced = self.line.announced_at(to);
+        let announced = self.queue.announced_at(to);
         let renamed = |_| Ok(());
         self.change(
             "rename",
@@ -252,7 +252,7 @@ impl<P: Primitive> Object<'_, P> {
         ttl: Duration,
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
-        let millis = check_millis(self.line.keys().name(), "time to live", ttl)?;
+        let millis = check_millis(self.queue.keys().name(), "time to live", ttl)?;
         self.expire_with("expire", "PEXPIRE", millis, condition)
             .await
     }
@@ -303,7 +303,7 @@ impl<P: Primitive> Object<'_, P> {
     }
 
     pub(crate) async fn size_in_memory(&self) -> Result<u64> {
-        let keys = self.line.keys();
+        let keys = self.queue.keys();
         let mut size = 0;
         for key in [keys.object()].into_iter().chain(keys.parts()) {
             let command = Command::new("MEMORY").arg("USAGE").key(key);
@@ -315,7 +315,7 @@ impl<P: Primitive> Object<'_, P> {
 
     /// Whether `command`, which changes nothing, counts one of the object's keys.
     async fn read_all(&self, operation: &'static str, command: &'static str) -> Result<bool> {
-        let keys = self.line.keys();
+        let keys = self.queue.keys();
         let command = Command::new(command).key(keys.object());
         let command = keys.parts().fold(command, Command::key);
         let count = self.read_with(operation, command).await?;
@@ -324,7 +324,7 @@ impl<P: Primitive> Object<'_, P> {
 
     /// Removes all of its keys.
     async fn remove(&self, operation: &'static str, command: &'static str) -> Result<bool> {
-        let part = self.line.keys().parts().next();
+        let part = self.queue.keys().parts().next();
         let removed = |value| Ok(self.number(operation, &value)? > 0);
         self.change(operation, command, part, None, &[], removed)
             .await
@@ -337,19 +337,19 @@ impl<P: Primitive> Object<'_, P> {
         command: &'static str,
         field: &str,
     ) -> Result<i64> {
-        let command = Command::new(command).key(self.line.keys().object());
+        let command = Command::new(command).key(self.queue.keys().object());
         self.read_with(operation, command.arg(field)).await
     }
 
     /// A command that changes nothing, about the object's key.
     pub(crate) async fn read(&self, operation: &'static str, command: &'static str) -> Result<i64> {
-        let command = Command::new(command).key(self.line.keys().object());
+        let command = Command::new(command).key(self.queue.keys().object());
         self.read_with(operation, command).await
     }
 
     /// A command that changes nothing; 0 where there is nothing.
     pub(crate) async fn read_with(&self, operation: &'static str, command: Command) -> Result<i64> {
-        self.line.keys().check()?;
+        self.queue.keys().check()?;
         let number = |value| self.number(operation, &value);
         self.send(
             operation,
@@ -369,7 +369,7 @@ impl<P: Primitive> Object<'_, P> {
         args: &[Arg],
     ) -> Result<bool> {
         let second = other.map(Keys::object);
-        let announced = other.and_then(|other| self.line.announced_at(other));
+        let announced = other.and_then(|other| self.queue.announced_at(other));
         let changed = |value| Ok(self.number(operation, &value)? > 0);
         self.change(operation, command, second, announced, args, changed)
             .await
@@ -388,7 +388,7 @@ impl<P: Primitive> Object<'_, P> {
     ) -> Result<T> {
         let mut steps = vec![Arg::Word(command), Arg::Number(second.is_some().into())];
         steps.extend_from_slice(args);
-        let keys = self.line.keys();
+        let keys = self.queue.keys();
         let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
         script_keys.extend(second.into_iter().chain(announced).map(Arc::clone));
         self.once(operation, &ONCE, script_keys, steps, read).await
@@ -418,8 +418,8 @@ impl<P: Primitive> Object<'_, P> {
         steps: Vec<Arg>,
         read: impl FnOnce(Value) -> Result<T>,
     ) -> Result<T> {
-        self.line.keys().check()?;
-        let record_life = self.line.client().config.record_life();
+        self.queue.keys().check()?;
+        let record_life = self.queue.client().config.record_life();
         let request = Request::once(script, keys, record_life, steps);
         let read = |value| read(self.answer(operation, value)?);
         self.send(operation, Dropped::Withdrawn, request, read)
@@ -432,13 +432,13 @@ impl<P: Primitive> Object<'_, P> {
             Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
                 let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
                 Err(refused(
-                    self.line.keys().name(),
+                    self.queue.keys().name(),
                     &Refusal::from_text(&error),
                 ))
             }
             Value::BulkString(bytes) if bytes.starts_with(UNSURE) => {
                 let error = String::from_utf8_lossy(&bytes[UNSURE.len()..]);
-                let name = self.line.keys().name();
+                let name = self.queue.keys().name();
                 Err(refused_in_doubt(name, &error, Duration::ZERO))
             }
             // Somebody else has written to the record.
@@ -456,14 +456,14 @@ impl<P: Primitive> Object<'_, P> {
         read: impl FnOnce(Value) -> Result<T>,
     ) -> Result<T> {
         let call = Call {
-            name: self.line.keys().name(),
+            name: self.queue.keys().name(),
             operation,
             wait: Wait::No,
             dropped,
-            key: Some(self.line.keys().object()),
+            key: Some(self.queue.keys().object()),
         };
-        let sending = async { read(self.line.command(operation, request).await?) };
-        self.line.client().call(call, pin!(Some(sending))).await
+        let sending = async { read(self.queue.command(operation, request).await?) };
+        self.queue.client().call(call, pin!(Some(sending))).await
     }
 
     /// The counter at the object's key; 0 where there is none. A text that the scripts do not take for a number is none.
@@ -476,15 +476,15 @@ impl<P: Primitive> Object<'_, P> {
                         || number.unsigned_abs() >= MOST_COUNTED.unsigned_abs() =>
                 {
                     Err(Error::NotANumber {
-                        name: self.line.keys().name().to_owned(),
+                        name: self.queue.keys().name().to_owned(),
                         found: String::from_utf8_lossy(bytes).chars().take(64).collect(),
                     })
                 }
                 _ => Ok(number),
             }
         };
-        self.line.keys().check()?;
-        let request = Request::Plain(Command::new("GET").key(self.line.keys().object()));
+        self.queue.keys().check()?;
+        let request = Request::Plain(Command::new("GET").key(self.queue.keys().object()));
         self.send(operation, Dropped::Harmless, request, number)
             .await
     }
@@ -506,7 +506,7 @@ impl<P: Primitive> Object<'_, P> {
                 .collect(),
             other => Err(self.unexpected(operation, &other)),
         };
-        self.line.keys().check()?;
+        self.queue.keys().check()?;
         let request = Request::Plain(command);
         self.send(operation, Dropped::Harmless, request, texts)
             .await
@@ -514,7 +514,7 @@ impl<P: Primitive> Object<'_, P> {
 
     fn unexpected(&self, operation: &'static str, value: &Value) -> Error {
         Error::Server {
-            name: self.line.keys().name().to_owned(),
+            name: self.queue.keys().name().to_owned(),
             detail: format!("unexpected answer to {operation}: {value:?}"),
         }
     }
@@ -526,7 +526,7 @@ impl<P: Primitive> Object<'_, P> {
             Value::BulkString(bytes) => {
                 let text = String::from_utf8_lossy(bytes);
                 text.parse().map_err(|_| Error::NotANumber {
-                    name: self.line.keys().name().to_owned(),
+                    name: self.queue.keys().name().to_owned(),
                     found: text.chars().take(64).collect(),
                 })
             }

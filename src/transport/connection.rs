@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::cluster::Cluster;
 use super::failure::Reason;
 use super::layout::Layout;
-use super::link::{Link, NOT_YET, News};
+use super::link::{Events, Link, NOT_YET};
 use super::live::Live;
 use super::messages::Messages;
 use super::slot::slot;
@@ -23,7 +23,7 @@ use crate::sync::{Followed, Follower};
 pub(crate) struct Connection {
     kind: Kind,
     endpoint: Endpoint,
-    news: Arc<News>,
+    events: Arc<Events>,
 }
 
 enum Kind {
@@ -46,9 +46,9 @@ impl Connection {
         let began = Instant::now();
         let limit = began + endpoint.connect_timeout;
         let connection = Self::lazy(endpoint, sharded);
-        let news = Arc::clone(&connection.news);
+        let events = Arc::clone(&connection.events);
         loop {
-            let changed = news.changed.notified();
+            let changed = events.changed.notified();
             let over = Instant::now() >= limit;
             match connection.route(None).map(drop) {
                 Ok(()) if over || connection.cluster().is_none_or(Cluster::is_complete) => {
@@ -73,19 +73,19 @@ impl Connection {
 
     /// Connects in the background, for as long as it takes.
     pub(crate) fn lazy(endpoint: Endpoint, sharded: ShardedPubSub) -> Self {
-        let news = Arc::<News>::default();
+        let events = Arc::<Events>::default();
         let kind = if endpoint.seeds().is_none() {
-            let link = Link::new(endpoint.clone(), Arc::clone(&news));
+            let link = Link::new(endpoint.clone(), Arc::clone(&events));
             Kind::One(Arc::new(link))
         } else {
-            let cluster = Cluster::new(endpoint.clone(), sharded, Arc::clone(&news));
+            let cluster = Cluster::new(endpoint.clone(), sharded, Arc::clone(&events));
             cluster.keep();
             Kind::Cluster(cluster)
         };
         Connection {
             kind,
             endpoint,
-            news,
+            events,
         }
     }
 
@@ -141,7 +141,7 @@ impl Connection {
         let state = self.state();
         let settled = async {
             loop {
-                let changed = self.news.changed.notified();
+                let changed = self.events.changed.notified();
                 // A change from here on is not missed.
                 if self.route(key).is_ok() || *state.borrow() == ConnectionState::ShutDown {
                     return;
@@ -182,7 +182,7 @@ impl Connection {
 
     /// How often a connection was made in place of another one.
     pub(crate) fn reconnects(&self) -> u64 {
-        self.news.reconnects.load(Ordering::Relaxed)
+        self.events.reconnects.load(Ordering::Relaxed)
     }
 
     /// The state of the connection.

@@ -25,7 +25,7 @@ enum State {
 
 /// The events of a client's links.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct Events {
     /// Tasks that wait for another state are woken in the order of their arrival.
     pub(super) changed: Notify,
     /// How often a connection was made in place of another one.
@@ -35,7 +35,7 @@ pub(super) struct News {
 struct Shared {
     endpoint: Endpoint,
     state: Mutex<State>,
-    news: Arc<News>,
+    events: Arc<Events>,
     /// The same for users, which may be slow to read it.
     shown: watch::Sender<ConnectionState>,
 }
@@ -53,13 +53,13 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects in the background, for as long as it takes.
-    pub(super) fn new(endpoint: Endpoint, news: Arc<News>) -> Self {
+    pub(super) fn new(endpoint: Endpoint, events: Arc<Events>) -> Self {
         let down = State::Down(Refusal::unreachable(NOT_YET));
         let shared = Arc::new(Shared {
             endpoint,
             shown: watch::Sender::new(down.shown()),
             state: Mutex::new(down),
-            news,
+            events,
         });
         let kept = Arc::clone(&shared);
         let keeping = outside::spawn(async move {
@@ -129,7 +129,7 @@ impl Shared {
         // Wakers are called while no mutex is held.
         drop(former);
         show(&self.shown, || self.state.lock().shown());
-        self.news.changed.notify_waiters();
+        self.events.changed.notify_waiters();
     }
 }
 
@@ -186,7 +186,7 @@ async fn keep(shared: &Shared) {
         let what = if std::mem::take(&mut first) {
             "connected"
         } else {
-            shared.news.reconnects.fetch_add(1, Ordering::Relaxed);
+            shared.events.reconnects.fetch_add(1, Ordering::Relaxed);
             "connected again"
         };
         let since = Instant::now();

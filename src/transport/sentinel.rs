@@ -36,7 +36,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The channels of their messages: a replica has been promoted, that failover is done, or an operator has set the master.
-const NEWS: [&str; 3] = ["+promoted-slave", "+switch-master", "+monitor"];
+const EVENTS: [&str; 3] = ["+promoted-slave", "+switch-master", "+monitor"];
 /// As long as they tell only what is older than what is known they are asked again after this.
 const PACE: Duration = Duration::from_secs(2);
 
@@ -49,7 +49,7 @@ pub(super) struct Sentinels {
     patience: Duration,
     told: Mutex<Told>,
     known: watch::Sender<Option<Master>>,
-    news: Notify,
+    events: Notify,
 }
 
 /// Their answers, and the times of these.
@@ -88,7 +88,7 @@ impl Sentinels {
             patience,
             told: Mutex::default(),
             known: watch::Sender::new(None),
-            news: Notify::new(),
+            events: Notify::new(),
         }
     }
 
@@ -189,11 +189,11 @@ impl Sentinels {
         let listening = self.sentinels.iter().map(|sentinel| self.listen(sentinel));
         let asking = async {
             loop {
-                self.news.notified().await;
+                self.events.notified().await;
                 while let Err(refusal) = self.locate_unless(Duration::ZERO).await {
                     tracing::debug!(master = %self.master, detail = %refusal.detail, "not located");
                     // A change that is announced by then has not been missed.
-                    let _ = timeout(jittered(PACE, 0.5, 1.0), self.news.notified()).await;
+                    let _ = timeout(jittered(PACE, 0.5, 1.0), self.events.notified()).await;
                 }
             }
         };
@@ -216,19 +216,19 @@ impl Sentinels {
         let entered = timeout(self.patience, sentinel.enter()).await;
         let stream = entered.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")))?;
         let (mut asking, mut hearing) = pubsub::start(stream, Messages::Plain, self.patience);
-        let news = NEWS.map(str::to_owned);
-        for subscribed in asking.subscribe(&[&news]).await.map_err(lost)? {
+        let events = EVENTS.map(str::to_owned);
+        for subscribed in asking.subscribe(&[&events]).await.map_err(lost)? {
             subscribed?;
         }
         // Some may have been missed.
-        self.news.notify_one();
+        self.events.notify_one();
         loop {
             match timeout(PING_INTERVAL, hearing.next()).await {
                 Ok(None) => return Err(Refusal::unreachable("the connection has ended")),
                 Ok(Some(Heard::Message { payload, .. })) => {
                     let text = String::from_utf8_lossy(&payload);
                     if text.split(' ').any(|word| word == self.master) {
-                        self.news.notify_one();
+                        self.events.notify_one();
                     }
                 }
                 Ok(Some(Heard::Ended(_))) => {}

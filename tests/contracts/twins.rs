@@ -547,7 +547,7 @@ async fn leased(client: &Client, seed: u64) {
 async fn semaphores_answer_alike() {
     let server = RedisServer::start().await;
     let handing_over = connect(server.url()).await;
-    let builder = builder(server.url()).local_hand_over(Duration::ZERO);
+    let builder = builder(server.url()).local_hand_off(Duration::ZERO);
     let through_redis = builder.connect().await.unwrap();
     for seed in 0..SEQUENCES {
         // A release that meets a waiting caller within the process leaves no trace in Redis, nor the counter that it

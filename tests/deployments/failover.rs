@@ -248,7 +248,7 @@ async fn the_log_tells_of_a_replica_once_and_of_its_end() {
     pair.address.lead_to(&pair.replica);
     let client = builder(pair.address.url())
         .retry_window(LIMIT)
-        .local_hand_over(Duration::ZERO)
+        .local_hand_off(Duration::ZERO)
         .connect()
         .await
         .unwrap();

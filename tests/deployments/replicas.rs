@@ -37,7 +37,7 @@ impl Pair {
         let [first, second] = ports.map(|port| format!("127.0.0.1:{port}"));
         builder(format!("redis+replicated://{first},{second}"))
             .call_timeout(BOUND)
-            .local_hand_over(Duration::ZERO)
+            .local_hand_off(Duration::ZERO)
             .lock_watchdog_timeout(NEVER)
     }
 

@@ -32,7 +32,7 @@ async fn calls_that_nobody_waits_for_do_not_fill_the_memory() {
     let mut server = RedisServer::start().await;
     let client = builder(server.url())
         .response_timeout(Duration::from_secs(60))
-        .local_hand_over(Duration::ZERO)
+        .local_hand_off(Duration::ZERO)
         .connect()
         .await
         .unwrap();

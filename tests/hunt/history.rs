@@ -177,7 +177,7 @@ fn names_the_latch(what: &What) -> bool {
 /// How many times longer than usual a client hands over to its own before others.
 fn hand_overs(settings: &Settings) -> u32 {
     const USUAL: Duration = Duration::from_millis(5);
-    let times = settings.local_hand_over.as_millis() / USUAL.as_millis();
+    let times = settings.local_hand_off.as_millis() / USUAL.as_millis();
     u32::try_from(times).expect("a few").max(1)
 }
 

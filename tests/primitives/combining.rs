@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A semaphore of a client that hands over for `window`, known to the server's script cache.
 async fn semaphore(server: &RedisServer, permits: u32, window: Duration) -> RSemaphore {
     let client = Client::builder(server.url())
-        .local_hand_over(window)
+        .local_hand_off(window)
         .safety_interval(HOUR)
         .connect()
         .await

@@ -15,7 +15,7 @@ impl Ours {
     }
 
     pub(crate) async fn connect_via_redis(url: &str) -> Result<Ours> {
-        let settings = Client::builder(url).local_hand_over(Duration::ZERO);
+        let settings = Client::builder(url).local_hand_off(Duration::ZERO);
         Ok(Ours(settings.connect().await?))
     }
 }

@@ -72,7 +72,7 @@ pub(crate) struct Entry {
     /// It was refused in a call with others, and is renewed in one of its own.
     alone: bool,
     /// The refusal has been reported.
-    told: bool,
+    reported: bool,
     /// Its primitive knows this of it besides.
     beside: Option<Box<dyn Any + Send>>,
 }
@@ -89,7 +89,7 @@ impl Entry {
             pending: None,
             due: None,
             alone: false,
-            told: false,
+            reported: false,
             beside: None,
         };
         entry.schedule();
@@ -190,7 +190,7 @@ impl Entry {
         if !was_alone {
             self.due = Some(Due::now());
         }
-        was_alone && !std::mem::replace(&mut self.told, true)
+        was_alone && !std::mem::replace(&mut self.reported, true)
     }
 
     /// It ends at `until` for the time being, the server says.
@@ -214,7 +214,7 @@ impl Entry {
     }
 
     fn confirmed(&mut self) {
-        (self.alone, self.told) = (false, false);
+        (self.alone, self.reported) = (false, false);
         self.show_end();
     }
 

@@ -180,7 +180,7 @@ async fn many_hold_something_of_one_object() {
     holds.keep_no_more("x", "one");
     assert!(!holds.is_renewed("x", "one") && holds.is_renewed("x", "two"));
     ends("one", after(50));
-    assert_eq!(one.remaining(), Some(40 * SECOND), "it is told nothing");
+    assert_eq!(one.remaining(), Some(40 * SECOND), "it is reported nothing");
     let anew = keep("one", after(1));
     assert_eq!(anew.remaining(), Some(50 * SECOND));
     ends("three", after(20));
@@ -313,8 +313,8 @@ async fn calls_are_of_one_kind_and_what_was_refused_is_renewed_alone() {
     holds.call_ended(&part);
     let parts = take();
     assert_eq!(sizes(&parts), [1; 6]);
-    for told in [true, false] {
-        assert_eq!(holds.refused(&parts[0]), told, "once");
+    for reported in [true, false] {
+        assert_eq!(holds.refused(&parts[0]), reported, "once");
     }
     for part in &parts {
         assert!(!holds.renewed(&part[0], true, after(30)));

@@ -301,9 +301,9 @@ type Listeners = Vec<Arc<dyn Listener>>;
 /// Each on its own: a fault in one object must not make all others deaf.
 fn tell(channel: &str, listeners: Option<Listeners>, wake: &Wake) {
     for listener in listeners.into_iter().flatten() {
-        let told = catch_unwind(AssertUnwindSafe(|| listener.wake(channel, wake)));
-        if told.is_err() {
-            tracing::error!(?wake, "a listener panicked; the others are told");
+        let reported = catch_unwind(AssertUnwindSafe(|| listener.wake(channel, wake)));
+        if reported.is_err() {
+            tracing::error!(?wake, "a listener panicked; the others are reported");
         }
     }
 }

@@ -220,7 +220,7 @@ async fn what_is_owed_meanwhile_is_carried_out_at_the_end() {
     let mut waiting = std::pin::pin!(twins.semaphore.try_acquire(5));
     assert!(poll_once(waiting.as_mut()).is_pending());
     twins.recover();
-    assert_eq!(waiting.await, Ok(true), "what is owed comes first");
+    assert_eq!(waiting.await, Ok(true), "what is deferred comes first");
     assert_eq!(twins.lock.is_locked().await, Ok(false));
     assert!(twins.leased.holders().await.unwrap().is_empty());
     assert_eq!(twins.latch.count().await, Ok(0));

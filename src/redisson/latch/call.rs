@@ -56,7 +56,7 @@ impl queue::Call for Call {
         }
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_deferred(&self) -> bool {
         matches!(self, Call::CountDown(_))
     }
 

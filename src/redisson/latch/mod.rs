@@ -76,7 +76,7 @@ use call::{Call, Latch, OPEN, SCRIPT};
 /// - Counts are set up to 2^32-1; higher ones of Java's are counted down and shown as they are.
 #[derive(Debug, Clone)]
 pub struct RCountDownLatch {
-    line: Arc<queue::Object<Latch>>,
+    queue: Arc<queue::Object<Latch>>,
 }
 
 object_methods!(RCountDownLatch);
@@ -86,14 +86,14 @@ impl RCountDownLatch {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_latch(name, &core.config.name_mapper, core.id());
         RCountDownLatch {
-            line: queue::Object::of(core, names, &SCRIPT, |_, _, _| queue::Nothing),
+            queue: queue::Object::of(core, names, &SCRIPT, |_, _, _| queue::Nothing),
         }
     }
 
     /// The name that the handle was made with, before mapping.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.line.keys().name()
+        self.queue.keys().name()
     }
 
     /// Sets the count if the latch does not exist; `true` if this call has set it.
@@ -145,9 +145,9 @@ impl RCountDownLatch {
             _ => Dropped::Withdrawn,
         };
         let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, dropped)
-            .about(self.line.keys().object());
+            .about(self.queue.keys().object());
         let running = self.is_done(call);
-        self.line.client().call(calling, pin!(Some(running))).await
+        self.queue.client().call(calling, pin!(Some(running))).await
     }
 
     /// Whether it was open in time.
@@ -156,23 +156,23 @@ impl RCountDownLatch {
             engine::call::Call::new(self.name(), Latch::WAIT, wait.into(), Dropped::Harmless);
         let waiting = async {
             let in_time = wait != Some(Duration::ZERO)
-                && self.line.wait(OPEN, wait).await? != Outcome::TimedOut;
+                && self.queue.wait(OPEN, wait).await? != Outcome::TimedOut;
             Ok(in_time || self.is_done(Call::Look).await?)
         };
-        self.line.client().call(calling, pin!(Some(waiting))).await
+        self.queue.client().call(calling, pin!(Some(waiting))).await
     }
 
     async fn is_done(&self, call: Call) -> Result<bool> {
-        Ok(self.line.call(call).await? == Outcome::Number(1))
+        Ok(self.queue.call(call).await? == Outcome::Number(1))
     }
 
     fn operations(&self) -> Object<'_, Latch> {
-        Object { line: &self.line }
+        Object { queue: &self.queue }
     }
 
     fn other(&self, name: &str) -> Result<RCountDownLatch> {
-        let other = RCountDownLatch::new(self.line.client(), name);
-        other.line.keys().check()?;
+        let other = RCountDownLatch::new(self.queue.client(), name);
+        other.queue.keys().check()?;
         Ok(other)
     }
 }

@@ -188,7 +188,7 @@ impl queue::Call for Call {
         }
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_deferred(&self) -> bool {
         matches!(self, Call::Release(..) | Call::Leave(..))
     }
 

@@ -94,9 +94,9 @@ impl RFairLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let (keys, queue) = names::of_fair_lock(name, &core.config.name_mapper, core.id());
         let place = Arc::clone(keys.record());
-        let line = queue::Object::at(core, place, (keys, queue), &SCRIPT, Holds::fair);
+        let queue = queue::Object::at(core, place, (keys, queue), &SCRIPT, Holds::fair);
         let number = core.next_owner();
-        RFairLock(RLock::of_owner(core, &line, number, Kind::Fair).for_itself())
+        RFairLock(RLock::of_owner(core, &queue, number, Kind::Fair).for_itself())
     }
 
     /// This lock for the owner number `id`; see [`RLock::with_owner`].
@@ -143,7 +143,7 @@ impl RLock {
     }
 
     async fn asking(&self, claim: Claim, wait: Option<Duration>) -> Result<Outcome<Claim>> {
-        self.line.keys().check()?;
+        self.queue.keys().check()?;
         let began = Instant::now();
         let deadline = wait.and_then(|wait| began.checked_add(wait));
         let mut turn = Turn::new(self, claim);
@@ -152,7 +152,7 @@ impl RLock {
         let beat = Duration::from_millis(claim.share.unwrap_or(0).unsigned_abs()) / 3;
         let mut answered = false;
         while turn.asks() {
-            let call = self.line.call(Call::Take(claim));
+            let call = self.queue.call(Call::Take(claim));
             // The first attempt is answered, however short the wait is.
             let answer = match deadline.filter(|_| answered) {
                 Some(deadline) => timeout_at(deadline, call).await.ok(),
@@ -217,7 +217,7 @@ impl<'a> Turn<'a> {
     fn new(lock: &'a RLock, claim: Claim) -> Self {
         let waiter = Arc::new(Waiter(Followed::new(None)));
         let waiting = Arc::clone(&waiter);
-        lock.line
+        lock.queue
             .with_held(|held| held.places().join(claim, waiting));
         Turn {
             lock,
@@ -235,34 +235,34 @@ impl<'a> Turn<'a> {
 
     /// Its place is left behind `deadline`, also where nobody polls the call any more.
     fn ends_behind(&self, deadline: Instant) -> AbortOnDrop {
-        let (line, claim) = (Arc::clone(&self.lock.line), self.claim);
+        let (queue, claim) = (Arc::clone(&self.lock.queue), self.claim);
         let waiter = Arc::clone(&self.waiter);
         AbortOnDrop(self.lock.core.runtime.spawn(async move {
             sleep_until(deadline).await;
             sleep(UNPOLLED).await;
-            if line.with_held(|held| held.places().leave(claim, &waiter)) {
-                line.owe(leaving(claim));
+            if queue.with_held(|held| held.places().leave(claim, &waiter)) {
+                queue.defer(leaving(claim));
             }
         }))
     }
 
     /// Its owner has the lock, and stands in the queue no more.
     fn came(&self) {
-        let (line, owner) = (&self.lock.line, self.claim.owner);
-        line.with_held(|held| held.places().came(owner));
+        let (queue, owner) = (&self.lock.queue, self.claim.owner);
+        queue.with_held(|held| held.places().came(owner));
     }
 
     /// An attempt is about to put its owner into the queue. `false` where its place has been left, by the client's end or that of its time.
     fn asks(&self) -> bool {
-        let (line, claim) = (&self.lock.line, self.claim);
-        line.with_held(|held| held.places().asks(claim, &self.waiter))
+        let (queue, claim) = (&self.lock.queue, self.claim);
+        queue.with_held(|held| held.places().asks(claim, &self.waiter))
     }
 
     /// Waits for a reason to try again; or the server forbids the subscription.
     async fn event(&mut self) -> Option<Refusal> {
         if self.channel.is_none() {
             let owner = self.claim.who().field(&self.lock.core);
-            let channel = format!("{}:{owner}", self.lock.line.keys().channel());
+            let channel = format!("{}:{owner}", self.lock.queue.keys().channel());
             let heard = self.lock.core.wakeups.listen(&channel, &self.listener());
             self.channel = Some(channel);
             if heard {
@@ -279,9 +279,9 @@ impl Drop for Turn<'_> {
         if let Some(channel) = &self.channel {
             self.lock.core.wakeups.leave(channel, &self.listener());
         }
-        let (line, claim) = (&self.lock.line, self.claim);
-        if line.with_held(|held| held.places().leave(claim, &self.waiter)) {
-            line.owe(leaving(claim));
+        let (queue, claim) = (&self.lock.queue, self.claim);
+        if queue.with_held(|held| held.places().leave(claim, &self.waiter)) {
+            queue.defer(leaving(claim));
         }
     }
 }

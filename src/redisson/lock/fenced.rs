@@ -135,11 +135,11 @@ impl RFencedLock {
     ///
     /// [`Error::NotANumber`] where the counter is no whole number, and [`Error::Server`] where it is below zero.
     pub async fn token(&self) -> Result<Option<u64>> {
-        let key = names::of_lock_token(self.0.line.keys().object());
+        let key = names::of_lock_token(self.0.queue.keys().object());
         let command = Command::new("GET").key(&key.into());
         let token = self.0.operations().read_with("token", command).await?;
         let token = u64::try_from(token).map_err(|_| Error::Server {
-            name: self.0.line.keys().name().to_owned(),
+            name: self.0.queue.keys().name().to_owned(),
             detail: format!("the last fencing token is negative: {token}"),
         })?;
         Ok((token > 0).then_some(token))

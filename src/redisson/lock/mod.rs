@@ -146,7 +146,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 #[derive(Clone)]
 pub struct RLock {
     core: Arc<Core>,
-    line: Arc<queue::Object<Locks>>,
+    queue: Arc<queue::Object<Locks>>,
     number: u64,
     owner: Arc<str>,
     /// Of the owner, in the hash.
@@ -178,20 +178,20 @@ impl Drop for Own {
 impl RLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_lock(name, &core.config.name_mapper, core.id());
-        let line = queue::Object::of(core, names, &SCRIPT, Holds::new);
+        let queue = queue::Object::of(core, names, &SCRIPT, Holds::new);
         let number = core.next_owner();
-        RLock::of_owner(core, &line, number, Kind::Plain).for_itself()
+        RLock::of_owner(core, &queue, number, Kind::Plain).for_itself()
     }
 
     fn of_owner(
         core: &Arc<Core>,
-        line: &Arc<queue::Object<Locks>>,
+        queue: &Arc<queue::Object<Locks>>,
         number: u64,
         kind: Kind,
     ) -> Self {
         RLock {
             core: Arc::clone(core),
-            line: Arc::clone(line),
+            queue: Arc::clone(queue),
             number,
             owner: format!("{}:{number}", core.id()).into(),
             field: Who { number, kind }.field(core),
@@ -206,7 +206,7 @@ impl RLock {
     fn for_itself(self) -> Self {
         let own = Own {
             core: Arc::clone(&self.core),
-            lock: Arc::clone(self.line.keys().object()),
+            lock: Arc::clone(self.queue.keys().object()),
             field: Arc::clone(&self.field),
         };
         RLock {
@@ -228,7 +228,7 @@ impl RLock {
     pub fn with_owner(&self, id: u64) -> Self {
         RLock {
             lease: self.lease,
-            ..RLock::of_owner(&self.core, &self.line, id, self.kind)
+            ..RLock::of_owner(&self.core, &self.queue, id, self.kind)
         }
     }
 
@@ -263,7 +263,7 @@ impl RLock {
     /// The name that the handle was made with, before mapping.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.line.keys().name()
+        self.queue.keys().name()
     }
 
     /// The owner that this handle stands for: `<client id>:<number>`, the field in the hash. (`:write` stands behind it there for the writer of
@@ -280,7 +280,7 @@ impl RLock {
         let known = self
             .core
             .holds
-            .lease(self.line.keys().object(), &self.field);
+            .lease(self.queue.keys().object(), &self.field);
         self.last.show(known)
     }
 
@@ -330,16 +330,16 @@ impl RLock {
             // Waiters of other readers do not hold up one that reads already.
             let outcome = match waits && !self.is_in() {
                 true if self.kind == Kind::Fair => self.in_turn(claim, wait).await?,
-                true => self.line.wait(claim, wait).await?,
-                false => match self.line.call(Call::Take(claim)).await? {
-                    Outcome::Number(_) if waits => self.line.wait(claim, wait).await?,
+                true => self.queue.wait(claim, wait).await?,
+                false => match self.queue.call(Call::Take(claim)).await? {
+                    Outcome::Number(_) if waits => self.queue.wait(claim, wait).await?,
                     outcome => outcome,
                 },
             };
             let Outcome::Granted(grant) = outcome else {
                 return Ok(None);
             };
-            let key = self.line.keys().object();
+            let key = self.queue.keys().object();
             let id = HoldId::new(grant.ticket);
             // It may be gone by now.
             let lease = change(&self.core, key, &self.field, |times, entry| {
@@ -359,7 +359,7 @@ impl RLock {
 
     /// Whether this owner has a side of a read-write lock, as far as is known here.
     fn is_in(&self) -> bool {
-        let key = self.line.keys().object();
+        let key = self.queue.keys().object();
         let writer = Who {
             number: self.number,
             kind: Kind::Write,
@@ -408,7 +408,7 @@ impl RLock {
 
     async fn give_back(&self, hold: Option<&Hold>) -> Result<()> {
         let call = self.named("unlock", Wait::No, Dropped::CarriedOut);
-        let giving = async { self.line.call(self.release(hold)).await.map(drop) };
+        let giving = async { self.queue.call(self.release(hold)).await.map(drop) };
         self.core.call(call, pin!(Some(giving))).await
     }
 
@@ -416,7 +416,7 @@ impl RLock {
     fn release(&self, hold: Option<&Hold>) -> Call {
         let hold = hold.map(|hold| hold.id.number());
         if hold.is_some() {
-            let key = self.line.keys().object();
+            let key = self.queue.keys().object();
             change(&self.core, key, &self.field, |times, _| {
                 times.leaves(hold, true);
             });
@@ -436,7 +436,7 @@ impl RLock {
     pub async fn force_unlock(&self) -> Result<bool> {
         let call = self.named("force_unlock", Wait::No, Dropped::Withdrawn);
         let force = Call::Force(self.kind);
-        let forcing = async { Ok(self.line.call(force).await? == Outcome::Number(1)) };
+        let forcing = async { Ok(self.queue.call(force).await? == Outcome::Number(1)) };
         self.core.call(call, pin!(Some(forcing))).await
     }
 
@@ -488,11 +488,11 @@ impl RLock {
     }
 
     fn unlock_detached(&self) {
-        self.line.owe(self.release(None));
+        self.queue.defer(self.release(None));
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
-        self.line.owe(self.release(Some(hold)));
+        self.queue.defer(self.release(Some(hold)));
     }
 
     fn named(
@@ -502,11 +502,11 @@ impl RLock {
         dropped: Dropped,
     ) -> engine::call::Call<'_> {
         let call = engine::call::Call::new(self.name(), operation, wait, dropped);
-        call.about(self.line.keys().object())
+        call.about(self.queue.keys().object())
     }
 
     fn operations(&self) -> Object<'_, Locks> {
-        Object { line: &self.line }
+        Object { queue: &self.queue }
     }
 }
 

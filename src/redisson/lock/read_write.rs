@@ -87,9 +87,9 @@ impl RReadWriteLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_read_write(name, &core.config.name_mapper, core.id());
         let place = Arc::clone(names.0.channel());
-        let line = queue::Object::at(core, place, names, &SCRIPT, Holds::shared);
+        let queue = queue::Object::at(core, place, names, &SCRIPT, Holds::shared);
         let number = core.next_owner();
-        let side = |kind| RLock::of_owner(core, &line, number, kind).for_itself();
+        let side = |kind| RLock::of_owner(core, &queue, number, kind).for_itself();
         RReadWriteLock {
             read: side(Kind::Read),
             write: side(Kind::Write),

@@ -107,7 +107,7 @@ impl queue::Call for Call {
         }
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_deferred(&self) -> bool {
         matches!(
             self,
             Call::Release(_) | Call::Together(_) | Call::GiveBack(..)
@@ -133,7 +133,7 @@ impl queue::Call for Call {
         match self {
             Call::Add(permits) => *permits > 0,
             Call::TrySet(_) | Call::Set(_) | Call::Clear(_) => true,
-            call => call.is_owed(),
+            call => call.is_deferred(),
         }
     }
 

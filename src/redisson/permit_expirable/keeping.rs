@@ -23,7 +23,7 @@ impl RPermitExpirableSemaphore {
 
     /// The key in which the permits stand that are held.
     pub(super) fn permits_key(&self) -> &Arc<str> {
-        self.line.beside()
+        self.queue.beside()
     }
 
     /// Renews it from now on.
@@ -55,6 +55,6 @@ impl RPermitExpirableSemaphore {
             return;
         };
         self.core.holds.end(self.permits_key(), id);
-        self.line.owe(release);
+        self.queue.defer(release);
     }
 }

@@ -165,7 +165,7 @@ const MOST_AT_ONCE: usize = 1024;
 #[derive(Clone)]
 pub struct RPermitExpirableSemaphore {
     core: Arc<Core>,
-    line: Arc<Object<PermitExpirable>>,
+    queue: Arc<Object<PermitExpirable>>,
     lease: Option<Duration>,
 }
 
@@ -173,7 +173,7 @@ impl RPermitExpirableSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_permit_expirable(name, &core.config.name_mapper, core.id());
         RPermitExpirableSemaphore {
-            line: Object::of(core, names, &SCRIPT, Kept::new),
+            queue: Object::of(core, names, &SCRIPT, Kept::new),
             core: Arc::clone(core),
             lease: None,
         }
@@ -194,7 +194,7 @@ impl RPermitExpirableSemaphore {
     /// The name that the handle was made with, before mapping.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.line.keys().name()
+        self.queue.keys().name()
     }
 
     /// How long the permits last that are acquired with this handle; `None`: for ever.
@@ -457,8 +457,8 @@ impl RPermitExpirableSemaphore {
     }
 
     async fn scan(&self) -> Result<Vec<Holder>> {
-        self.line.keys().check()?;
-        let time = Command::new("TIME").beside(self.line.keys().object());
+        self.queue.keys().check()?;
+        let time = Command::new("TIME").beside(self.queue.keys().object());
         let time = self.read(time).await?;
         let [Value::BulkString(seconds), Value::BulkString(micros)] = &time[..] else {
             return Err(self.unexpected(&Value::Array(time)));
@@ -500,7 +500,7 @@ impl RPermitExpirableSemaphore {
     /// The parts of the answer to a command that changes nothing.
     async fn read(&self, command: Command) -> Result<Vec<Value>> {
         let answer = self
-            .line
+            .queue
             .command("holders", Request::Plain(command))
             .await?;
         match answer {
@@ -530,7 +530,7 @@ impl RPermitExpirableSemaphore {
         let began = Instant::now();
         let (mut taken, mut most) = (0, u64::MAX);
         loop {
-            let (some, left): (u64, u64) = match self.line.call(Call::Clear(most - taken)).await {
+            let (some, left): (u64, u64) = match self.queue.call(Call::Clear(most - taken)).await {
                 Ok(Outcome::Text(word)) => match word.split_once(':') {
                     Some((some, left)) => (some.parse().unwrap_or(0), left.parse().unwrap_or(0)),
                     None => return Ok(taken),
@@ -562,7 +562,7 @@ impl RPermitExpirableSemaphore {
         wait: Option<Duration>,
         guard: bool,
     ) -> Result<Option<Vec<Held>>> {
-        self.line.keys().check()?;
+        self.queue.keys().check()?;
         self.check_lease(self.lease)?;
         self.check_count(permits as usize)?;
         if permits == 0 {
@@ -575,8 +575,8 @@ impl RPermitExpirableSemaphore {
         };
         let taking = async {
             let outcome = match wait.is_some_and(|wait| wait.is_zero()) {
-                true => self.line.call(Call::Take(want)).await?,
-                false => self.line.wait(want, wait).await?,
+                true => self.queue.call(Call::Take(want)).await?,
+                false => self.queue.wait(want, wait).await?,
             };
             Ok(match outcome {
                 Outcome::Granted(grant) => Some(self.held(&grant)),
@@ -586,7 +586,7 @@ impl RPermitExpirableSemaphore {
         let operation = PermitExpirable::WAIT;
         let calling =
             engine::call::Call::new(self.name(), operation, wait.into(), Dropped::Withdrawn)
-                .about(self.line.keys().object());
+                .about(self.queue.keys().object());
         self.core
             .take(calling, What::Permits, permits, pin!(Some(taking)))
             .await
@@ -594,7 +594,7 @@ impl RPermitExpirableSemaphore {
 
     fn held(&self, grant: &Grant<Permits>) -> Vec<Held> {
         let until = grant.until.filter(|_| grant.want.lease > 0);
-        let secret = self.line.with_held(|kept| Arc::clone(&kept.secret));
+        let secret = self.queue.with_held(|kept| Arc::clone(&kept.secret));
         let ids = ids::of(&secret, grant.ticket, grant.want.amount);
         let held = |id| Held {
             id,
@@ -611,12 +611,12 @@ impl RPermitExpirableSemaphore {
         read: impl FnOnce(Outcome<Permits>) -> Result<T>,
     ) -> Result<T> {
         let dropped = match &call {
-            call if call.is_owed() => Dropped::CarriedOut,
+            call if call.is_deferred() => Dropped::CarriedOut,
             Call::Remaining(_) | Call::Count(_) => Dropped::Harmless,
             _ => Dropped::Withdrawn,
         };
         let calling = self.calling(call.name(), dropped);
-        let running = async { read(self.line.call(call).await?) };
+        let running = async { read(self.queue.call(call).await?) };
         self.core.call(calling, pin!(Some(running))).await
     }
 
@@ -630,7 +630,7 @@ impl RPermitExpirableSemaphore {
 
     fn calling(&self, operation: &'static str, dropped: Dropped) -> engine::call::Call<'_> {
         engine::call::Call::new(self.name(), operation, Wait::No, dropped)
-            .about(self.line.keys().object())
+            .about(self.queue.keys().object())
     }
 
     /// `released` reads how many were released, or which one is not held, from -1 downwards.
@@ -660,7 +660,7 @@ impl RPermitExpirableSemaphore {
     }
 
     fn id(&self, id: &str) -> Result<Id> {
-        self.line.keys().check()?;
+        self.queue.keys().check()?;
         ids::read(id).ok_or_else(|| Error::InvalidPermitId {
             name: self.name().to_owned(),
             id: shortened(id),
@@ -693,7 +693,7 @@ impl RPermitExpirableSemaphore {
     }
 
     fn check_permits(&self, permits: u32) -> Result<()> {
-        self.line.keys().check()?;
+        self.queue.keys().check()?;
         if permits <= MAX_PERMITS {
             return Ok(());
         }
@@ -713,7 +713,7 @@ struct EachOnDrop<'a> {
 impl Drop for EachOnDrop<'_> {
     fn drop(&mut self) {
         for id in self.ids.iter() {
-            self.semaphore.line.owe(Call::Release(id.clone()));
+            self.semaphore.queue.defer(Call::Release(id.clone()));
         }
     }
 }

@@ -56,7 +56,7 @@ impl RObject<'_, RPermitExpirableSemaphore> {
 /// that, what has not been sent is not sent any more.
 impl RPermitExpirableSemaphore {
     fn operations(&self) -> Object<'_, PermitExpirable> {
-        Object { line: &self.line }
+        Object { queue: &self.queue }
     }
 
     /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if there is no such semaphore.
@@ -122,11 +122,11 @@ impl RPermitExpirableSemaphore {
         condition: &'static str,
         to: Option<&Self>,
     ) -> Result<bool> {
-        let keys_of = |one: &Self| [one.line.keys().object(), one.line.beside()].map(Arc::clone);
-        let mut keys = vec![Arc::clone(self.line.keys().record())];
+        let keys_of = |one: &Self| [one.queue.keys().object(), one.queue.beside()].map(Arc::clone);
+        let mut keys = vec![Arc::clone(self.queue.keys().record())];
         keys.extend(keys_of(self));
         keys.extend(to.into_iter().flat_map(keys_of));
-        keys.extend(to.map(|to| Arc::clone(to.line.keys().channel())));
+        keys.extend(to.map(|to| Arc::clone(to.queue.keys().channel())));
         let steps = vec![Arg::Word(command), time, Arg::Word(condition)];
         let operation = match command {
             "PERSIST" => "clear_expire",
@@ -147,7 +147,7 @@ impl RPermitExpirableSemaphore {
     fn other(&self, name: &str) -> Result<Self> {
         let mut other = Self::new(&self.core, name);
         other.lease = self.lease;
-        other.line.keys().check()?;
+        other.queue.keys().check()?;
         Ok(other)
     }
 }

@@ -88,7 +88,7 @@ impl queue::Call for Call {
         }
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_deferred(&self) -> bool {
         matches!(
             self,
             Call::Release(_) | Call::ReleaseIfExists(_) | Call::GiveBack(..) | Call::Forget(..)

@@ -132,7 +132,7 @@ use crate::stats::{Holding, What};
 /// - In a cluster, names whose braces would put the semaphore and its channel into different slots are refused.
 #[derive(Clone)]
 pub struct RSemaphore {
-    line: Arc<Object<Permits>>,
+    queue: Arc<Object<Permits>>,
     /// Its guards hold their permits under leases.
     watched: bool,
 }
@@ -141,7 +141,7 @@ impl RSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_semaphore(name, &core.config.name_mapper, core.id());
         RSemaphore {
-            line: Object::of(core, names, &SCRIPT, Leases::new),
+            queue: Object::of(core, names, &SCRIPT, Leases::new),
             watched: core.config.watch_semaphores,
         }
     }
@@ -149,7 +149,7 @@ impl RSemaphore {
     /// The name that the handle was made with, before mapping.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.line.keys().name()
+        self.queue.keys().name()
     }
 
     /// Sets the number of permits if the semaphore does not exist; `true` if this call has set it. To change the number at the next
@@ -185,7 +185,7 @@ impl RSemaphore {
     /// The permits are taken at once where enough are free and no waiter came before. Otherwise the caller [waits](Self#waiting) in the queue.
     /// A grant of another client's script counts when this client has confirmed it, which takes a message and a
     /// script. A release of this client may serve the caller without Redis
-    /// ([`local_hand_over`](crate::ClientBuilder::local_hand_over)), while no other client has waited for longer.
+    /// ([`local_hand_off`](crate::ClientBuilder::local_hand_off)), while no other client has waited for longer.
     ///
     /// Redis: `name` falls by `permits`, keeping its time to live. A waiter stands in `redisson_sc_queue:{name}`, and its grant in
     /// `redisson_sc_grants:{name}` until it is confirmed. Redisson: `acquire(int)`.
@@ -248,7 +248,7 @@ impl RSemaphore {
     /// Releases `permits` permits, creating the semaphore if it does not exist; 0 does nothing.
     ///
     /// Redis: `name` rises by `permits`, keeping its time to live; waiters are served, and what is left is announced. Nothing is sent
-    /// where the permits serve waiters of this client ([`local_hand_over`](crate::ClientBuilder::local_hand_over)). Redisson:
+    /// where the permits serve waiters of this client ([`local_hand_off`](crate::ClientBuilder::local_hand_off)). Redisson:
     /// `release(int)`.
     ///
     /// # Errors
@@ -387,8 +387,8 @@ impl RSemaphore {
         };
         let taking = async {
             let outcome = match tries {
-                true => self.line.call(Call::Try(want)).await?,
-                false => self.line.wait(want, wait).await?,
+                true => self.queue.call(Call::Try(want)).await?,
+                false => self.queue.wait(want, wait).await?,
             };
             Ok(match outcome {
                 Outcome::Granted(grant) => Some(grant),
@@ -409,11 +409,11 @@ impl RSemaphore {
         dropped: Dropped,
     ) -> engine::call::Call<'_> {
         let call = engine::call::Call::new(self.name(), operation, wait, dropped);
-        call.about(self.line.keys().object())
+        call.about(self.queue.keys().object())
     }
 
     fn check(&self, permits: u32) -> Result<()> {
-        self.line.keys().check()?;
+        self.queue.keys().check()?;
         if permits > MAX_PERMITS {
             return Err(Error::InvalidPermits {
                 name: self.name().to_owned(),
@@ -424,13 +424,13 @@ impl RSemaphore {
     }
 
     async fn run(&self, call: Call) -> Result<i64> {
-        self.line.keys().check()?;
+        self.queue.keys().check()?;
         let dropped = match call {
-            call if call.is_owed() => Dropped::CarriedOut,
+            call if call.is_deferred() => Dropped::CarriedOut,
             _ => Dropped::Withdrawn,
         };
         let calling = async {
-            Ok(match self.line.call(call).await? {
+            Ok(match self.queue.call(call).await? {
                 Outcome::Number(number) => number,
                 _ => 1,
             })
@@ -449,18 +449,18 @@ impl RSemaphore {
 
     /// The client's.
     fn core(&self) -> &Arc<Core> {
-        self.line.client()
+        self.queue.client()
     }
 }
 
 impl RSemaphore {
     fn identity(&self) -> usize {
-        Arc::as_ptr(&self.line) as usize + usize::from(self.watched)
+        Arc::as_ptr(&self.queue) as usize + usize::from(self.watched)
     }
 
     fn release_detached(&self, permits: u32) {
         match self.check(permits) {
-            Ok(()) if permits > 0 => self.line.owe(Call::ReleaseIfExists(permits)),
+            Ok(()) if permits > 0 => self.queue.defer(Call::ReleaseIfExists(permits)),
             Ok(()) => {}
             Err(error) => tracing::error!(%error, permits, "not released"),
         }

@@ -21,7 +21,7 @@ renamable_methods!(
 /// not sent any more.
 impl RSemaphore {
     pub(super) fn operations(&self) -> Object<'_, Permits> {
-        Object { line: &self.line }
+        Object { queue: &self.queue }
     }
 
     /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if there is no such semaphore.
@@ -78,7 +78,7 @@ impl RSemaphore {
 
     fn other(&self, name: &str) -> Result<RSemaphore> {
         let other = RSemaphore::new(self.core(), name);
-        other.line.keys().check()?;
+        other.queue.keys().check()?;
         Ok(other)
     }
 }

@@ -78,7 +78,7 @@ impl RSemaphore {
     ///
     /// Those of every operation.
     pub async fn holders(&self) -> Result<Vec<PermitHolder>> {
-        let request = Command::new("ZRANGE").key(self.line.beside());
+        let request = Command::new("ZRANGE").key(self.queue.beside());
         let request = request.arg("0").arg("-1");
         let entries = self.operations().read_texts("holders", request).await?;
         Ok(PermitHolder::of(entries.iter().map(String::as_str)))
@@ -96,7 +96,7 @@ impl RSemaphore {
     pub async fn reclaim(&self) -> Result<Vec<PermitHolder>> {
         let named = self.named("reclaim", Wait::No, Dropped::Withdrawn);
         let calling = async {
-            Ok(match self.line.call(Call::Reclaim).await? {
+            Ok(match self.queue.call(Call::Reclaim).await? {
                 Outcome::Text(entries) => PermitHolder::of(entries.split(',')),
                 _ => Vec::new(),
             })
@@ -127,7 +127,7 @@ impl RSemaphore {
         let lease = |(ticket, _): &(u64, u32)| {
             // A ticket that is not in the table any more has been lost.
             let lost = || Lease::until(Some(Instant::now()));
-            self.line.lease(*ticket).unwrap_or_else(lost)
+            self.queue.lease(*ticket).unwrap_or_else(lost)
         };
         record.parts.iter().map(lease).collect()
     }
@@ -154,13 +154,13 @@ impl RSemaphore {
 
     pub(super) fn release_recorded_detached(&self, record: &OnRecord) {
         for (ticket, permits) in &record.parts {
-            self.line.owe(Call::GiveBack(*permits, *ticket));
+            self.queue.defer(Call::GiveBack(*permits, *ticket));
         }
     }
 
     pub(super) fn forget_recorded(&self, record: &OnRecord) {
         for (ticket, permits) in &record.parts {
-            self.line.owe(Call::Forget(*permits, *ticket));
+            self.queue.defer(Call::Forget(*permits, *ticket));
         }
     }
 }

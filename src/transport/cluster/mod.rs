@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 use super::address::Address;
 use super::failure::Reason;
 use super::layout::Layout;
-use super::link::{Link, NOT_YET, News, closed, show};
+use super::link::{Events, Link, NOT_YET, closed, show};
 use super::live::Live;
 use super::map::{Map, Redirection};
 use super::messages::Messages;
@@ -45,7 +45,7 @@ pub(super) struct Cluster {
     endpoint: Endpoint,
     state: Mutex<State>,
     /// Of the links and the map.
-    news: Arc<News>,
+    events: Arc<Events>,
     /// Something was not where it should be.
     doubted: Arc<Notify>,
     shown: watch::Sender<ConnectionState>,
@@ -67,7 +67,11 @@ struct State {
 
 impl Cluster {
     /// Nothing is asked before [`keep`](Self::keep).
-    pub(super) fn new(endpoint: Endpoint, sharded: ShardedPubSub, news: Arc<News>) -> Arc<Self> {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        sharded: ShardedPubSub,
+        events: Arc<Events>,
+    ) -> Arc<Self> {
         let why = Refusal::unreachable(NOT_YET);
         let doubted = Arc::<Notify>::default();
         let layout = Layout::of_cluster(&endpoint, Arc::default(), Messages::Plain, &doubted);
@@ -83,7 +87,7 @@ impl Cluster {
                 keeper: None,
                 closed: false,
             }),
-            news,
+            events,
             doubted,
             layout: Followed::new(layout),
             sharded: match sharded {
@@ -185,7 +189,7 @@ impl Cluster {
 
     async fn until_in_trouble(&self) {
         loop {
-            let changed = self.news.changed.notified();
+            let changed = self.events.changed.notified();
             // A change from here on is not missed.
             if self.state.lock().trouble().is_some() {
                 return;
@@ -246,7 +250,7 @@ impl Cluster {
         };
         links.values().for_each(|link| link.close());
         self.show();
-        self.news.changed.notify_waiters();
+        self.events.changed.notify_waiters();
         if let Some(keeper) = keeper {
             keeper.abort();
         }
@@ -275,7 +279,7 @@ impl Cluster {
         }
         // A caller may be sent to a new node while it is polled by another runtime.
         let _runtime = self.runtime.enter();
-        let link = Link::new(self.endpoint.at(address), Arc::clone(&self.news));
+        let link = Link::new(self.endpoint.at(address), Arc::clone(&self.events));
         let link = Arc::new(link);
         if !state.closed {
             state.links.insert(address.clone(), Arc::clone(&link));
@@ -288,7 +292,7 @@ impl Cluster {
         let latest = self.latest().await;
         if let Err(refusal) = &latest {
             self.state.lock().why = refusal.clone();
-            self.news.changed.notify_waiters();
+            self.events.changed.notify_waiters();
         }
         latest.map(|map| self.accept(map))
     }
@@ -324,7 +328,7 @@ impl Cluster {
     }
 
     fn tell(&self) {
-        self.news.changed.notify_waiters();
+        self.events.changed.notify_waiters();
         let messages = self.messages();
         // Under the mutex: a task with an earlier map must not be the last to announce one.
         let state = self.state.lock();
@@ -341,7 +345,7 @@ impl Cluster {
     /// Shows users each change at once, whatever is being asked meanwhile.
     async fn show_changes(&self) {
         loop {
-            let change = self.news.changed.notified();
+            let change = self.events.changed.notified();
             self.show();
             change.await;
         }

@@ -196,7 +196,7 @@ impl Actor {
                 .connect_timeout(settings.connect_timeout)
                 .safety_interval(settings.safety_interval)
                 .scan_interval(std::time::Duration::from_secs(1))
-                .local_hand_over(settings.local_hand_over)
+                .local_hand_off(settings.local_hand_off)
                 .lock_watchdog_timeout(settings.watchdog)
                 .fair_lock_wait_timeout(FAIR_SHARE)
                 .wait_for_replicas(settings.waits_for_replicas(self.place).into());

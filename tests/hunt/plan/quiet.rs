@@ -23,7 +23,7 @@ pub(super) fn falls(seed: u64, settings: &mut Settings, events: &mut Vec<Event>)
         return;
     }
     // Whoever is far away hands over, too.
-    settings.local_hand_over = HAND_OVER;
+    settings.local_hand_off = HAND_OVER;
     let until = settings.healing.as_millis() as u64;
     for _ in 0..SEMAPHORES {
         let object = settings.one_more_semaphore(1);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::outcome::{Grant, Outcome, Told, Want};
+use super::outcome::{Grant, Outcome, Replies, Want};
 use super::primitive::{Held, Primitive};
 use super::state::State;
 
@@ -12,12 +12,12 @@ use super::state::State;
 const LEEWAY: Duration = Duration::from_millis(5);
 impl<P: Primitive> State<P> {
     /// Serves the first waiters by what `freed` frees, without Redis; none where that is not fair or not possible.
-    pub(super) fn hand_over(
+    pub(super) fn hand_off(
         &mut self,
         freed: Grant<P::Want>,
         now: Instant,
-    ) -> Option<Told<P::Want>> {
-        let window = self.core.config.local_hand_over;
+    ) -> Option<Replies<P::Want>> {
+        let window = self.core.config.local_hand_off;
         let known = self.known.as_ref().filter(|known| known.available >= 0)?;
         if now >= known.until(window) {
             return None;
@@ -47,16 +47,16 @@ impl<P: Primitive> State<P> {
         if left > 0 {
             return None;
         }
-        let mut told = Told::default();
+        let mut replies = Replies::default();
         for id in served {
             let Some(waiter) = self.waiters.remove(id) else {
                 continue;
             };
             let grant = Grant::new(waiter.want, freed.ticket);
-            told.add(waiter.reply, Ok(Outcome::Granted(grant)));
+            replies.add(waiter.reply, Ok(Outcome::Granted(grant)));
             self.handed += 1;
         }
         self.note_surplus(now);
-        Some(told)
+        Some(replies)
     }
 }
