@@ -234,7 +234,7 @@ impl<T, F: Future<Output = Result<T>>> Future for Calling<'_, F, T> {
     }
 }
 
-/// The error of a call that changes nothing, and was not answered in time: it is in no doubt about that.
+/// The error of a call that changes nothing, and was not answered in time: it is certain of that.
 fn without_effect(error: Error) -> Error {
     match error {
         Error::OutcomeUnknown {

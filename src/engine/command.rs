@@ -57,7 +57,7 @@ impl Command {
 
 impl Caller {
     /// Nobody knows what an earlier sending has done.
-    fn in_doubt(&self, name: &str, detail: String) -> Error {
+    fn outcome_unknown(&self, name: &str, detail: String) -> Error {
         Error::OutcomeUnknown {
             name: name.to_owned(),
             operation: self.operation,
@@ -110,7 +110,7 @@ impl Core {
         let mut unanswered = false;
         request.number(self.next_sequence());
         let callers = |trouble: &Trouble<'_>| {
-            unanswered |= trouble.doubtful;
+            unanswered |= trouble.maybe_done;
             others(trouble);
             if !trouble.is_over(due) && !caller.has_gone() {
                 return Patience::Until(due);
@@ -121,12 +121,12 @@ impl Core {
         let answer = match self.carry_out(&mut request, callers).await {
             // Somebody else has written over what would tell.
             Ending::Answer(value) | Ending::Unconfirmed(value) if unanswered && value.is(STALE) => {
-                Err(caller.in_doubt(name, format!("unexpected answer {value:?}")))
+                Err(caller.outcome_unknown(name, format!("unexpected answer {value:?}")))
             }
             Ending::Answer(value) | Ending::Unconfirmed(value) => Ok(value),
             // An earlier sending may have been carried out all the same.
             Ending::Refused(Refusal { detail, .. }) if unanswered && !request.is_plain() => {
-                Err(caller.in_doubt(name, detail))
+                Err(caller.outcome_unknown(name, detail))
             }
             Ending::Refused(refusal) => {
                 let error = refused(name, &refusal);

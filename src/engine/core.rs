@@ -180,14 +180,14 @@ impl Core {
 
     /// How many entries there are of each kind: none of them may grow with what has been. The simulator asks.
     pub(crate) fn entries(&self) -> Vec<(&'static str, usize)> {
-        let (unused, doubted) = self.records.count();
+        let (unused, uncertain) = self.records.count();
         vec![
             ("objects", self.objects.count()),
             ("busy", self.busy()),
             ("channels", self.wakeups.count()),
             ("holds", self.holds.entries()),
             ("records", unused),
-            ("doubted", doubted),
+            ("uncertain", uncertain),
             ("links", self.connection.count()),
         ]
     }

@@ -45,12 +45,12 @@ impl Core {
     /// A call on the record at `key` has been sent, and not answered.
     pub(super) fn record_is_needed(&self, key: &Arc<str>) {
         let life = self.config.record_life();
-        self.records.lock().doubt(key, life);
+        self.records.lock().note_unanswered(key, life);
     }
 
     /// Whether a call on the record at `key` may arrive late.
-    pub(crate) fn record_is_doubted(&self, key: &Arc<str>) -> bool {
-        self.records.lock().is_doubted(key)
+    pub(crate) fn record_is_uncertain(&self, key: &Arc<str>) -> bool {
+        self.records.lock().is_uncertain(key)
     }
 
     /// Deletes what is left, as far as the servers are there.

@@ -59,7 +59,7 @@ pub(crate) enum Patience {
 /// The known state of a request.
 pub(crate) struct Trouble<'a> {
     /// Whether the server may have carried it out.
-    pub(crate) doubtful: bool,
+    pub(crate) maybe_done: bool,
     /// The server's last answer, if there was one.
     pub(crate) reason: Reason,
     /// The last failure.
@@ -77,7 +77,7 @@ impl<'a> Trouble<'a> {
     /// The known outcome of a call that was sent and whose caller does not wait any more.
     pub(crate) fn unknown(detail: &'a str) -> Self {
         Trouble {
-            doubtful: true,
+            maybe_done: true,
             reason: Reason::Unreachable,
             last: true,
             detail,
@@ -88,7 +88,7 @@ impl<'a> Trouble<'a> {
     /// The same for a call that has not been sent at all.
     pub(crate) fn untouched(&self) -> Trouble<'a> {
         Trouble {
-            doubtful: false,
+            maybe_done: false,
             ..*self
         }
     }
@@ -103,7 +103,7 @@ impl<'a> Trouble<'a> {
         let name = name.to_owned();
         let waited = self.now.saturating_duration_since(since);
         let detail = self.detail.to_owned();
-        if self.doubtful {
+        if self.maybe_done {
             return Error::OutcomeUnknown {
                 name,
                 operation,
@@ -147,7 +147,7 @@ impl Core {
                 Ok(answer) => self.answered_at_once(request, answer),
                 Err(failure) => {
                     let callers = |trouble: &Trouble<'_>| {
-                        unanswered |= trouble.doubtful;
+                        unanswered |= trouble.maybe_done;
                         callers(trouble)
                     };
                     Box::pin(self.carry_on(request, failure, callers)).await
@@ -218,7 +218,7 @@ impl Core {
                     if let Some((record, _)) = request.record() {
                         self.record_is_needed(record);
                     }
-                    request.mark_doubtful();
+                    request.mark_repeated();
                     Refusal::unreachable(detail)
                 }
             };
@@ -232,7 +232,7 @@ impl Core {
                 let now = Instant::now();
                 let departing = self.sent.departs(request.keys());
                 let patience = callers(&Trouble {
-                    doubtful: first_sent.is_some(),
+                    maybe_done: first_sent.is_some(),
                     reason,
                     detail: &detail,
                     now,
@@ -369,7 +369,7 @@ pub(crate) const STALE: &str = "stale";
 
 /// The error for a refusal of a call whose earlier sending has been `unanswered` for so long, and may have been carried
 /// out.
-pub(crate) fn refused_in_doubt(name: &str, detail: &str, unanswered: Duration) -> Error {
+pub(crate) fn refused_or_done(name: &str, detail: &str, unanswered: Duration) -> Error {
     Error::OutcomeUnknown {
         name: name.to_owned(),
         operation: "a batch of calls",

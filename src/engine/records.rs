@@ -35,7 +35,7 @@ pub(super) struct State {
     older: Numbers,
     /// Of objects for which callers wait: the next call is sure to come.
     waiting: Numbers,
-    doubted: Doubted,
+    uncertain: Uncertain,
     /// A task looks.
     pub(super) watched: bool,
     /// The server won't have it.
@@ -44,14 +44,14 @@ pub(super) struct State {
 
 /// Records of calls that were sent and not answered: for the life of a record at least, and for two at the most.
 #[derive(Default)]
-struct Doubted {
+struct Uncertain {
     recent: BTreeSet<Arc<str>>,
     older: BTreeSet<Arc<str>>,
     /// Since when the recent ones are gathered.
     since: Option<Moment>,
 }
 
-impl Doubted {
+impl Uncertain {
     fn contains(&self, key: &Arc<str>) -> bool {
         self.recent.contains(key) || self.older.contains(key)
     }
@@ -76,10 +76,10 @@ impl Records {
     /// How many could be deleted some time, and how many are left to their time to live.
     pub(super) fn count(&self) -> (usize, usize) {
         let state = self.lock();
-        let doubted = &state.doubted;
+        let uncertain = &state.uncertain;
         (
             state.recent.len() + state.older.len() + state.waiting.len(),
-            doubted.recent.len() + doubted.older.len(),
+            uncertain.recent.len() + uncertain.older.len(),
         )
     }
 
@@ -91,7 +91,7 @@ impl Records {
     /// The records that were not used for a while.
     pub(super) fn take_unused(&self, life: Duration) -> Numbers {
         let mut state = self.lock();
-        state.doubted.forget_old(life);
+        state.uncertain.forget_old(life);
         let used = std::mem::take(&mut state.recent);
         std::mem::replace(&mut state.older, used)
     }
@@ -117,7 +117,7 @@ impl State {
             *known = number;
             return false;
         }
-        if self.off || self.is_doubted(key) {
+        if self.off || self.is_uncertain(key) {
             return false;
         }
         self.older.remove(key);
@@ -133,17 +133,17 @@ impl State {
         }
     }
 
-    pub(super) fn is_doubted(&self, key: &Arc<str>) -> bool {
-        self.doubted.contains(key)
+    pub(super) fn is_uncertain(&self, key: &Arc<str>) -> bool {
+        self.uncertain.contains(key)
     }
 
-    pub(super) fn doubt(&mut self, key: &Arc<str>, life: Duration) {
+    pub(super) fn note_unanswered(&mut self, key: &Arc<str>, life: Duration) {
         for sure in [&mut self.recent, &mut self.older, &mut self.waiting] {
             sure.remove(key);
         }
-        self.doubted.forget_old(life);
-        self.doubted.since.get_or_insert_with(Moment::now);
-        self.doubted.recent.insert(Arc::clone(key));
+        self.uncertain.forget_old(life);
+        self.uncertain.since.get_or_insert_with(Moment::now);
+        self.uncertain.recent.insert(Arc::clone(key));
     }
 
     /// These have not been deleted.
@@ -152,21 +152,21 @@ impl State {
             return;
         }
         for (key, number) in unused {
-            if !self.recent.contains_key(key) && !self.is_doubted(key) {
+            if !self.recent.contains_key(key) && !self.is_uncertain(key) {
                 self.older.entry(Arc::clone(key)).or_insert(*number);
             }
         }
     }
 
     pub(super) fn is_worth_a_look(&self) -> bool {
-        !self.older.is_empty() || !self.recent.is_empty() || !self.doubted.is_empty()
+        !self.older.is_empty() || !self.recent.is_empty() || !self.uncertain.is_empty()
     }
 
     /// They are left to their time to live from now on.
     pub(super) fn switch_off(&mut self) {
         *self = State {
             off: true,
-            doubted: std::mem::take(&mut self.doubted),
+            uncertain: std::mem::take(&mut self.uncertain),
             ..State::default()
         };
     }
@@ -209,7 +209,7 @@ mod tests {
         records.take_unused(LIFE);
         let unused: Vec<_> = records.take_unused(LIFE).into_iter().collect();
         note(&records, 0..1, 2);
-        records.lock().doubt(&key(1), LIFE);
+        records.lock().note_unanswered(&key(1), LIFE);
         records.lock().put_back(&unused);
         let mut left: Vec<_> = records.take_all().into_iter().collect();
         left.sort();
@@ -217,12 +217,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_doubt_lasts_as_long_as_a_record() {
+    async fn uncertainty_lasts_as_long_as_a_record() {
         let records = Records::default();
-        records.lock().doubt(&key(0), LIFE);
+        records.lock().note_unanswered(&key(0), LIFE);
         tokio::time::advance(LIFE - Duration::from_secs(1)).await;
         note(&records, 0..1, 1);
-        records.lock().doubt(&key(1), LIFE);
+        records.lock().note_unanswered(&key(1), LIFE);
         tokio::time::advance(Duration::from_secs(2)).await;
         // The other's time is not over.
         records.take_unused(LIFE);

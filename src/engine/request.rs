@@ -197,7 +197,7 @@ impl Request {
     }
 
     /// A copy of this call may be on its way to the server.
-    pub(crate) fn mark_doubtful(&mut self) {
+    pub(crate) fn mark_repeated(&mut self) {
         self.is_sent(Sending::Again);
     }
 

@@ -137,7 +137,7 @@ impl<P: Primitive> Queued<P> {
     ) {
         if let Some(reply) = self.reply.take() {
             let trouble = Trouble {
-                doubtful: trouble.doubtful || self.call.is_deferred(),
+                maybe_done: trouble.maybe_done || self.call.is_deferred(),
                 ..*trouble
             };
             replies.add(

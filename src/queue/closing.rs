@@ -93,17 +93,23 @@ impl<P: Primitive> State<P> {
         let granted: Vec<P::Want> = granted.map(|entry| entry.want).collect();
         let mut replies = Replies::default();
         for (id, waiter) in self.waiters.take_all() {
-            let in_doubt = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
-            let error = self.ended(name, in_doubt, &trouble, waiter.since);
+            let maybe_granted = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
+            let error = self.ended(name, maybe_granted, &trouble, waiter.since);
             replies.add(waiter.reply, Err(error));
         }
         self.note_surplus(now);
         replies
     }
 
-    /// The error of a waiter as its client has ended: one that takes nothing, as at a latch, is in no doubt.
-    fn ended(&self, name: &str, in_doubt: bool, trouble: &Trouble<'_>, since: Instant) -> Error {
-        match in_doubt && P::MOST_QUEUED > 0 {
+    /// The error of a waiter as its client has ended. A waiter that takes nothing, as at a latch, has had no effect.
+    fn ended(
+        &self,
+        name: &str,
+        maybe_granted: bool,
+        trouble: &Trouble<'_>,
+        since: Instant,
+    ) -> Error {
+        match maybe_granted && P::MOST_QUEUED > 0 {
             true => trouble.error(name, P::WAIT, since),
             false => self.core.gone(name),
         }

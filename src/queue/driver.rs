@@ -17,7 +17,7 @@ use crate::engine::command::Command;
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::log;
 use crate::engine::once::{
-    Ending, NOTHING, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
+    Ending, NOTHING, Patience, Trouble, refused, refused_or_done, unexpected_answer,
 };
 use crate::engine::request::{Arg, Request, Script};
 use crate::engine::sent::UnderWay;
@@ -88,13 +88,13 @@ impl<P: Primitive> Object<P> {
         let mut departing = Some(departing);
         request.number(self.core.next_sequence());
         // A call that was never answered may arrive late: this one goes on record, whatever it does.
-        if self.core.record_is_doubted(self.keys.record()) {
-            request.mark_doubtful();
+        if self.core.record_is_uncertain(self.keys.record()) {
+            request.mark_repeated();
         }
         let mut unanswered = false;
         let callers = |trouble: &Trouble<'_>| {
             departing = None;
-            unanswered |= trouble.doubtful;
+            unanswered |= trouble.maybe_done;
             self.impatient(Some(&mut batch), trouble)
         };
         let ending = self.core.carry_out(&mut request, callers).await;
@@ -136,30 +136,30 @@ impl<P: Primitive> Object<P> {
         let name = self.name();
         let waited = unanswered.then(|| batch.sent.timer().elapsed());
         batch.unconfirmed = matches!(ending, Ending::Unconfirmed(..));
-        let (error, doubt) = match ending {
+        let (error, unknown) = match ending {
             Ending::Answer(value) | Ending::Unconfirmed(value) => {
                 match self.answered(&mut batch, &value) {
                     None => return,
                     Some(Answered::Refused(error)) => (error, None),
                     Some(Answered::Unsure(refusal)) => {
                         let waited = batch.sent.timer().elapsed();
-                        let doubt = refused_in_doubt(name, &refusal.detail, waited);
-                        (refused(name, &refusal), Some(doubt))
+                        let unknown = refused_or_done(name, &refusal.detail, waited);
+                        (refused(name, &refusal), Some(unknown))
                     }
                     Some(Answered::Nonsense) => {
                         log::unknown(name, batch.contents());
-                        let doubt = unexpected_answer(
+                        let unknown = unexpected_answer(
                             name,
                             &value,
                             waited.or(Some(std::time::Duration::ZERO)),
                         );
-                        (unexpected_answer(name, &value, None), Some(doubt))
+                        (unexpected_answer(name, &value, None), Some(unknown))
                     }
                 }
             }
             Ending::Refused(refusal) => {
-                let doubt = waited.map(|waited| refused_in_doubt(name, &refusal.detail, waited));
-                (refused(name, &refusal), doubt)
+                let unknown = waited.map(|waited| refused_or_done(name, &refusal.detail, waited));
+                (refused(name, &refusal), unknown)
             }
             Ending::NotSent => {
                 let mut inner = self.lock();
@@ -179,7 +179,7 @@ impl<P: Primitive> Object<P> {
         let mut inner = self.lock();
         let replies = inner
             .state
-            .failed(batch.take(), &error, doubt.as_ref(), Instant::now());
+            .failed(batch.take(), &error, unknown.as_ref(), Instant::now());
         self.finish(inner, replies);
     }
 

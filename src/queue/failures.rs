@@ -25,16 +25,16 @@ fn is_forbidden(error: &Error) -> bool {
 }
 
 impl<P: Primitive> State<P> {
-    /// `batch` was not carried out, because of `error`; or one sending was not, and the others are unknown: `doubt`.
+    /// `batch` was not carried out, because of `error`. Where the outcome of an earlier sending is unknown, `unknown` says so.
     pub(super) fn failed(
         &mut self,
         batch: Batch<P>,
         error: &Error,
-        doubt: Option<&Error>,
+        unknown: Option<&Error>,
         now: Instant,
     ) -> Replies<P::Want> {
         let mut replies = self.landed(now);
-        if doubt.is_some() {
+        if unknown.is_some() {
             // Entries may have left the queue.
             self.may_have_missed();
         }
@@ -44,8 +44,8 @@ impl<P: Primitive> State<P> {
             self.note_surplus(now);
         }
         self.still_confirms(batch.extends, now);
-        let why = doubt.map_or(NotDone::Refused, |_| NotDone::Unknown);
-        let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
+        let why = unknown.map_or(NotDone::Refused, |_| NotDone::Unknown);
+        let forbidden = unknown.is_none() && is_forbidden(error) && !self.closed;
         for mut queued in batch.calls {
             if forbidden && !queued.has_caller() && queued.stays_owed(now) {
                 self.held
@@ -54,7 +54,7 @@ impl<P: Primitive> State<P> {
                 self.retry_at.get_or_insert(now + RETRY);
             } else {
                 self.held.failed(&queued.call, &mut queued.note, why);
-                queued.answer(Err(doubt.unwrap_or(error).clone()), &mut replies);
+                queued.answer(Err(unknown.unwrap_or(error).clone()), &mut replies);
             }
         }
         for run in &batch.runs {
@@ -63,11 +63,11 @@ impl<P: Primitive> State<P> {
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
             return replies;
         }
-        if let (Some(doubt), Error::RefusedForNow { .. }) = (doubt, error) {
+        if let (Some(unknown), Error::RefusedForNow { .. }) = (unknown, error) {
             // The others wait on: what they asked for may be done soon.
             for id in batch.asked {
                 if let Some(waiter) = self.waiters.remove(id) {
-                    replies.add(waiter.reply, Err(doubt.clone()));
+                    replies.add(waiter.reply, Err(unknown.clone()));
                 }
             }
             self.note_surplus(now);
@@ -76,7 +76,7 @@ impl<P: Primitive> State<P> {
         // An error that stops the waiters of this batch stops all.
         for (id, waiter) in self.waiters.take_all() {
             let asked = batch.asked.binary_search(&id).is_ok();
-            let error = doubt.filter(|_| asked).unwrap_or(error);
+            let error = unknown.filter(|_| asked).unwrap_or(error);
             replies.add(waiter.reply, Err(error.clone()));
         }
         // Those that come now ask, too.
@@ -219,7 +219,7 @@ impl<P: Primitive> State<P> {
                 continue;
             };
             let trouble = Trouble {
-                doubtful: trouble.doubtful && asked.binary_search(&id).is_ok(),
+                maybe_done: trouble.maybe_done && asked.binary_search(&id).is_ok(),
                 ..*trouble
             };
             replies.add(reply, Err(trouble.error(name, P::WAIT, since)));

@@ -629,14 +629,14 @@ async fn a_waiter_asks_behind_changes_that_stay() {
     state.entries.insert(7, entry);
     let (reply, mut waits) = oneshot::channel();
     state.join(want, reply, None, Instant::now());
-    for doubt in [None, Some(forbidden())] {
+    for unknown in [None, Some(forbidden())] {
         state.call(Call::Release(1), None, Instant::now());
         let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
             panic!("nothing departs");
         };
         assert!(!batch.check);
-        drop(state.failed(*batch, &forbidden(), doubt.as_ref(), Instant::now()));
-        assert_eq!(state.confirm_all, doubt.is_some());
+        drop(state.failed(*batch, &forbidden(), unknown.as_ref(), Instant::now()));
+        assert_eq!(state.confirm_all, unknown.is_some());
     }
     let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
         panic!("nothing departs");

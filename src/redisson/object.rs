@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
 use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::keys::Keys;
-use crate::engine::once::{STALE, refused, refused_in_doubt};
+use crate::engine::once::{STALE, refused, refused_or_done};
 use crate::engine::request::{Arg, Request, Script};
 use crate::error::{Error, Result};
 use crate::lua;
@@ -439,7 +439,7 @@ impl<P: Primitive> Object<'_, P> {
             Value::BulkString(bytes) if bytes.starts_with(UNSURE) => {
                 let error = String::from_utf8_lossy(&bytes[UNSURE.len()..]);
                 let name = self.queue.keys().name();
-                Err(refused_in_doubt(name, &error, Duration::ZERO))
+                Err(refused_or_done(name, &error, Duration::ZERO))
             }
             // Somebody else has written to the record.
             stale if stale.is(STALE) => Err(self.unexpected(operation, &value)),

@@ -238,7 +238,7 @@ impl Route<'_> {
                 refusal.detail +=
                     " (the server is a node of a cluster: its URL is redis+cluster://)";
             }
-            (Reason::NotNow, Some(cluster)) => cluster.doubt(),
+            (Reason::NotNow, Some(cluster)) => cluster.recheck(),
             _ => {}
         }
         Err(Failure::Refused(refusal))

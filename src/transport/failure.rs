@@ -134,14 +134,14 @@ impl Refusal {
         self.reason == Reason::NotNow && self.detail.starts_with("TRYAGAIN")
     }
 
-    /// Whether it settles a call; `doubtful` says that an earlier copy may have been carried out.
+    /// Whether it settles a call; `maybe_done` says that an earlier copy may have been carried out.
     ///
     /// A script reports an error of its object after it has read the record, so the earlier copy
     /// was not carried out. A refusal of the server before that says nothing about the earlier copy.
-    pub(crate) fn is_final(&self, doubtful: bool) -> bool {
+    pub(crate) fn is_final(&self, maybe_done: bool) -> bool {
         match self.reason {
             _ if self.may_pass() => false,
-            Reason::Permission | Reason::Authentication => !doubtful,
+            Reason::Permission | Reason::Authentication => !maybe_done,
             _ => true,
         }
     }
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_may_pass_is_not_final_and_what_is_forbidden_says_nothing_of_an_earlier_copy() {
-        let is_final = |text, doubtful| Refusal::from_text(text).is_final(doubtful);
+        let is_final = |text, maybe_done| Refusal::from_text(text).is_final(maybe_done);
         assert!(!is_final("OOM", false) && !is_final("READONLY", true));
         assert!(is_final("NOPERM", false) && !is_final("NOPERM", true));
         assert!(is_final("WRONGTYPE", true) && is_final("CROSSSLOT", true));

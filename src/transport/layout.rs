@@ -31,7 +31,7 @@ pub(crate) struct Node {
     address: Option<Address>,
     messages: Messages,
     /// Something was not where it should be.
-    doubted: Arc<Notify>,
+    recheck: Arc<Notify>,
 }
 
 impl Layout {
@@ -41,7 +41,7 @@ impl Layout {
             link: Some(link),
             address: None,
             messages: Messages::Plain,
-            doubted: Arc::default(),
+            recheck: Arc::default(),
         };
         Layout {
             nodes: [node].into(),
@@ -54,14 +54,14 @@ impl Layout {
         endpoint: &Endpoint,
         map: Arc<Map>,
         messages: Messages,
-        doubted: &Arc<Notify>,
+        recheck: &Arc<Notify>,
     ) -> Self {
         let node = |address: &Address| Node {
             endpoint: endpoint.at(address),
             link: None,
             address: Some(address.clone()),
             messages,
-            doubted: Arc::clone(doubted),
+            recheck: Arc::clone(recheck),
         };
         Layout {
             nodes: map.masters().iter().map(node).collect(),
@@ -96,9 +96,9 @@ impl Node {
         self.address == other.address
     }
 
-    /// A channel is not at home here.
-    pub(crate) fn doubt(&self) {
-        self.doubted.notify_one();
+    /// A channel is not at home here: the map is asked for again.
+    pub(crate) fn recheck(&self) {
+        self.recheck.notify_one();
     }
 
     /// The state of the connection for commands, where messages might come from another server.

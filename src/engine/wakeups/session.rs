@@ -124,7 +124,7 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                     }
                     Ended::Lost(failure) => {
                         lost = true;
-                        node.doubt();
+                        node.recheck();
                         tracing::warn!(
                             server = node.name(),
                             %failure,
@@ -135,7 +135,7 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                 backoff.note_end(began.elapsed());
             }
             Err(refusal) => {
-                node.doubt();
+                node.recheck();
                 tracing::debug!(server = node.name(), detail = %refusal.detail, "not subscribed");
             }
         }
@@ -296,7 +296,7 @@ impl<'a> Session<'a> {
                 match answer {
                     Ok(()) => self.confirmed(group),
                     Err(refusal) if refusal.reason == Reason::Elsewhere => {
-                        self.node.doubt();
+                        self.node.recheck();
                         self.again = Some(Instant::now() + AGAIN);
                     }
                     Err(refusal) => left.extend(self.refused(group, refusal)?),
@@ -326,7 +326,7 @@ impl<'a> Session<'a> {
     /// The server has ended a subscription: its slot is somewhere else now, unless we have asked for it.
     fn ended(&mut self, channel: String) {
         if !self.leaving.remove(&channel) && self.subscribed.remove(&channel) {
-            self.node.doubt();
+            self.node.recheck();
             self.registry.lose(&BTreeSet::from([channel]));
         }
     }

@@ -47,7 +47,7 @@ pub(super) struct Cluster {
     /// Of the links and the map.
     events: Arc<Events>,
     /// Something was not where it should be.
-    doubted: Arc<Notify>,
+    recheck: Arc<Notify>,
     shown: watch::Sender<ConnectionState>,
     layout: Followed<Layout>,
     sharded: OnceLock<bool>,
@@ -73,8 +73,8 @@ impl Cluster {
         events: Arc<Events>,
     ) -> Arc<Self> {
         let why = Refusal::unreachable(NOT_YET);
-        let doubted = Arc::<Notify>::default();
-        let layout = Layout::of_cluster(&endpoint, Arc::default(), Messages::Plain, &doubted);
+        let recheck = Arc::<Notify>::default();
+        let layout = Layout::of_cluster(&endpoint, Arc::default(), Messages::Plain, &recheck);
         Arc::new(Cluster {
             runtime: Runtime::current(),
             endpoint,
@@ -88,7 +88,7 @@ impl Cluster {
                 closed: false,
             }),
             events,
-            doubted,
+            recheck,
             layout: Followed::new(layout),
             sharded: match sharded {
                 ShardedPubSub::Auto => OnceLock::new(),
@@ -209,11 +209,11 @@ impl Cluster {
         for _ in 0..MOST_HOPS {
             let answer = match Redirection::read(&refusal.detail, &from) {
                 None => {
-                    self.doubted.notify_one();
+                    self.recheck.notify_one();
                     return Err(not_now(refusal));
                 }
                 Some(Redirection::Moved(slot, address)) => {
-                    self.doubted.notify_one();
+                    self.recheck.notify_one();
                     let link = self.moved(slot, &address);
                     from = address;
                     link.live()
@@ -237,8 +237,8 @@ impl Cluster {
     }
 
     /// A node says that it does not serve slots for now: another one may.
-    pub(super) fn doubt(&self) {
-        self.doubted.notify_one();
+    pub(super) fn recheck(&self) {
+        self.recheck.notify_one();
     }
 
     /// Closes all connections for good.
@@ -333,7 +333,7 @@ impl Cluster {
         // Under the mutex: a task with an earlier map must not be the last to announce one.
         let state = self.state.lock();
         let map = Arc::clone(&state.map);
-        let layout = Layout::of_cluster(&self.endpoint, map, messages, &self.doubted);
+        let layout = Layout::of_cluster(&self.endpoint, map, messages, &self.recheck);
         self.layout.set(layout);
     }
 
@@ -357,7 +357,7 @@ impl Cluster {
         loop {
             tokio::select! {
                 biased;
-                () = self.doubted.notified() => {}
+                () = self.recheck.notified() => {}
                 () = self.until_in_trouble() => {}
                 () = sleep(jittered(self.endpoint.scan_interval, 0.75, 1.25)) => {
                     backoff = pauses();
@@ -371,7 +371,7 @@ impl Cluster {
             if before != self.state.lock().map {
                 backoff = pauses();
             }
-            // A slot that is on its way for long gives rise to doubts again and again.
+            // A slot that is on its way for long asks for the map again and again.
             sleep(backoff.next()).await;
         }
     }

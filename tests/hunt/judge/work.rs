@@ -114,7 +114,7 @@ impl Judge {
                 "holds" => MOST_HOLDS as usize,
                 "records" => MOST_RECORDS,
                 // Those of calls that were left without an answer.
-                "doubted" => self.rules.objects + connections,
+                "uncertain" => self.rules.objects + connections,
                 "links" => self.rules.masters.max(1),
                 _ => 0,
             };
