@@ -70,55 +70,6 @@ mod order;
 mod wakers;
 
 #[tokio::test]
-async fn a_grant_to_a_dropped_waiter_goes_to_the_next_in_line() {
-    let semaphore = Semaphore::with_permits("s", 0);
-    for polls in 1..=3 {
-        let mut first = Box::pin(semaphore.acquire(2));
-        let mut second = pin!(semaphore.acquire(2));
-        let bell = Arc::new(Bell::default());
-        for _ in 0..polls {
-            assert_waits!(first);
-        }
-        assert!(poll_with(second.as_mut(), &bell).is_pending());
-        semaphore.release(2).await.unwrap();
-        assert_eq!(bell.rung(), 0, "the second was woken before its turn");
-        drop(first);
-        assert_eq!(bell.rung(), 1, "nobody was told of the permits passed on");
-        answer!(second);
-        assert_eq!(semaphore.available_permits().await.unwrap(), 0);
-    }
-}
-
-#[tokio::test]
-async fn a_grant_to_a_dropped_waiter_is_given_back_when_nobody_waits() {
-    let semaphore = Semaphore::with_permits("s", 0);
-    let mut first = Box::pin(semaphore.acquire(2));
-    assert_waits!(first);
-    semaphore.release(2).await.unwrap();
-    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
-    drop(first);
-    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
-}
-
-#[tokio::test]
-async fn a_dropped_waiter_leaves_the_line() {
-    let semaphore = Semaphore::with_permits("s", 0);
-    for polls in 0..=2 {
-        let mut first = Box::pin(semaphore.acquire(1));
-        for _ in 0..polls {
-            assert_waits!(first);
-        }
-        drop(first);
-        semaphore.release(1).await.unwrap();
-        assert_eq!(
-            semaphore.drain_permits().await.unwrap(),
-            1,
-            "after {polls} polls"
-        );
-    }
-}
-
-#[tokio::test]
 async fn a_grant_that_comes_back_to_a_full_counter_fills_it() {
     let semaphore = Semaphore::with_permits("s", 0);
     let mut first = Box::pin(semaphore.acquire(5));
@@ -222,28 +173,6 @@ async fn what_is_free_is_granted_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timed_wait_ends_at_its_deadline_and_leaves_the_line() {
-    let semaphore = Semaphore::with_permits("s", 1);
-    let wait = Duration::from_secs(7);
-    let start = tokio::time::Instant::now();
-    assert!(!semaphore.try_acquire_for(2, wait).await.unwrap());
-    assert_eq!(start.elapsed(), wait);
-    semaphore.release(1).await.unwrap();
-    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_beyond_the_clock_is_not_refused() {
-    let semaphore = Semaphore::with_permits("s", 0);
-    let mut waiting = pin!(semaphore.try_acquire_for(1, Duration::MAX));
-    assert_waits!(waiting);
-    advance(Duration::from_secs(3600 * 24 * 365)).await;
-    assert_waits!(waiting);
-    semaphore.release(1).await.unwrap();
-    assert!(answer!(waiting));
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_time_to_live_ends_on_the_millisecond() {
     let semaphore = Semaphore::new("s");
     let ttl = Duration::from_micros(1_001);
@@ -272,19 +201,6 @@ async fn a_grant_dropped_after_the_semaphore_vanished_does_not_revive_it() {
     semaphore.release(1).await.unwrap();
     advance(MOMENT).await;
     drop(waiting);
-    assert!(!semaphore.release_if_exists(1).await.unwrap());
-}
-
-#[tokio::test]
-async fn times_to_live_that_cannot_be_kept_are_refused() {
-    let semaphore = Semaphore::new("s");
-    for ttl in [Duration::ZERO, Duration::from_nanos(999_999), Duration::MAX] {
-        let refused = semaphore.try_set_permits_for(1, ttl).await.unwrap_err();
-        assert!(
-            matches!(&refused, Error::InvalidDuration { name, value, .. } if name == "s" && *value == ttl),
-            "{refused}"
-        );
-    }
     assert!(!semaphore.release_if_exists(1).await.unwrap());
 }
 
