@@ -1,13 +1,11 @@
 //! How many connections and subscriptions a client has, also behind a reconnection.
 
-use crate::support::clients::{LIMIT, connect, connections, kill, served};
-use crate::support::server::RedisServer;
+use crate::support::clients::{LIMIT, connect, connections, kill, served, start_controlled};
 use crate::support::waiters::{channel, until, until_subscribers, waiter};
 
 #[tokio::test]
 async fn one_subscription_a_channel_and_one_connection_a_client() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await;
     let names = ["one", "two", "three"];
     assert_eq!(connections(&mut control, "pubsub").await, 0);

@@ -99,6 +99,13 @@ pub async fn until_stored(server: &RedisServer, name: &str, permits: i64) {
     .await;
 }
 
+/// A server, and a connection to it that belongs to the test.
+pub async fn start_controlled() -> (RedisServer, MultiplexedConnection) {
+    let server = RedisServer::start().await;
+    let control = server.connection().await;
+    (server, control)
+}
+
 /// A server whose user `app` may do what `rules` say, and a client of that user.
 pub async fn limited(rules: &str) -> (RedisServer, Client) {
     let server = RedisServer::options()

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use crate::support::clients::{connect, scripts};
+use crate::support::clients::{connect, scripts, start_controlled};
 use crate::support::lock_crowd::{LockCrowd, Way};
-use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use futures::future::join_all;
 
@@ -13,8 +12,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn grant_costs_two_scripts_and_everybody_has_some() {
-    let server = RedisServer::start().await;
-    let mut connection = server.connection().await;
+    let (server, mut connection) = start_controlled().await;
     let clients = join_all((0..CLIENTS).map(|_| connect(server.url()))).await;
     let crowds: Vec<LockCrowd> = clients
         .iter()
