@@ -122,23 +122,6 @@ async fn a_client_that_never_connected_tells_why_and_ends() {
 }
 
 #[tokio::test]
-async fn the_state_follows_the_connection() {
-    let mut server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    let mut state = client.connection_state();
-    assert_eq!(*state.borrow_and_update(), ConnectionState::Connected);
-    for _ in 0..2 {
-        server.kill().await;
-        until_disconnected(&mut state).await;
-        server.restart().await;
-        until_connected(&mut state).await;
-        client.ping().await.unwrap();
-    }
-    client.shutdown().await.unwrap();
-    assert_eq!(*state.borrow(), ConnectionState::ShutDown);
-}
-
-#[tokio::test]
 async fn a_ping_finds_out_what_nobody_has_noticed() {
     let server = RedisServer::options()
         .user("quiet on >pw ~* &* +@all -ping")
@@ -281,19 +264,24 @@ async fn what_a_tool_asks_is_answered_as_the_server_does() {
     ] {
         assert_eq!(client.ask(None, words).await, Ok(answer), "{words:?}");
     }
-    let error = client.ask(None, &["LLEN", "text"]).await.unwrap_err();
-    assert!(matches!(error, Error::WrongType { .. }), "{error}");
-    let error = client.ask(None, &["NONSENSE"]).await.unwrap_err();
-    assert!(matches!(error, Error::Server { .. }), "{error}");
-    let error = client.ask(None, &[]).await.unwrap_err();
-    assert!(matches!(error, Error::Configuration { .. }), "{error}");
     let poor = connect(server.url_as("poor", "p")).await;
-    let error = poor.ask(None, &["GET", "text"]).await.unwrap_err();
+    let failing = async |client: &Client, words: &[&str]| {
+        let told = client.ask(None, words).await;
+        told.unwrap_err()
+    };
+    let text = &["GET", "text"];
+    let error = failing(&client, &["LLEN", "text"]).await;
+    assert!(matches!(error, Error::WrongType { .. }), "{error}");
+    let error = failing(&client, &["NONSENSE"]).await;
+    assert!(matches!(error, Error::Server { .. }), "{error}");
+    let error = failing(&client, &[]).await;
+    assert!(matches!(error, Error::Configuration { .. }), "{error}");
+    let error = failing(&poor, text).await;
     assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
     server.stop().await;
-    let error = client.ask(None, &["GET", "text"]).await.unwrap_err();
+    let error = failing(&client, text).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     client.shutdown().await.unwrap();
-    let error = client.ask(None, &["GET", "text"]).await.unwrap_err();
+    let error = failing(&client, text).await;
     assert!(matches!(error, Error::ShutDown { .. }), "{error}");
 }

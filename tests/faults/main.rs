@@ -4,7 +4,6 @@ mod bad_input;
 mod blocked_runtime;
 mod cancellation;
 mod connecting;
-mod flush;
 mod late_request;
 mod outage;
 mod permission;

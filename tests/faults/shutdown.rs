@@ -1,63 +1,13 @@
 //! Clients that are shut down and runtimes that end, with calls under way.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use crate::support::clients::{LIMIT, builder, connect, stored, until_stored};
-use crate::support::polls::{poll_once, poll_times};
+use crate::support::polls::poll_times;
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
-use redisson_semaphore::{Client, Effect, Error};
+use redisson_semaphore::{Effect, Error};
 use tokio::time::{Instant, timeout};
-
-#[test]
-fn a_runtime_that_ends_at_any_moment_of_a_call_loses_no_release_and_panics_nowhere() {
-    let outer = tokio::runtime::Runtime::new().unwrap();
-    let server = outer.block_on(RedisServer::start());
-    for polls in 0..12 {
-        let inner = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let name = format!("moment-{polls}");
-        let mut calls: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> = Vec::new();
-        inner.block_on(async {
-            let semaphore = connect(server.url()).await.semaphore(&name);
-            semaphore.try_set_permits(4).await.unwrap();
-            for number in 0..3_u32 {
-                let semaphore = semaphore.clone();
-                calls.push(Box::pin(async move {
-                    // What becomes of it is told by the counter.
-                    let _ = semaphore.permit(1 + number).await;
-                }));
-            }
-            for call in &mut calls {
-                for _ in 0..polls {
-                    if poll_once(&mut call.as_mut()).await.is_ready() {
-                        *call = Box::pin(std::future::pending());
-                        break;
-                    }
-                    tokio::task::yield_now().await;
-                }
-            }
-        });
-        drop(inner);
-        // Dropped without a runtime.
-        drop(calls);
-        let left: i64 = outer.block_on(async {
-            let left = stored(&server, &name).await;
-            left[0].parse().unwrap()
-        });
-        assert!((0..=4).contains(&left), "{left} permits");
-    }
-}
-
-/// It can't be known whether anything took effect.
-fn unfinished(error: &Error) {
-    assert!(matches!(error, Error::Unfinished { .. }), "{error}");
-    assert_eq!(error.effect(), Effect::Unknown);
-    assert!(!error.to_string().contains("nothing"), "{error}");
-}
 
 /// What is in doubt has had its retry window, and its caller knows it.
 #[tokio::test]
@@ -77,7 +27,11 @@ async fn shutdown_does_not_wait_for_a_second_window_when_all_callers_have_been_t
     assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
     let began = Instant::now();
     let told = timeout(LIMIT, client.shutdown()).await.expect("it ends");
-    unfinished(&told.expect_err("nothing has been settled"));
+    let error = told.expect_err("nothing has been settled");
+    assert!(matches!(error, Error::Unfinished { .. }), "{error}");
+    // It can't be known whether anything took effect.
+    assert_eq!(error.effect(), Effect::Unknown);
+    assert!(!error.to_string().contains("nothing"), "{error}");
     assert!(began.elapsed() < window, "{:?}", began.elapsed());
 }
 
@@ -123,26 +77,6 @@ fn a_round_begun_on_a_runtime_that_ends_goes_on() {
 #[test]
 fn a_round_begun_on_a_runtime_that_nobody_drives_goes_on() {
     begun_on_another_runtime(false);
-}
-
-#[tokio::test]
-async fn a_guard_dropped_during_shutdown_gives_back() {
-    let server = RedisServer::start().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let semaphore = client.semaphore("owed");
-    semaphore.try_set_permits(2).await.unwrap();
-    let guard = semaphore.permit(2).await.unwrap();
-    let mut shutdown = std::pin::pin!(client.shutdown());
-    // Something is under way, so the first poll does not end it.
-    let busy = semaphore.clone();
-    let under_way = tokio::spawn(async move { busy.exists().await });
-    tokio::task::yield_now().await;
-    let _ = std::future::poll_fn(|cx| std::task::Poll::Ready(shutdown.as_mut().poll(cx))).await;
-    drop(guard);
-    shutdown.await.unwrap();
-    let _ = under_way.await.unwrap();
-    let other = Client::connect(server.url()).await.unwrap();
-    assert_eq!(other.semaphore("owed").available_permits().await, Ok(2));
 }
 
 /// The last thing that a client does is to give back what it wrote beside objects; what is owed by then is more.
