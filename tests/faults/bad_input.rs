@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use crate::support::clients::{LIMIT, builder, connect, served};
+use crate::support::clients::{
+    LIMIT, builder, connect, limited, publish, served, start_controlled, stored,
+};
 use crate::support::refusals::{all_operations, assert_clear};
-use crate::support::server::RedisServer;
-use crate::support::snapshot::{Snapshot, snapshot, snapshot_all};
+use crate::support::snapshot::{snapshot, snapshot_all};
 use crate::support::waiters::{channel, waiter};
 use redis::AsyncCommands;
 use redisson_semaphore::{
@@ -14,40 +15,18 @@ use redisson_semaphore::{
 };
 use tokio::time::timeout;
 
-async fn read(server: &RedisServer, key: &str) -> Snapshot {
-    snapshot(&mut server.connection().await, key).await
-}
-
 #[tokio::test]
 async fn a_counter_that_is_no_number_is_told_and_left_alone() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await;
-    let texts: &[&[u8]] = &[
-        b"text",
-        b"1.5",
-        b" 7",
-        b"7 ",
-        b"0x10",
-        b"007",
-        b"+1",
-        b"-0",
-        b"-",
-        b"",
-        b"1e3",
-        b"inf",
-        b"nan",
-        b"99999999999999999999",
-        b"-99999999999999999999",
-        b"1\0",
-        b"\xff\xfe",
-        b"7\n",
-        b"unreadable 5",
-        b"stale",
-    ];
-    for (number, text) in texts.iter().enumerate() {
+    let texts = "text|1.5| 7|7 |0x10|007|+1|-0|-||1e3|inf|nan|99999999999999999999|-99999999999999999999|1\0|7\n|unreadable 5|stale";
+    let texts = texts
+        .split('|')
+        .map(str::as_bytes)
+        .chain([&b"\xff\xfe"[..]]);
+    for (number, text) in texts.enumerate() {
         let semaphore = client.semaphore(&format!("text-{number}"));
-        let _: () = control.set(semaphore.name(), *text).await.unwrap();
+        let _: () = control.set(semaphore.name(), text).await.unwrap();
         let before = snapshot(&mut control, semaphore.name()).await;
         for (operation, error) in all_operations(&semaphore).await {
             // What exists is not set again, whatever it is.
@@ -56,11 +35,10 @@ async fn a_counter_that_is_no_number_is_told_and_left_alone() {
                 None if operation.starts_with("try_set") => continue,
                 None => panic!("{operation} on {text:?}"),
             };
-            let found = String::from_utf8_lossy(text).into_owned();
-            assert!(
-                matches!(&error, Error::NotANumber { found: told, .. } if *told == found),
-                "{operation} on {text:?}: {error}"
-            );
+            let Error::NotANumber { found, .. } = &error else {
+                panic!("{operation} on {text:?}: {error}");
+            };
+            assert_eq!(*found, String::from_utf8_lossy(text), "{operation}");
             assert_clear(&error, semaphore.name());
         }
         assert_eq!(snapshot(&mut control, semaphore.name()).await, before);
@@ -69,31 +47,26 @@ async fn a_counter_that_is_no_number_is_told_and_left_alone() {
     let semaphore = client.semaphore("text-0");
     let _: () = control.set("text-0", "2").await.unwrap();
     semaphore.acquire(2).await.unwrap();
-    assert_eq!(read(&server, "text-0").await.value, ["0"]);
+    assert_eq!(stored(&server, "text-0").await, ["0"]);
 }
 
 #[tokio::test]
 async fn a_key_that_changes_its_type_tells_those_who_wait() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let semaphore = connect(server.url()).await.semaphore("changing");
-    for (value, wrong_type) in [("text", false), ("hash", true)] {
+    for wrong_type in [false, true] {
         let first = waiter(&mut control, &semaphore, 1).await;
         let second = waiter(&mut control, &semaphore, 2).await;
-        if wrong_type {
-            let _: () = control.del("changing").await.unwrap();
-            let _: () = control.hset("changing", "field", 1).await.unwrap();
-        } else {
-            let _: () = control.set("changing", value).await.unwrap();
-        }
-        let _: u64 = control.publish(channel("changing"), "1").await.unwrap();
+        let _: () = control.del("changing").await.unwrap();
+        let _: () = match wrong_type {
+            true => control.hset("changing", "field", 1).await.unwrap(),
+            false => control.set("changing", "text").await.unwrap(),
+        };
+        publish(&mut control, "changing", "1").await;
         for task in [first, second] {
             let error = timeout(LIMIT, task).await.unwrap().unwrap().unwrap_err();
-            assert_eq!(
-                matches!(error, Error::WrongType { .. }),
-                wrong_type,
-                "{error}"
-            );
+            let told = matches!(error, Error::WrongType { .. });
+            assert_eq!(told, wrong_type, "{error}");
             assert_clear(&error, "changing");
         }
         let _: () = control.del("changing").await.unwrap();
@@ -104,8 +77,7 @@ async fn a_key_that_changes_its_type_tells_those_who_wait() {
 
 #[tokio::test]
 async fn a_counter_that_java_has_pushed_past_the_range_can_be_used_up() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let semaphore = connect(server.url()).await.semaphore("past");
     let past = 3_000_000_000_i64;
     let _: () = control.set("past", past).await.unwrap();
@@ -113,108 +85,126 @@ async fn a_counter_that_java_has_pushed_past_the_range_can_be_used_up() {
     let error = semaphore.release(1).await.unwrap_err();
     assert!(matches!(error, Error::OutOfRange { available, .. } if available == past));
     assert_clear(&error, "past");
-    assert_eq!(read(&server, "past").await.value, [past.to_string()]);
+    assert_eq!(stored(&server, "past").await, [past.to_string()]);
     semaphore.acquire(MAX_PERMITS).await.unwrap();
     assert!(semaphore.try_acquire(1).await.unwrap());
     let left = past - i64::from(MAX_PERMITS) - 1;
-    assert_eq!(read(&server, "past").await.value, [left.to_string()]);
+    assert_eq!(stored(&server, "past").await, [left.to_string()]);
     semaphore.release(1).await.unwrap();
     assert_eq!(semaphore.drain_permits().await, Ok(left + 1));
 }
 
+/// The error of each object that is called so.
+async fn errors_of_objects(client: &Client, name: &str) -> Vec<Option<Error>> {
+    let semaphore = client.semaphore(name);
+    let operations = all_operations(&semaphore).await.into_iter();
+    let mut errors: Vec<_> = operations.map(|(_, error)| error).collect();
+    let ids = client.permit_expirable_semaphore(name);
+    errors.extend([
+        semaphore.acquire(0).await.err(),
+        semaphore.release(0).await.err(),
+        semaphore.exists().await.err(),
+        semaphore.delete().await.err(),
+        semaphore.expire(LIMIT).await.err(),
+        semaphore.remaining_ttl().await.err(),
+        semaphore.object().size_in_memory().await.err(),
+        semaphore.object().rename("good").await.err(),
+        semaphore.object().copy("good").await.err(),
+        ids.acquire().await.err(),
+        ids.release("00ff").await.err(),
+        ids.available_permits().await.err(),
+        ids.set_permits(1).await.err(),
+        ids.holders().await.err(),
+        ids.delete().await.err(),
+        ids.expire(LIMIT).await.err(),
+        client.lock(name).try_lock().await.err(),
+    ]);
+    let good = client.semaphore("good");
+    errors.extend([
+        good.object().rename(name).await.err(),
+        good.object().rename_nx(name).await.err(),
+        good.object().copy(name).await.err(),
+        good.object().copy_and_replace(name).await.err(),
+    ]);
+    errors
+}
+
+/// The same for those that a cluster alone can refuse for the slots of their keys.
+async fn errors_of_others(client: &Client, name: &str) -> Vec<Option<Error>> {
+    let fair = client.fair_semaphore(name, 1);
+    vec![
+        client.count_down_latch(name).count().await.err(),
+        client.string_lock(name).lock().await.err(),
+        client.timestamp_semaphore(name, 1).acquire().await.err(),
+        client.set_semaphore(name, 1).try_acquire().await.err(),
+        client.slot_semaphore(name, 1).holders().await.err(),
+        fair.try_acquire_for(LIMIT).await.err(),
+        fair.release("a").await.err(),
+        fair.refresh("a").await.err(),
+        fair.release_all().await.err(),
+    ]
+}
+
+/// A request of hundreds of megabytes would hold up, or end, the connection that all share.
 #[tokio::test]
 async fn names_that_cannot_be_used_are_refused_by_every_operation() {
-    let server = RedisServer::start().await;
+    let (server, mut control) = start_controlled().await;
     let single = connect(server.url()).await;
     // It is never asked.
-    let cluster = Client::builder("redis+cluster://127.0.0.1:1").connect_lazy();
-    let cluster = cluster.unwrap();
-    let empty = [(&single, "")].into_iter();
-    let apart = ["", "a{b", "a}b", "a{}b", "{", "}", "}{", "{}"];
-    for (client, name) in empty.chain(apart.map(|name| (&cluster, name))) {
-        let semaphore = client.semaphore(name);
-        let mut errors = all_operations(&semaphore).await;
-        errors.extend([
-            ("exists", semaphore.exists().await.err()),
-            ("delete", semaphore.delete().await.err()),
-            ("rename", semaphore.object().rename("good").await.err()),
-            ("copy", semaphore.object().copy("good").await.err()),
-            ("expire", semaphore.expire(LIMIT).await.err()),
-            ("remaining_ttl", semaphore.remaining_ttl().await.err()),
-            (
-                "size_in_memory",
-                semaphore.object().size_in_memory().await.err(),
-            ),
-            ("acquire 0", semaphore.acquire(0).await.err()),
-            ("release 0", semaphore.release(0).await.err()),
-        ]);
-        for (operation, error) in errors {
-            let error = error.unwrap_or_else(|| panic!("{operation} of {name:?}"));
-            assert!(
-                matches!(error, Error::InvalidName { .. }),
-                "{operation}: {error}"
-            );
-            assert_clear(&error, name);
+    let cluster = || builder("redis+cluster://127.0.0.1:1".to_owned());
+    let apart = cluster().connect_lazy().unwrap();
+    // The mapped name counts.
+    let mapped = cluster().name_mapper(NameMapper::prefix("{"));
+    let mapped = mapped.connect_lazy().unwrap();
+    let most = "n".repeat(64 * 1024);
+    let too_long = format!("{most}n");
+    let names = ["", "a{b", "a}b", "a{}b", "{", "}", "}{", "{}"].map(|name| (&apart, name));
+    let names = names.into_iter().chain([(&mapped, "good")]);
+    for (client, name) in names.chain([(&single, ""), (&single, &too_long)]) {
+        let mut errors = errors_of_objects(client, name).await;
+        if std::ptr::eq(client, &single) {
+            errors.extend(errors_of_others(client, name).await);
         }
-        let good = client.semaphore("good");
-        for error in [
-            good.object().rename(name).await.err(),
-            good.object().rename_nx(name).await.err(),
-            good.object().copy(name).await.err(),
-            good.object().copy_and_replace(name).await.err(),
-        ] {
-            assert!(
-                matches!(error, Some(Error::InvalidName { .. })),
-                "{error:?}"
-            );
+        for (number, error) in errors.into_iter().enumerate() {
+            let error = error.unwrap_or_else(|| panic!("call {number} of {name:?}"));
+            let told = matches!(error, Error::InvalidName { .. });
+            assert!(told, "call {number} of {name:?}: {error}");
+            assert_eq!(error.effect(), Effect::NotApplied);
+            // It is not repeated as a whole.
+            assert!(error.to_string().len() < 1000);
         }
     }
-    // What counts is the mapped name.
-    let mapped = builder("redis+cluster://127.0.0.1:1".to_owned())
-        .name_mapper(NameMapper::prefix("{"))
-        .connect_lazy()
-        .unwrap();
-    let error = mapped.semaphore("good").release(1).await.unwrap_err();
-    assert!(matches!(error, Error::InvalidName { .. }), "{error}");
-    assert!(
-        snapshot_all(&mut server.connection().await)
-            .await
-            .is_empty()
-    );
+    let sets = single.set_semaphore("sets", 1);
+    for told in [sets.release(&too_long).await, sets.refresh(&too_long).await] {
+        assert!(matches!(told, Err(Error::InvalidName { .. })), "{told:?}");
+    }
+    assert!(snapshot_all(&mut control).await.is_empty());
+    let longest = single.semaphore(&most);
+    longest.try_set_permits(1).await.unwrap();
+    longest.acquire(1).await.unwrap();
 }
 
 #[tokio::test]
 async fn foreign_messages_neither_kill_nor_serve_a_waiter() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await;
     let semaphore = client.semaphore("spoken-to");
     let other = connect(server.url()).await.semaphore("spoken-to");
     semaphore.try_set_permits(1).await.unwrap();
     let task = waiter(&mut control, &semaphore, 2).await;
-    let payloads: &[&[u8]] = &[
-        b"text",
-        b"",
-        b"-5",
-        b"0",
-        b"99999999999999999999",
-        b"\x00\xff\xfe\r\n",
-        b"1.5",
-        &[b'x'; 100_000],
-    ];
-    for payload in payloads {
-        let heard: u64 = control
-            .publish(channel("spoken-to"), *payload)
-            .await
-            .unwrap();
-        assert_eq!(heard, 1, "the waiter does not listen any more");
+    let long = [b'x'; 100_000];
+    let payloads = "text||-5|0|99999999999999999999|1.5".split('|');
+    let payloads = payloads.map(str::as_bytes);
+    for payload in payloads.chain([&b"\x00\xff\xfe\r\n"[..], &long]) {
+        let heard = control.publish(channel("spoken-to"), payload).await;
+        assert_eq!(heard, Ok(1), "the waiter does not listen any more");
         semaphore.available_permits().await.unwrap();
         assert!(!task.is_finished(), "after {payload:?}");
-        assert_eq!(read(&server, "spoken-to").await.value, ["1"]);
+        assert_eq!(stored(&server, "spoken-to").await, ["1"]);
     }
     other.release(1).await.unwrap();
     served(task).await;
-    assert_eq!(read(&server, "spoken-to").await.value, ["0"]);
+    assert_eq!(stored(&server, "spoken-to").await, ["0"]);
 }
 
 #[tokio::test]
@@ -268,122 +258,83 @@ async fn urls_and_settings_that_make_no_sense() {
 /// The error says where to look: the key as it stands in Redis, and what is there.
 #[tokio::test]
 async fn a_wrong_type_is_told_with_its_key() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = builder(server.url())
-        .name_mapper(NameMapper::prefix("app:"))
-        .connect()
-        .await
-        .unwrap();
-    let told = |error: Error, object: &str, at: &str, what: &str| {
+    let (server, mut control) = start_controlled().await;
+    let mapped = builder(server.url()).name_mapper(NameMapper::prefix("app:"));
+    let client = mapped.connect().await.unwrap();
+    let (lock, latch) = (client.lock("l"), client.count_down_latch("c"));
+    let beside = client.semaphore("beside");
+    let record = format!("redisson_sc_once:{{app:beside}}:{}", client.id());
+    let token = "redisson_lock_token:{app:fenced}";
+    for key in [
+        "app:s",
+        "app:l",
+        "app:c",
+        "app:t",
+        "app:f:owner",
+        "app:slots:300",
+        &record,
+        token,
+    ] {
+        let _: () = control.rpush(key, 1).await.unwrap();
+    }
+    let release = client.semaphore("s").release(1).await;
+    let slots = client.slot_semaphore("slots", 300);
+    for (told, object, at) in [
+        (release, "s", "app:s"),
+        (lock.try_lock().await.map(drop), "l", "app:l"),
+        (lock.is_held().await.map(drop), "l", "app:l"),
+        (latch.count_down().await, "c", "app:c"),
+        (
+            client
+                .timestamp_semaphore("t", 2)
+                .try_acquire()
+                .await
+                .map(drop),
+            "t",
+            "app:t",
+        ),
+        (
+            client.fair_semaphore("f", 2).try_acquire().await.map(drop),
+            "f",
+            "app:f:owner",
+        ),
+        // A slot that nobody of ours can have taken is not called free.
+        (slots.holders().await.map(drop), "slots", "app:slots:300"),
+        (
+            slots.release_all().await.map(drop),
+            "slots",
+            "app:slots:300",
+        ),
+        // Not the object's own key, but one beside it.
+        (beside.add_permits(1).await, "beside", &record),
+        (
+            client.fenced_lock("fenced").try_lock().await.map(drop),
+            "fenced",
+            token,
+        ),
+    ] {
+        let error = told.unwrap_err();
         let Error::WrongType {
             name, key, found, ..
         } = &error
         else {
             panic!("{error}");
         };
-        let expected = (object, at, Some(what));
-        assert_eq!((name.as_str(), key.as_str(), found.as_deref()), expected);
+        assert_eq!(
+            (&**name, &**key, found.as_deref()),
+            (object, at, Some("list"))
+        );
         let text = error.to_string();
-        assert!(text.contains(at) && text.contains(what), "{text}");
+        assert!(text.contains(at) && text.contains("list"), "{text}");
         assert_clear(&error, object);
-    };
-    for key in ["app:s", "app:l", "app:t", "app:f:owner", "app:slots:2"] {
-        let _: () = control.rpush(key, 1).await.unwrap();
     }
-    let semaphore = client.semaphore("s");
-    told(
-        semaphore.release(1).await.unwrap_err(),
-        "s",
-        "app:s",
-        "list",
-    );
-    let lock = client.lock("l");
-    told(lock.try_lock().await.unwrap_err(), "l", "app:l", "list");
-    told(lock.is_held().await.unwrap_err(), "l", "app:l", "list");
-    let recipe = client.timestamp_semaphore("t", 2);
-    told(
-        recipe.try_acquire().await.unwrap_err(),
-        "t",
-        "app:t",
-        "list",
-    );
-    let recipe = client.fair_semaphore("f", 2);
-    let error = recipe.try_acquire().await.unwrap_err();
-    told(error, "f", "app:f:owner", "list");
-    // Not the object's own key, but one beside it.
-    let semaphore = client.semaphore("beside");
-    let record = format!("redisson_sc_once:{{app:beside}}:{}", client.id());
-    let _: () = control.rpush(&record, 1).await.unwrap();
-    let error = semaphore.add_permits(1).await.unwrap_err();
-    told(error, "beside", &record, "list");
-    let fenced = client.fenced_lock("fenced");
-    let token = "redisson_lock_token:{app:fenced}";
-    let _: () = control.rpush(token, 1).await.unwrap();
-    told(
-        fenced.try_lock().await.unwrap_err(),
-        "fenced",
-        token,
-        "list",
-    );
-}
-
-/// Who may not ask is told what is known.
-#[tokio::test]
-async fn a_wrong_type_is_told_without_the_permission_to_ask_for_it() {
-    let server = RedisServer::options()
-        .user("app on >secret ~* &* +@all -type")
-        .start()
-        .await;
-    let mut control = server.connection().await;
-    let _: () = control.rpush("list", 1).await.unwrap();
-    let client = connect(server.url_as("app", "secret")).await;
+    // A client that may not ask is told what is known.
+    let (server, client) = limited("~* &* +@all -type").await;
+    let _: () = server.connection().await.rpush("list", 1).await.unwrap();
     let error = client.semaphore("list").release(1).await.unwrap_err();
-    assert!(
-        matches!(&error, Error::WrongType { key, found: None, .. } if key == "list"),
-        "{error}"
-    );
+    let told = matches!(&error, Error::WrongType { key, found: None, .. } if key == "list");
+    assert!(told, "{error}");
     assert_clear(&error, "list");
-}
-
-/// A request of hundreds of megabytes would hold up, or end, the connection that all share.
-#[tokio::test]
-async fn names_that_are_too_long_are_refused() {
-    const MOST: usize = 64 * 1024;
-    let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    let (long, too_long) = ("n".repeat(MOST), "n".repeat(MOST + 1));
-    let semaphore = client.semaphore(&too_long);
-    let short = client.semaphore("short");
-    short.try_set_permits(1).await.unwrap();
-    let sets = client.set_semaphore("sets", 1);
-    let mut control = server.connection().await;
-    let before: Vec<_> = snapshot_all(&mut control).await.into_keys().collect();
-    let errors = [
-        semaphore.release(1).await.unwrap_err(),
-        semaphore.try_acquire_for(1, LIMIT).await.unwrap_err(),
-        semaphore.delete().await.unwrap_err(),
-        short.object().rename(&too_long).await.unwrap_err(),
-        client.lock(&too_long).try_lock().await.unwrap_err(),
-        client.string_lock(&too_long).try_lock().await.unwrap_err(),
-        client
-            .set_semaphore(&too_long, 1)
-            .try_acquire()
-            .await
-            .unwrap_err(),
-        sets.release(&too_long).await.unwrap_err(),
-        sets.refresh(&too_long).await.unwrap_err(),
-    ];
-    for error in errors {
-        assert!(matches!(error, Error::InvalidName { .. }), "{error}");
-        assert_eq!(error.effect(), Effect::NotApplied);
-        // It is not repeated as a whole.
-        assert!(error.to_string().len() < 1000);
-    }
-    assert!(snapshot_all(&mut control).await.into_keys().eq(before));
-    let longest = client.semaphore(&long);
-    longest.try_set_permits(1).await.unwrap();
-    longest.acquire(1).await.unwrap();
 }
 
 #[cfg(not(feature = "tls-rustls"))]
