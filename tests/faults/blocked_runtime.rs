@@ -4,13 +4,15 @@ use std::pin::pin;
 use std::thread;
 use std::time::Duration;
 
+use crate::support::clients::LIMIT;
 use crate::support::server::RedisServer;
+use crate::support::waiters::until;
 use futures::FutureExt;
+use redis::AsyncCommands;
 use redisson_semaphore::{Client, ClientBuilder};
 use tokio::runtime::{Builder, Runtime};
 
-const WATCHDOG: Duration = Duration::from_millis(300);
-const BLOCKED: Duration = Duration::from_secs(1);
+const WATCHDOG: Duration = Duration::from_secs(4);
 
 fn builder(server: &RedisServer) -> ClientBuilder {
     Client::builder(server.url()).lock_watchdog_timeout(WATCHDOG)
@@ -25,56 +27,54 @@ fn one_thread() -> Runtime {
 async fn guards_are_lost_as_soon_as_a_blocked_holder_goes_on() {
     let server = RedisServer::start().await;
     let client = builder(&server).connect().await.unwrap();
-    let (seats, ids) = (
-        client.semaphore("seats"),
-        client.permit_expirable_semaphore("ids"),
-    );
+    let seats = client.semaphore("seats");
+    let ids = client.permit_expirable_semaphore("ids");
     assert!(seats.try_set_permits(1).await.unwrap() && ids.try_set_permits(1).await.unwrap());
     let permit = seats.permit(1).await.unwrap();
     let leased = ids.permit().await.unwrap();
     let lock = client.lock("door").guard().await.unwrap();
-    let (mut permit_lost, mut leased_lost) = (pin!(permit.lost()), pin!(leased.lost()));
+    let mut permit_lost = pin!(permit.lost());
+    let mut leased_lost = pin!(leased.lost());
     let mut lock_lost = pin!(lock.lost());
-    assert!(
-        permit_lost.as_mut().now_or_never().is_none()
-            && leased_lost.as_mut().now_or_never().is_none()
-    );
-    assert!(lock_lost.as_mut().now_or_never().is_none());
-    thread::sleep(BLOCKED);
-    assert!(permit_lost.as_mut().now_or_never().is_some() && permit.is_lost());
-    assert!(leased_lost.as_mut().now_or_never().is_some() && leased.is_lost());
-    assert!(lock_lost.as_mut().now_or_never().is_some() && lock.is_lost());
+    for blocked in [false, true] {
+        if blocked {
+            thread::sleep(WATCHDOG + Duration::from_secs(1));
+        }
+        let told = [
+            permit_lost.as_mut().now_or_never(),
+            leased_lost.as_mut().now_or_never(),
+            lock_lost.as_mut().now_or_never(),
+        ];
+        assert!(told.iter().all(|told| told.is_some() == blocked));
+    }
+    assert!(permit.is_lost() && leased.is_lost() && lock.is_lost());
 }
 
 #[test]
 fn a_client_with_a_runtime_of_its_own_renews_what_a_blocked_caller_holds() {
-    let own = Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let mut own = Builder::new_multi_thread();
+    let own = own.worker_threads(1).enable_all().build().unwrap();
     let server = own.block_on(RedisServer::start());
-    let lazy = || async {
-        builder(&server)
-            .runtime(own.handle().clone())
-            .connect_lazy()
-    };
+    let with_own = || builder(&server).runtime(own.handle().clone());
+    // The runtime that makes them ends.
     let made = one_thread().block_on(async {
-        let eager = builder(&server)
-            .runtime(own.handle().clone())
-            .connect()
-            .await;
-        [eager.unwrap(), lazy().await.unwrap()]
+        let eager = with_own().connect().await.unwrap();
+        [eager, with_own().connect_lazy().unwrap()]
     });
-    for client in made {
-        // The runtime that made it has ended, and this one ends in between.
-        for _ in 0..2 {
-            one_thread().block_on(async {
-                let guard = client.lock("door").guard().await.unwrap();
-                thread::sleep(BLOCKED);
-                assert!(!guard.is_lost());
-                guard.unlock().await.unwrap();
-            });
-        }
+    // Each is used on two runtimes, and the first one ends in between.
+    for client in made.iter().flat_map(|client| [client; 2]) {
+        let blocked = one_thread();
+        let guard = blocked.block_on(client.lock("door").guard()).unwrap();
+        own.block_on(async {
+            let mut redis = server.connection().await;
+            let nearer = WATCHDOG.as_millis() as i64 * 3 / 4;
+            let _: () = redis.pexpire("door", nearer).await.unwrap();
+            until("it is renewed", LIMIT, async || {
+                redis.pttl::<_, i64>("door").await.unwrap() > nearer
+            })
+            .await;
+        });
+        assert!(!guard.is_lost());
+        blocked.block_on(guard.unlock()).unwrap();
     }
 }

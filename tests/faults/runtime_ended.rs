@@ -1,7 +1,7 @@
 //! The client's runtime ends, or a caller has none: each call is told, and what guards owe is named.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -10,8 +10,10 @@ use std::time::Duration;
 use crate::support::clients::{LIMIT, builder, start_behind_a_proxy, until_stored};
 use crate::support::cluster::ask;
 use crate::support::proxy::Fate;
+use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use redisson_semaphore::{Client, Error, LeasedSemaphore as _, Result};
 use tokio::runtime::{Builder, Runtime};
 
@@ -23,66 +25,52 @@ fn runtime() -> Runtime {
         .unwrap()
 }
 
+type Waits = fn(Client) -> BoxFuture<'static, Result<()>>;
+
 /// The end of `#[tokio::main]` waits for such threads: it would never come.
 #[test]
 fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
-    type Waits = fn(&Client) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     let outside = runtime();
-    let server = outside.block_on(crate::support::server::RedisServer::start());
+    let server = outside.block_on(RedisServer::start());
     let waits: [(&str, Waits); 8] = [
         ("semaphore", |client| {
             let semaphore = client.semaphore("semaphore");
-            Box::pin(async move { semaphore.acquire(1).await })
+            async move { semaphore.acquire(1).await }.boxed()
         }),
         ("watched", |client| {
             let semaphore = client.semaphore("watched").watched();
-            Box::pin(async move { semaphore.acquire(1).await })
+            async move { semaphore.acquire(1).await }.boxed()
         }),
         ("ids", |client| {
-            let semaphore = client.permit_expirable_semaphore("ids");
-            Box::pin(async move { semaphore.acquire().await.map(drop) })
+            let ids = client.permit_expirable_semaphore("ids");
+            async move { ids.acquire().await.map(drop) }.boxed()
         }),
         ("latch", |client| {
             let latch = client.count_down_latch("latch");
-            Box::pin(async move {
-                assert!(latch.try_set_count(1).await?);
-                latch.wait().await
-            })
+            async move { latch.try_set_count(1).await.and(latch.wait().await) }.boxed()
         }),
         ("lock", |client| {
             let (held, lock) = (client.lock("lock"), client.lock("lock").with_owner(2));
-            Box::pin(async move {
-                held.lock().await?;
-                lock.lock().await
-            })
+            async move { held.lock().await.and(lock.lock().await) }.boxed()
         }),
         ("prices", |client| {
             let lock = client.read_write_lock("prices");
-            Box::pin(async move {
-                lock.read().lock().await?;
-                lock.write().lock().await
-            })
+            async move { lock.read().lock().await.and(lock.write().lock().await) }.boxed()
         }),
         ("turn", |client| {
             let (held, lock) = (client.fair_lock("turn"), client.fair_lock("turn"));
-            Box::pin(async move {
-                held.lock().await?;
-                lock.lock().await
-            })
+            async move { held.lock().await.and(lock.lock().await) }.boxed()
         }),
         ("fair", |client| {
-            let semaphore = client.fair_semaphore("fair", 1);
-            Box::pin(async move {
-                let _ = semaphore.acquire().await?;
-                semaphore.acquire().await.map(drop)
-            })
+            let fair = client.fair_semaphore("fair", 1);
+            async move { fair.acquire().await.and(fair.acquire().await).map(drop) }.boxed()
         }),
     ];
     for (kind, wait) in waits {
         let inside = runtime();
         let client = inside.block_on(Client::connect(server.url())).unwrap();
         let (handle, (tell, told)) = (inside.handle().clone(), mpsc::channel());
-        let waiting = wait(&client);
+        let waiting = wait(client);
         inside.spawn_blocking(move || {
             let told = catch_unwind(AssertUnwindSafe(|| handle.block_on(waiting)));
             let _ = tell.send(told);
@@ -91,7 +79,6 @@ fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
             let heard: Vec<String> = ask(&server, &["PUBSUB", "CHANNELS"]).await;
             heard.iter().any(|channel| channel.contains(kind))
         }));
-        drop(client);
         let (end, ended) = mpsc::channel();
         std::thread::spawn(move || {
             drop(inside);
@@ -152,7 +139,7 @@ fn whose_command_was_on_the_way_is_not_told_that_nothing_was_sent() {
 fn a_shutdown_behind_the_end_tells_what_has_not_been_given_back() {
     for dropped_before in [true, false] {
         let outside = runtime();
-        let mut server = outside.block_on(crate::support::server::RedisServer::start());
+        let mut server = outside.block_on(RedisServer::start());
         let inside = Builder::new_current_thread().enable_all().build().unwrap();
         let (client, permit) = inside.block_on(async {
             let client = Client::connect(server.url()).await.unwrap();
@@ -223,20 +210,19 @@ fn every_call_may_be_polled_outside_of_a_runtime() {
 }
 
 /// Neither a response time-out nor a retry window has passed.
-const SOON: Duration = Duration::from_secs(1);
-
-type Answered<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+const SOON: Duration = Duration::from_secs(4);
 
 /// One client in a `static`, and a runtime for each test, is the usual way to get there.
 #[test]
 fn calls_after_the_end_of_the_runtime_name_it_at_once() {
     let outside = runtime();
-    let server = outside.block_on(crate::support::server::RedisServer::start());
+    let server = outside.block_on(RedisServer::start());
     let one_thread = || Builder::new_current_thread().enable_all().build().unwrap();
     for inside in [runtime(), one_thread()] {
         // Some objects have been used before the end.
         let (client, used) = inside.block_on(async {
-            let client = Client::connect(server.url()).await.unwrap();
+            let client = builder(server.url()).response_timeout(LIMIT);
+            let client = client.retry_window(LIMIT).connect().await.unwrap();
             let used = client.semaphore("used");
             used.try_set_permits(1).await.unwrap();
             (client, used)
@@ -244,47 +230,28 @@ fn calls_after_the_end_of_the_runtime_name_it_at_once() {
         drop(inside);
         let new = client.semaphore("new");
         let (lock, latch) = (client.lock("lock"), client.count_down_latch("latch"));
-        let (ids, fair) = (
-            client.permit_expirable_semaphore("ids"),
-            client.fair_semaphore("fair", 1),
-        );
-        let calls: [(&str, Answered<'_>); 13] = [
-            (
-                "try_acquire",
-                Box::pin(async { used.try_acquire(1).await.map(drop) }),
-            ),
-            ("release", Box::pin(async { used.release(1).await })),
-            ("again", Box::pin(async { used.acquire(1).await })),
-            (
-                "permit_for",
-                Box::pin(async { new.permit_for(1, LIMIT).await.map(drop) }),
-            ),
-            (
-                "available",
-                Box::pin(async { new.available_permits().await.map(drop) }),
-            ),
-            ("delete", Box::pin(async { new.delete().await.map(drop) })),
-            (
-                "holders",
-                Box::pin(async { used.holders().await.map(drop) }),
-            ),
-            ("lock", Box::pin(async { lock.lock().await })),
-            ("latch", Box::pin(async { latch.wait().await })),
-            ("ids", Box::pin(async { ids.acquire().await.map(drop) })),
-            ("fair", Box::pin(async { fair.acquire().await.map(drop) })),
-            ("ping", Box::pin(async { client.ping().await })),
-            (
-                "ask",
-                Box::pin(async { client.ask(None, &["PING"]).await.map(drop) }),
-            ),
+        let ids = client.permit_expirable_semaphore("ids");
+        let fair = client.fair_semaphore("fair", 1);
+        let calls = [
+            async { used.try_acquire(1).await.map(drop) }.boxed_local(),
+            async { used.release(1).await }.boxed_local(),
+            async { used.acquire(1).await }.boxed_local(),
+            async { used.holders().await.map(drop) }.boxed_local(),
+            async { new.permit_for(1, LIMIT).await.map(drop) }.boxed_local(),
+            async { new.available_permits().await.map(drop) }.boxed_local(),
+            async { new.delete().await.map(drop) }.boxed_local(),
+            async { lock.lock().await }.boxed_local(),
+            async { latch.wait().await }.boxed_local(),
+            async { ids.acquire().await.map(drop) }.boxed_local(),
+            async { fair.acquire().await.map(drop) }.boxed_local(),
+            async { client.ping().await }.boxed_local(),
+            async { client.ask(None, &["PING"]).await.map(drop) }.boxed_local(),
         ];
-        for (what, call) in calls {
+        for (number, call) in calls.into_iter().enumerate() {
             let told = outside.block_on(async { tokio::time::timeout(SOON, call).await });
             let error = told.expect("told at once").unwrap_err();
-            assert!(
-                matches!(error, Error::RuntimeEnded { .. }),
-                "{what}: {error}"
-            );
+            let ended = matches!(error, Error::RuntimeEnded { .. });
+            assert!(ended, "call {number}: {error}");
         }
     }
 }
