@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::clients::{
-    LIMIT, builder, connect, served, start_behind_a_proxy, stored, until_stored,
+    LIMIT, builder, connect, served, start_behind_a_proxy, start_controlled, stored, until_stored,
 };
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
 use crate::support::server::RedisServer;
@@ -77,53 +77,7 @@ async fn far(server: &RedisServer) -> (Proxy, Client) {
     (proxy, client)
 }
 
-#[tokio::test]
-async fn stalled_waiter_loses_its_grant_to_the_next() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let (proxy, stalled) = far(&server).await;
-    let other = connect(server.url()).await;
-    let releasing = connect(server.url()).await.semaphore(NAME);
-    let first = waiter(&mut control, &stalled.semaphore(NAME), 1).await;
-    let second = waiter(&mut control, &other.semaphore(NAME), 1).await;
-    proxy.deafen();
-    releasing.release(1).await.unwrap();
-    served(second).await;
-    assert!(!first.is_finished());
-    assert_eq!(stored(&server, NAME).await, ["0"]);
-    proxy.clear();
-    until_queued(&mut control, NAME, 1).await;
-    releasing.release(1).await.unwrap();
-    served(first).await;
-    assert_eq!(stored(&server, NAME).await, ["0"]);
-    until_granted(&mut control, 0).await;
-}
-
-#[tokio::test]
-async fn stalled_guard_loses_its_grant_to_the_next() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let (proxy, stalled) = far(&server).await;
-    let other = connect(server.url()).await;
-    let releasing = connect(server.url()).await.semaphore(NAME);
-    let first = queued_guard(&mut control, &stalled, 0).await;
-    let second = queued_guard(&mut control, &other, 1).await;
-    proxy.deafen();
-    releasing.release(1).await.unwrap();
-    let held = got(second).await;
-    assert!(!first.is_finished());
-    proxy.clear();
-    until_queued(&mut control, NAME, 1).await;
-    held.release().await.unwrap();
-    let held = got(first).await;
-    assert!(!held.is_lost());
-    assert_eq!(stored(&server, NAME).await, ["0"]);
-    held.release().await.unwrap();
-    assert_eq!(stored(&server, NAME).await, ["1"]);
-    until_granted(&mut control, 0).await;
-}
-
-/// A guard does not wait for the answer to its confirmation; a caller without one does.
+/// A guard does not wait for the answer to its confirmation. A caller without one does: that is in `tests/hazards/stalled.rs`.
 #[tokio::test]
 async fn guard_is_taken_at_once_and_confirmed() {
     let (server, proxy) = start_behind_a_proxy().await;
@@ -152,60 +106,44 @@ async fn guard_is_taken_at_once_and_confirmed() {
     .await;
     assert!(!held.is_lost());
     held.release().await.unwrap();
-    releasing.acquire(1).await.unwrap();
-
-    let bare = settled_waiter(&mut control, &client.semaphore(NAME), 1, &releasing).await;
-    let struck = proxy.struck();
-    proxy.at_script(1, Fate::HoldReply);
-    releasing.release(1).await.unwrap();
-    proxy.until_struck(struck + 1).await;
-    assert!(!bare.is_finished());
-    proxy.deliver(1).await;
-    served(bare).await;
-    assert_eq!(stored(&server, NAME).await, ["0"]);
 }
 
 /// The request to leave the queue arrives behind the grant, or the grant behind a caller that has gone.
 #[tokio::test]
 async fn dropped_waiter_returns_a_grant_that_crosses_its_leave() {
-    for (guards, fate) in [
-        (false, Fate::HoldRequest),
-        (true, Fate::HoldRequest),
-        (false, Fate::HoldReply),
-        (true, Fate::HoldReply),
-    ] {
-        let (server, proxy) = start_behind_a_proxy().await;
-        let mut control = server.connection().await;
-        let client = builder(proxy.url()).response_timeout(LIMIT);
-        let client = client.connect().await.unwrap();
-        let releasing = connect(server.url()).await.semaphore(NAME);
-        let waiting = match guards {
-            true => {
-                let guard = settled_guard(&mut control, &client, &releasing).await;
-                guard.abort_handle()
+    for fate in [Fate::HoldRequest, Fate::HoldReply] {
+        for guards in [false, true] {
+            let (server, proxy) = start_behind_a_proxy().await;
+            let mut control = server.connection().await;
+            let client = builder(proxy.url()).response_timeout(LIMIT);
+            let client = client.connect().await.unwrap();
+            let releasing = connect(server.url()).await.semaphore(NAME);
+            let semaphore = client.semaphore(NAME);
+            let waiting = match guards {
+                true => settled_guard(&mut control, &client, &releasing)
+                    .await
+                    .abort_handle(),
+                false => settled_waiter(&mut control, &semaphore, 1, &releasing)
+                    .await
+                    .abort_handle(),
+            };
+            proxy.at_script(1, fate);
+            if fate == Fate::HoldRequest {
+                waiting.abort();
+                proxy.until_struck(1).await;
+                releasing.release(1).await.unwrap();
+            } else {
+                releasing.release(1).await.unwrap();
+                proxy.until_struck(1).await;
+                waiting.abort();
             }
-            false => {
-                let waiting =
-                    settled_waiter(&mut control, &client.semaphore(NAME), 1, &releasing).await;
-                waiting.abort_handle()
-            }
-        };
-        proxy.at_script(1, fate);
-        if fate == Fate::HoldRequest {
-            waiting.abort();
-            proxy.until_struck(1).await;
-            releasing.release(1).await.unwrap();
-        } else {
-            releasing.release(1).await.unwrap();
-            proxy.until_struck(1).await;
-            waiting.abort();
+            proxy.deliver(1).await;
+            until_stored(&server, NAME, 1).await;
+            until_granted(&mut control, 0).await;
+            until_queued(&mut control, NAME, 0).await;
+            client.shutdown().await.unwrap();
+            assert_eq!(stored(&server, NAME).await, ["1"], "{guards} {fate:?}");
         }
-        proxy.deliver(1).await;
-        until_stored(&server, NAME, 1).await;
-        until_granted(&mut control, 0).await;
-        until_queued(&mut control, NAME, 0).await;
-        client.shutdown().await.unwrap();
-        assert_eq!(stored(&server, NAME).await, ["1"], "{guards} {fate:?}");
     }
 }
 
@@ -236,8 +174,7 @@ async fn lost_or_late_confirmation_takes_effect_once() {
 /// The guard is told before the next one can have its permit.
 #[tokio::test]
 async fn guard_whose_confirmation_does_not_arrive_is_lost_before_the_next_has_its_permit() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let (proxy, client) = far(&server).await;
     let releasing = connect(server.url()).await.semaphore(NAME);
     let other = connect(server.url()).await;
@@ -298,8 +235,7 @@ async fn until_run_out(other: &RSemaphore) {
 /// The script that takes a grant from a client takes all its entries out of the queue, and says so.
 #[tokio::test]
 async fn client_whose_guard_has_run_out_queues_its_others_again() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let (proxy, client) = far(&server).await;
     let releasing = connect(server.url()).await.semaphore(NAME);
     let first = settled_guard(&mut control, &client, &releasing).await;
@@ -323,8 +259,7 @@ async fn client_whose_guard_has_run_out_queues_its_others_again() {
 /// The same for a lock: its holder is told before the next one has it.
 #[tokio::test]
 async fn lock_whose_confirmation_does_not_arrive_is_lost_before_the_next_has_it() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let (proxy, client) = far(&server).await;
     let holder = connect(server.url()).await.lock(NAME);
     let next = connect(server.url()).await.lock(NAME);

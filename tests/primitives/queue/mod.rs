@@ -1,6 +1,4 @@
-//! The queue of waiters: order, grants, shares, and processes that freeze or die.
+//! The queue of waiters: order and grants.
 
 mod grants;
-mod jvms;
 mod order;
-mod processes;

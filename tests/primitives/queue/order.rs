@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::support::channel::Channel;
-use crate::support::clients::{builder, connect, scripts, served, until_stored};
+use crate::support::clients::{builder, connect, scripts, served, start_controlled, until_stored};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until_queued, waiter};
+use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore, Result};
@@ -19,8 +20,7 @@ fn key(part: &str) -> String {
 
 #[tokio::test]
 async fn callers_of_two_clients_are_served_in_order_of_arrival() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let clients = [connect(server.url()).await, connect(server.url()).await];
     let releasing = connect(server.url()).await.semaphore(NAME);
     let mut waiting = Vec::new();
@@ -43,18 +43,45 @@ async fn looking(server: &RedisServer) -> Client {
     builder.connect().await.unwrap()
 }
 
-async fn damaged(damage: impl AsyncFn(&mut MultiplexedConnection, &str)) {
-    for parts in [
-        &["queue"][..],
-        &["grants"],
-        &["notes"],
-        &["queue", "grants", "notes"],
-    ] {
-        let server = RedisServer::start().await;
-        let mut control = server.connection().await;
+/// The damage to a key.
+#[derive(Debug, Clone, Copy)]
+enum Damage {
+    Deleted,
+    OfAnotherType,
+    Hostile,
+}
+
+impl Damage {
+    async fn done(self, control: &mut MultiplexedConnection, key: &str) {
+        let () = control.del(key).await.unwrap();
+        match self {
+            Damage::Deleted => {}
+            Damage::OfAnotherType => control.set(key, "7").await.unwrap(),
+            Damage::Hostile if key.contains("notes") => {
+                for field in ["look", "watch", "left", "credit", "until", "rate"] {
+                    let () = control.hset(key, field, "hostile value").await.unwrap();
+                }
+            }
+            Damage::Hostile => {
+                let id = id(1);
+                let entries = [
+                    String::new(),
+                    "x".to_owned(),
+                    format!("{id}:a1:1:x"),
+                    format!("{id}:g1:0:9"),
+                ];
+                for (number, entry) in entries.iter().enumerate() {
+                    let () = control.zadd(key, entry, number).await.unwrap();
+                }
+            }
+        }
+    }
+
+    async fn leaves_nobody_asleep(self, parts: &[&str]) {
+        let (server, mut control) = start_controlled().await;
         let clients = [looking(&server).await, looking(&server).await];
         let releasing = connect(server.url()).await.semaphore(NAME);
-        let semaphores: [RSemaphore; 2] = clients.each_ref().map(|client| client.semaphore(NAME));
+        let semaphores = clients.each_ref().map(|client| client.semaphore(NAME));
         let mut waiting = Vec::new();
         for number in [0, 1, 0, 1] {
             waiting.push(waiter(&mut control, &semaphores[number], 1).await);
@@ -63,13 +90,12 @@ async fn damaged(damage: impl AsyncFn(&mut MultiplexedConnection, &str)) {
         let guarded = tokio::spawn(async move { guarded.permit(2).await?.release().await });
         until_queued(&mut control, NAME, 5).await;
         for part in parts {
-            damage(&mut control, &key(part)).await;
+            self.done(&mut control, &key(part)).await;
         }
         releasing.release(6).await.unwrap();
-        for task in waiting {
+        for task in waiting.into_iter().chain([guarded]) {
             served(task).await;
         }
-        served(guarded).await;
         until_stored(&server, NAME, 2).await;
         // All is well from then on.
         let next = waiter(&mut control, &semaphores[0], 3).await;
@@ -80,37 +106,16 @@ async fn damaged(damage: impl AsyncFn(&mut MultiplexedConnection, &str)) {
 }
 
 #[tokio::test]
-async fn deleted_keys_leave_nobody_asleep() {
-    damaged(async |control, key| control.del(key).await.unwrap()).await;
-}
-
-#[tokio::test]
-async fn keys_of_another_type_leave_nobody_asleep() {
-    damaged(async |control, key| control.set(key, "7").await.unwrap()).await;
-}
-
-#[tokio::test]
-async fn hostile_entries_leave_nobody_asleep() {
-    damaged(async |control, key| {
-        let id = "00000000-0000-4000-8000-000000000001";
-        let hostile = [
-            "".to_owned(),
-            "x".to_owned(),
-            format!("{id}:a1:1:x"),
-            format!("{id}:g1:0:9"),
-        ];
-        let () = control.del(key).await.unwrap();
-        if key.contains("notes") {
-            for field in ["look", "watch", "left", "credit", "until", "rate"] {
-                let () = control.hset(key, field, "hostile value").await.unwrap();
-            }
-            return;
-        }
-        for (number, entry) in hostile.iter().enumerate() {
-            let () = control.zadd(key, entry, number).await.unwrap();
-        }
-    })
-    .await;
+async fn damaged_keys_of_the_queue_leave_nobody_asleep() {
+    let all = ["queue", "grants", "notes"];
+    for damage in [Damage::Deleted, Damage::OfAnotherType, Damage::Hostile] {
+        println!("{damage:?}");
+        let each = all
+            .each_ref()
+            .map(|part| damage.leaves_nobody_asleep(std::slice::from_ref(part)));
+        join_all(each).await;
+        damage.leaves_nobody_asleep(&all).await;
+    }
 }
 
 /// `acquire` in a task.
@@ -122,8 +127,7 @@ fn acquiring(semaphore: &RSemaphore, amount: u32) -> JoinHandle<Result<()>> {
 /// More callers than entries of a client, more clients than a page, all with requests that do not fit before one that does.
 #[tokio::test]
 async fn small_request_behind_many_large_ones_is_found() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let mut large = Vec::new();
     for number in 0..5 {
         let client = connect(server.url()).await.semaphore(NAME);
@@ -146,8 +150,7 @@ async fn small_request_behind_many_large_ones_is_found() {
 /// Callers of one client that all want different amounts have few entries, and what suffices for one of them is used.
 #[tokio::test]
 async fn smallest_of_many_different_requests_is_served() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await.semaphore(NAME);
     let acquire = |amount| acquiring(&client, amount);
     let large: Vec<_> = (10..110).map(acquire).collect();
@@ -172,8 +175,7 @@ async fn smallest_of_many_different_requests_is_served() {
 /// Permits that suffice for many callers behind 64 larger requests go to all of these at once.
 #[tokio::test]
 async fn many_small_requests_behind_large_ones_are_served_together() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await.semaphore(NAME);
     let acquire = |amount| acquiring(&client, amount);
     let large: Vec<_> = (0..64).map(|_| acquire(5000)).collect();
@@ -206,8 +208,7 @@ fn id(number: u32) -> String {
 /// Nobody listens to what it would be granted.
 #[tokio::test]
 async fn large_request_of_a_dead_client_leaves_the_queue() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await.semaphore(NAME);
     let small = waiter(&mut control, &client, 1).await;
     entry(&mut control, &id(1), 1, 9, 3600.0).await;
@@ -220,8 +221,7 @@ async fn large_request_of_a_dead_client_leaves_the_queue() {
 /// Messages of JVMs' channel are for JVMs: a release that serves the queue sends none there without them.
 #[tokio::test]
 async fn release_to_the_queue_is_announced_to_jvms_only() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let (one, two) = (connect(server.url()).await, connect(server.url()).await);
     let first = waiter(&mut control, &one.semaphore(NAME), 1).await;
     let second = waiter(&mut control, &two.semaphore(NAME), 1).await;
