@@ -7,9 +7,9 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, RLock, RReadWriteLock};
 use tokio::time::timeout;
 
-use crate::support::clients::LIMIT;
+use super::{WATCHDOG, lost, until_renewed};
+use crate::support::clients::{LIMIT, start_controlled};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until, until_passed};
 
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -59,67 +59,34 @@ async fn the_end_of_the_longest_read_lets_a_writer_in() {
     }
 }
 
-/// A reader whose hold has run out is gone as soon as the last one that holds on goes.
-#[tokio::test]
-async fn a_dead_reader_does_not_outlast_the_living() {
-    let (_server, mut redis, client) = start().await;
-    let lock = client.read_write_lock("door");
-    let _: () = redis
-        .hset_multiple("door", &[("mode", "read"), ("dead:1", "2")])
-        .await
-        .unwrap();
-    let _: () = redis.pexpire("door", 3_600_000).await.unwrap();
-    let write = client.read_write_lock("door").write();
-    assert!(!write.try_lock().await.unwrap());
-    let reader = lock.read().guard().await.unwrap();
-    let waits = tokio::spawn(async move { write.guard().await });
-    until("it waits", LIMIT, async || {
-        let queue = "redisson_rwlock_waiters:{door}";
-        redis.zcard::<_, u64>(queue).await.unwrap() == 1
-    })
-    .await;
-    reader.unlock().await.unwrap();
-    let writer = timeout(LIMIT, waits)
-        .await
-        .expect("served")
-        .unwrap()
-        .unwrap();
-    let fields: Vec<String> = redis.hkeys("door").await.unwrap();
-    assert_eq!(fields.len(), 2, "{fields:?}");
-    writer.unlock().await.unwrap();
-}
-
 #[tokio::test]
 async fn each_hold_is_renewed() {
-    const WATCHDOG: Duration = Duration::from_millis(900);
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
+    let (server, mut redis) = start_controlled().await;
     let client = client(&server, WATCHDOG).await;
     let lock = client.read_write_lock("door");
     let guard = lock.read().guard().await.unwrap();
     let again = guard.again().await.unwrap();
-    let hold = |number: u32| {
-        format!(
-            "{{door}}:{}:rwlock_timeout:{number}",
-            guard.handle().owner()
-        )
-    };
+    let owner = guard.handle().owner();
+    let hold = |number: u32| format!("{{door}}:{owner}:rwlock_timeout:{number}");
     // One that was deleted comes back.
     let _: () = redis.del(hold(1)).await.unwrap();
-    until_passed(&mut redis, 3 * WATCHDOG).await;
+    until_renewed(&mut redis, &hold(2), WATCHDOG).await;
     for key in ["door".to_owned(), hold(1), hold(2)] {
         let left: i64 = redis.pttl(&key).await.unwrap();
-        assert!(left > 0 && left <= 900, "{key}: {left}");
+        assert!(
+            left > 0 && left <= WATCHDOG.as_millis() as i64,
+            "{key}: {left}"
+        );
     }
     assert!(!guard.is_lost() && !again.is_lost());
     let write = client.read_write_lock("door").write();
     assert!(!write.try_lock().await.unwrap());
     // A hold that is taken away is lost, and its guard knows.
-    let _: () = redis.hdel("door", guard.handle().owner()).await.unwrap();
-    timeout(LIMIT, again.lost()).await.expect("it is told");
+    let _: () = redis.hdel("door", owner).await.unwrap();
+    lost(again.lease()).await;
     drop((guard, again));
     let writer = write.guard().await.unwrap();
-    until_passed(&mut redis, 3 * WATCHDOG).await;
+    until_renewed(&mut redis, "door", WATCHDOG).await;
     assert!(!writer.is_lost() && lock.write().is_locked().await.unwrap());
     writer.unlock().await.unwrap();
 }
@@ -146,37 +113,6 @@ async fn a_hash_without_a_mode_is_held_by_somebody() {
         let _: () = redis.del("door").await.unwrap();
         assert!(lock.write().try_lock().await.unwrap());
         lock.write().unlock().await.unwrap();
-    }
-}
-
-/// Callers of one owner that wait and are served together hold it once each.
-#[tokio::test]
-async fn two_waiting_reads_of_one_owner_are_two_holds() {
-    let (server, mut redis, one) = start().await;
-    let two = client(&server, Duration::from_secs(30)).await;
-    for writes_here in [true, false] {
-        let writer = if writes_here { &one } else { &two };
-        let writer = writer.read_write_lock("door").write().guard().await;
-        let read = one.read_write_lock("door").read();
-        let waiting =
-            [read.clone(), read.clone()].map(|read| tokio::spawn(async move { read.lock().await }));
-        until("both queue", LIMIT, async || {
-            redis
-                .zcard::<_, u32>("redisson_rwlock_waiters:{door}")
-                .await
-                == Ok(2)
-        })
-        .await;
-        writer.unwrap().unlock().await.unwrap();
-        for call in waiting {
-            timeout(LIMIT, call).await.unwrap().unwrap().unwrap();
-        }
-        assert_eq!(read.hold_count().await, Ok(2));
-        read.unlock().await.unwrap();
-        let write = two.read_write_lock("door").write();
-        assert_eq!(write.try_lock().await, Ok(false), "beside a reader");
-        read.unlock().await.unwrap();
-        assert!(!redis.exists::<_, bool>("door").await.unwrap());
     }
 }
 

@@ -8,25 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use super::{WATCHDOG, assert_not_held, lost, until_renewed};
 use crate::support::acl::set_user;
+use crate::support::clients::{LIMIT, limited, start_controlled};
 use crate::support::log;
-use crate::support::monitor::Monitor;
+use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_passed};
 use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Lease};
+use redisson_semaphore::{Client, Lease};
 use tokio::time::timeout;
 use tracing::Level;
-
-use crate::support::proxy::Proxy;
-
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// Short, so that a test sees many periods; long enough for a machine that is busy with something else.
-const WATCHDOG: Duration = Duration::from_secs(3);
 
 async fn connect(url: String, watchdog: Duration) -> Client {
     super::connect(url, watchdog, Duration::from_millis(300)).await
@@ -34,25 +29,6 @@ async fn connect(url: String, watchdog: Duration) -> Client {
 
 async fn ttl(redis: &mut MultiplexedConnection, key: &str) -> i64 {
     redis.pttl(key).await.unwrap()
-}
-
-/// Brings the end of a lock nearer, and waits until a renewal has put it off again.
-async fn until_renewed(redis: &mut MultiplexedConnection, key: &str, watchdog: Duration) {
-    let nearer = watchdog.as_millis() as i64 * 3 / 4;
-    let _: () = redis.pexpire(key, nearer).await.unwrap();
-    until("it is renewed", LIMIT, async || {
-        ttl(redis, key).await > nearer
-    })
-    .await;
-}
-
-/// The loss is told, in time.
-async fn lost(lease: &Lease) {
-    timeout(LIMIT, lease.lost())
-        .await
-        .expect("the loss is told");
-    assert!(lease.is_lost());
-    assert_eq!(lease.remaining(), Some(Duration::ZERO));
 }
 
 /// Panics when it is told of the loss.
@@ -70,23 +46,15 @@ impl Wake for Fragile {
 /// A task that panics as it is told of its loss takes nothing from others.
 #[tokio::test]
 async fn a_waker_that_panics_stops_no_renewal() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
+    let (server, mut redis) = start_controlled().await;
     let client = connect(server.url(), WATCHDOG).await;
-    let (one, other) = (
-        client.lock("one").guard().await,
-        client.lock("other").guard().await,
-    );
-    let (one, other) = (one.unwrap(), other.unwrap());
-    let lease = one.lease();
-    let mut told = pin!(lease.lost());
-    let fragile = Arc::new(Fragile(lease.clone(), AtomicBool::new(false)));
+    let one = client.lock("one").guard().await.unwrap();
+    let other = client.lock("other").guard().await.unwrap();
+    let mut told = pin!(one.lost());
+    let fragile = Arc::new(Fragile(one.lease().clone(), AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&fragile));
-    assert!(
-        told.as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    let polled = told.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
     let _: () = redis.del("one").await.unwrap();
     until("it is told", LIMIT, async || {
         fragile.1.load(Ordering::SeqCst)
@@ -101,14 +69,9 @@ async fn a_waker_that_panics_stops_no_renewal() {
 #[tokio::test]
 async fn a_forbidden_key_among_others() {
     log::record();
-    let options = RedisServer::options().user("app on >pw ~* &* +@all");
-    let server = options.start().await;
+    let (server, _) = limited("~* &* +@all").await;
     let mut redis = server.connection().await;
-    let client = Client::builder(server.url_as("app", "pw"))
-        .lock_watchdog_timeout(WATCHDOG)
-        .connect()
-        .await
-        .unwrap();
+    let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
     let good = (0..50).map(|number| client.lock(&format!("allowed-{number}")));
     let good = try_join_all(good.map(|lock| async move { lock.guard().await }));
     let good = good.await.unwrap();
@@ -116,16 +79,14 @@ async fn a_forbidden_key_among_others() {
     let rules = ["app", "resetkeys", "~allowed-*", "~redisson_*"];
     set_user(&mut redis, &rules).await;
     lost(poison.lease()).await;
-    until_passed(&mut redis, WATCHDOG).await;
-    let gone = good.iter().filter(|guard| guard.is_lost());
-    assert_eq!(gone.count(), 0);
+    until_renewed(&mut redis, "allowed-0", WATCHDOG).await;
+    assert!(good.iter().all(|guard| !guard.is_lost()));
     // Once in each round of its life.
     let warned = log::lines(Level::WARN, "poison").len();
     assert!((1..=3).contains(&warned), "{warned} lines");
     assert_eq!(log::lines(Level::WARN, "allowed-").len(), 0);
-    try_join_all(good.into_iter().map(|guard| guard.unlock()))
-        .await
-        .unwrap();
+    let unlocked = good.into_iter().map(|guard| guard.unlock());
+    try_join_all(unlocked).await.unwrap();
 }
 
 /// Whether nothing is left but records of clients.
@@ -137,8 +98,7 @@ async fn is_empty(redis: &mut MultiplexedConnection) -> bool {
 
 #[tokio::test]
 async fn it_goes_on_after_errors() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
+    let (server, mut redis) = start_controlled().await;
     let proxy = Proxy::start(&server).await;
     let client = connect(proxy.url(), WATCHDOG).await;
     let guard = client.lock("held").guard().await.unwrap();
@@ -156,58 +116,55 @@ async fn it_goes_on_after_errors() {
 
 #[tokio::test]
 async fn a_restart_without_the_data_is_a_loss_and_with_them_is_none() {
+    const LONG: Duration = Duration::from_secs(12);
     for keeps in [false, true] {
         let options = RedisServer::options();
         let options = if keeps { options.appendonly() } else { options };
         let mut server = options.start().await;
-        let client = connect(server.url(), 4 * WATCHDOG).await;
-        let lock = client.lock("restarted");
+        let lock = connect(server.url(), LONG).await.lock("restarted");
         let guard = lock.guard().await.unwrap();
         server.restart().await;
         let mut redis = server.connection().await;
         if keeps {
-            until_renewed(&mut redis, "restarted", 4 * WATCHDOG).await;
+            until_renewed(&mut redis, "restarted", LONG).await;
             assert!(!guard.is_lost());
             guard.unlock().await.unwrap();
         } else {
             lost(guard.lease()).await;
             assert_eq!(ttl(&mut redis, "restarted").await, -2, "it was not revived");
-            let error = guard.unlock().await.unwrap_err();
-            assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+            assert_not_held(guard.unlock().await);
         }
         // Renewal has recovered.
         let guard = lock.guard().await.unwrap();
-        until_passed(&mut redis, 5 * WATCHDOG).await;
+        until_renewed(&mut redis, "restarted", LONG).await;
         assert!(!guard.is_lost() && guard.handle().is_held().await.unwrap());
     }
 }
 
 #[tokio::test]
 async fn a_loss_is_told_at_the_next_renewal() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
+    let (server, mut redis) = start_controlled().await;
     // Its lease would last for longer than the test waits.
-    let client = connect(server.url(), 4 * LIMIT / 3).await;
+    let client = connect(server.url(), 3 * LIMIT).await;
     let other = connect(server.url(), WATCHDOG).await;
-    let names = ["forced", "deleted", "retaken", "retyped"];
+    let names = ["forced", "deleted", "retaken", "retyped", "sound"];
     let locks = names.map(|name| client.lock(name));
-    let held = try_join_all(locks.iter().map(|lock| lock.guard()))
-        .await
-        .unwrap();
-    let sound = client.lock("sound").guard().await.unwrap();
+    let held = try_join_all(locks.iter().map(|lock| lock.guard()));
+    let mut held = held.await.unwrap();
+    let sound = held.pop().expect("the last one");
     assert!(other.lock("forced").force_unlock().await.unwrap());
     let _: () = redis.del("deleted").await.unwrap();
-    assert!(other.lock("retaken").force_unlock().await.unwrap());
     let thief = other.lock("retaken");
-    thief.with_lease(4 * LIMIT).lock().await.unwrap();
+    assert!(thief.force_unlock().await.unwrap());
+    thief.with_lease(6 * LIMIT).lock().await.unwrap();
     let _: () = redis.set("retyped", "text").await.unwrap();
     join_all(held.iter().map(|guard| lost(guard.lease()))).await;
     assert!(!sound.is_lost());
-    assert_eq!(ttl(&mut redis, "forced").await, -2);
-    assert_eq!(ttl(&mut redis, "deleted").await, -2);
-    assert_eq!(ttl(&mut redis, "retyped").await, -1);
+    for (key, left) in [("forced", -2), ("deleted", -2), ("retyped", -1)] {
+        assert_eq!(ttl(&mut redis, key).await, left, "{key}");
+    }
     let thiefs = Duration::from_millis(ttl(&mut redis, "retaken").await.unsigned_abs());
-    assert!(thiefs > 2 * LIMIT, "renewed for the wrong one: {thiefs:?}");
+    assert!(thiefs > 4 * LIMIT, "renewed for the wrong one: {thiefs:?}");
     drop(held);
     sound.unlock().await.unwrap();
     assert!(thief.is_held().await.unwrap());
@@ -216,14 +173,15 @@ async fn a_loss_is_told_at_the_next_renewal() {
 /// What is given back is not renewed any more; nor what is left, where that has a lease.
 #[tokio::test]
 async fn it_ends_with_the_hold_that_wanted_it() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
+    let (server, mut redis) = start_controlled().await;
     let client = connect(server.url(), WATCHDOG).await;
     let lock = client.lock("mixed");
-    lock.with_lease(2 * WATCHDOG).lock().await.unwrap();
+    let short = WATCHDOG / 2;
+    lock.with_lease(short).lock().await.unwrap();
     lock.lock().await.unwrap();
-    until_passed(&mut redis, 3 * WATCHDOG).await;
-    assert_eq!(lock.hold_count().await.unwrap(), 2, "it is renewed");
+    until_passed(&mut redis, short).await;
+    until_renewed(&mut redis, "mixed", WATCHDOG).await;
+    assert_eq!(lock.hold_count().await.unwrap(), 2);
     lock.unlock().await.unwrap();
     let lease = lock.lease();
     assert!(!lease.is_lost());
@@ -234,62 +192,23 @@ async fn it_ends_with_the_hold_that_wanted_it() {
     .await;
 }
 
-/// Guards that come and go all the time, at every moment of a renewal: nobody's end is put off after that.
-#[tokio::test]
-async fn dropping_races_with_it() {
-    const SHORTEST: Duration = Duration::from_millis(100);
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = connect(server.url(), SHORTEST).await;
-    let tasks: Vec<_> = (0..20)
-        .map(|number| {
-            let lock = client.lock(&format!("race-{number}"));
-            tokio::spawn(async move {
-                for round in 0..200_u64 {
-                    let guard = lock.guard().await.unwrap();
-                    if (number + round) % 7 == 0 {
-                        tokio::time::sleep(Duration::from_millis(round % 5)).await;
-                    }
-                    drop(guard);
-                    // Behind the unlock; and a lease that must end by itself.
-                    if round == 199 {
-                        lock.with_lease(SHORTEST).lock().await.unwrap();
-                    }
-                }
-            })
-        })
-        .collect();
-    join_all(tasks).await.into_iter().for_each(Result::unwrap);
-    let mut monitor = Monitor::start(&server).await;
-    until("all leases are over", LIMIT, async || {
-        is_empty(&mut redis).await
-    })
-    .await;
-    monitor.until_marker().await;
-    until_passed(&mut redis, 5 * SHORTEST).await;
-    let late: Vec<_> = monitor.until_marker().await;
-    let renewals = late.iter().filter(|command| command.is_script());
-    assert_eq!(renewals.count(), 0, "something is still renewed");
-}
-
 /// An owner picked by number is found again when no handle is left in between: it is still renewed, and its unlock
 /// ends that.
 #[tokio::test]
 async fn an_owner_by_number_needs_no_handle_in_between() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
+    let (server, mut redis) = start_controlled().await;
     let client = connect(server.url(), WATCHDOG).await;
     let lock = || client.lock("numbered").with_owner(7);
     lock().lock().await.unwrap();
-    until_passed(&mut redis, 2 * WATCHDOG).await;
+    until_renewed(&mut redis, "numbered", WATCHDOG).await;
     assert!(lock().is_held().await.unwrap());
     assert!(!lock().lease().is_lost());
     assert!(lock().lease().remaining().unwrap() > Duration::ZERO);
     lock().lock().await.unwrap();
     assert_eq!(lock().hold_count().await.unwrap(), 2);
     lock().unlock().await.unwrap();
-    until_passed(&mut redis, 2 * WATCHDOG).await;
-    assert_eq!(lock().hold_count().await.unwrap(), 1, "it is renewed");
+    until_renewed(&mut redis, "numbered", WATCHDOG).await;
+    assert_eq!(lock().hold_count().await.unwrap(), 1);
     let lease = lock().lease();
     lock().unlock().await.unwrap();
     assert!(!lock().is_locked().await.unwrap());
@@ -301,11 +220,11 @@ async fn an_owner_by_number_needs_no_handle_in_between() {
     assert!(lease.lost().now_or_never().is_none(), "it was given back");
 }
 
-/// Nobody can unlock what an owner has locked whose last handle has gone: it ends with its lease, whatever is under way then.
+/// Nobody can unlock what an owner has locked whose last handle has gone, and nobody renews anything of a client that has gone: it
+/// ends with its lease.
 #[tokio::test]
-async fn it_ends_with_the_last_handle_of_its_owner() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
+async fn it_ends_with_the_last_handle_of_its_owner_and_with_its_client() {
+    let (server, mut redis) = start_controlled().await;
     let client = connect(server.url(), WATCHDOG).await;
     client.lock("x").lock().await.unwrap();
     let handle = client.lock("forgotten");
@@ -313,10 +232,22 @@ async fn it_ends_with_the_last_handle_of_its_owner() {
     // A guard is a handle of its owner.
     let guard = client.lock("y").guard().await.unwrap();
     guard.handle().lock().await.unwrap();
-    until_passed(&mut redis, 2 * WATCHDOG).await;
-    assert!(!redis.exists::<_, bool>("x").await.unwrap());
-    assert!(!handle.is_locked().await.unwrap());
-    assert!(redis.exists::<_, bool>("y").await.unwrap() && !guard.is_lost());
+
+    let gone = connect(server.url(), WATCHDOG).await;
+    let lock = gone.lock("dropped");
+    lock.lock().await.unwrap();
+    drop((lock, gone));
+    let ended = connect(server.url(), WATCHDOG).await;
+    let lock = ended.lock("shut down");
+    lock.lock().await.unwrap();
+    ended.shutdown().await.unwrap();
+
+    for key in ["x", "forgotten", "dropped", "shut down"] {
+        until(key, LIMIT, async || ttl(&mut redis, key).await == -2).await;
+    }
+    lost(&lock.lease()).await;
+    until_renewed(&mut redis, "y", WATCHDOG).await;
+    assert!(!guard.is_lost());
     // Its unlock is answered behind it.
     drop(guard);
     until("the lease is over", LIMIT, async || {
@@ -325,21 +256,4 @@ async fn it_ends_with_the_last_handle_of_its_owner() {
     .await;
     let taken = timeout(LIMIT, client.lock("y").guard()).await;
     taken.expect("it is free").unwrap().unlock().await.unwrap();
-}
-
-/// Without anybody who holds the client nothing is renewed; and after its shutdown.
-#[tokio::test]
-async fn it_ends_with_the_client() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let client = connect(server.url(), WATCHDOG).await;
-    let lock = client.lock("dropped");
-    lock.lock().await.unwrap();
-    drop((lock, client));
-    let client = connect(server.url(), WATCHDOG).await;
-    let lock = client.lock("shut down");
-    lock.lock().await.unwrap();
-    client.shutdown().await.unwrap();
-    until("both are over", LIMIT, async || is_empty(&mut redis).await).await;
-    lost(&lock.lease()).await;
 }

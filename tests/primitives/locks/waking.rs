@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use crate::locks::served::served;
+use crate::locks::served;
+use crate::support::clients::{LIMIT, start_controlled};
 use crate::support::server::RedisServer;
 use crate::support::waiters::until_subscribers;
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, RLock, RemainingTtl, Result};
 use tokio::task::JoinHandle;
 
-const LIMIT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3600);
 const CHANNEL: &str = "redisson_lock__channel:{door}";
 
@@ -58,8 +58,7 @@ async fn a_lease_that_becomes_shorter() {
 /// Nothing says when such a lock ends: a message does, or a look now and then.
 #[tokio::test]
 async fn a_foreign_lock_without_an_end() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
+    let (server, mut redis) = start_controlled().await;
     let patient = connect(server.url(), LONG).await.lock("door");
     let curious = connect(server.url(), Duration::from_millis(300)).await;
     for lock in [patient, curious.lock("door")] {
