@@ -118,22 +118,26 @@ fn permits_that_are_owed_when_the_runtime_ends_are_named() {
         .enable_all()
         .build()
         .unwrap();
-    let guards = inner.block_on(async {
+    let (guards, id) = inner.block_on(async {
         let client = Client::connect(server.url()).await.unwrap();
         let semaphore = client.semaphore("ended");
         semaphore.try_set_permits(9).await.unwrap();
+        let recipe = client.set_semaphore("ended-recipe", 9);
         let guards = (
             semaphore.permit(2).await.unwrap(),
             semaphore.permit(3).await.unwrap(),
             client.lock("ended-lock").guard().await.unwrap(),
+            recipe.permit().await.unwrap(),
         );
+        let id = guards.3.id().to_owned();
         server.freeze();
         // In its way, so that the releases are queued.
         let asked = client.lock("ended-lock");
         tokio::spawn(async move { semaphore.exists().await });
         tokio::spawn(async move { asked.is_locked().await });
+        tokio::spawn(async move { recipe.holders().await });
         tokio::task::yield_now().await;
-        guards
+        (guards, id)
     });
     inner.block_on(async {
         drop(guards);
@@ -149,6 +153,8 @@ fn permits_that_are_owed_when_the_runtime_ends_are_named() {
     let lines = lines_with("\"ended-lock\"");
     let told = |line: &String| line.contains("unlock(") && line.contains("not carried out");
     assert!(lines.iter().any(told), "{lines:#?}");
+    let lines = lines_with("\"ended-recipe\"");
+    assert!(lines.iter().any(|line| line.contains(&id)), "{lines:#?}");
 }
 
 #[test]

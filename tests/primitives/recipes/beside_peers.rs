@@ -8,8 +8,7 @@ use crate::recipes::peers::support::{
     CHECK, LIMIT, Program, World, about, acquired, ids, refreshed, released, sorted, with,
 };
 use crate::support::snapshot::snapshot_all;
-use crate::support::waiters::until;
-use redis::AsyncCommands;
+use crate::support::waiters::{until, until_passed};
 use redisson_semaphore::Error;
 use redisson_semaphore::recipes::Units;
 
@@ -92,29 +91,38 @@ async fn java_and_ours_take_turns() {
 
 /// A guard of ours beside a peer whose permit expires by the peer's clock.
 async fn expire(program: Program) {
-    let world = World::new().await;
+    const LEASE: Duration = Duration::from_secs(4);
+    let mut world = World::new().await;
     let peer = program.start(&world.server).await;
-    let name = "expiring";
-    let lease = Duration::from_millis(2400);
     // In a timestamp semaphore a refresh between the peer's clock and his rank would let him in.
     for layout in [Layout::Fair, Layout::Slots] {
         println!("{program:?}, {layout:?}");
-        let about = with(about(layout, name, 1), "timeoutMs", 2400);
-        let shape = Shape::new(1).units(program.units()).lease(lease);
-        let ours = layout.make(&world.client, name, shape);
+        let name = format!("expiring-{layout:?}");
+        let about = with(
+            about(layout, &name, 1),
+            "timeoutMs",
+            LEASE.as_millis() as u64,
+        );
+        let shape = Shape::new(1).units(program.units()).lease(LEASE);
+        let ours = layout.make(&world.client, &name, shape);
         let theirs = acquired(&peer, &about).await.expect("free");
         // Nobody gives it back: the one who waits looks when it expires.
         let guard = tokio::time::timeout(LIMIT, ours.permit()).await;
         let guard = guard.expect("it never expires").unwrap();
         assert!(!refreshed(&peer, &about, &theirs).await, "he is told");
         // Ours is refreshed: the peer gets nothing for longer than it lasts.
-        for _ in 0..8 {
-            assert_eq!(acquired(&peer, &about).await, None);
-            tokio::time::sleep(lease / 4).await;
+        let passed = until_passed(&mut world.redis, LEASE + LEASE / 2);
+        let tried = async {
+            loop {
+                assert_eq!(acquired(&peer, &about).await, None);
+            }
+        };
+        tokio::select! {
+            () = passed => {}
+            () = tried => {}
         }
         assert!(!guard.is_lost());
         assert!(guard.release().await.unwrap());
-        let _: () = world.redis.clone().del(name).await.unwrap();
     }
     peer.shutdown().await;
 }
@@ -141,25 +149,24 @@ async fn times_in_other_units_are_told_before_anything_is_expired() {
             let theirs = acquired(&peer, &about).await.expect("free");
             let before = snapshot_all(&mut world.redis).await;
             let ours = layout.make(&world.client, &name, Shape::new(3).units(wrong));
-            let errors = [
+            for error in [
                 ours.acquire().await.unwrap_err(),
                 ours.try_acquire().await.unwrap_err(),
                 ours.release(&theirs).await.unwrap_err(),
                 ours.refresh(&theirs).await.unwrap_err(),
                 ours.holders().await.unwrap_err(),
                 ours.release_all().await.unwrap_err(),
-            ];
-            for error in errors {
-                assert!(
-                    matches!(&error, Error::WrongUnits { name: of, units, .. } if *of == name && *units == wrong),
-                    "{error}"
-                );
+            ] {
+                let Error::WrongUnits {
+                    name: of, units, ..
+                } = &error
+                else {
+                    panic!("{error}");
+                };
+                assert_eq!((of, *units), (&name, wrong), "{error}");
             }
             let after = snapshot_all(&mut world.redis).await;
-            assert_eq!(
-                before.keys().collect::<Vec<_>>(),
-                after.keys().collect::<Vec<_>>()
-            );
+            assert!(before.keys().eq(after.keys()));
             for (key, one) in &before {
                 assert!(one.matches(&after[key], LIMIT), "{key} was changed");
             }

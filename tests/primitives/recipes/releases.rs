@@ -1,18 +1,11 @@
-//! Releases: each call of a batch is told the truth, whatever others have done to the holders before, and those that will not be
-//! made any more are named.
-
-use std::time::Duration;
+//! Releases: each call of a batch is told the truth, whatever others have done to the holders before.
 
 use crate::layouts::{Handle, Layout, Shape};
-use crate::support::clients::{LIMIT, start_behind_a_proxy};
-use crate::support::log;
-use crate::support::polls::poll_once;
-use crate::support::proxy::Fate;
+use crate::support::acl::set_user;
+use crate::support::clients::limited;
 use crate::support::server::RedisServer;
-use crate::support::waiters::until;
 use redis::AsyncCommands;
 use redisson_semaphore::Client;
-use tracing::Level;
 
 /// Releases `ids` in one batch: that of the first call is on its way when the others are made.
 async fn release_together(semaphore: &Handle, ids: [&str; 3]) -> [bool; 3] {
@@ -80,43 +73,27 @@ async fn who_is_released_twice_at_once_held_once() {
     }
 }
 
-/// The runtime ends: what will not be released any more is named.
-#[test]
-fn what_is_owed_when_the_runtime_ends_is_named() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.worker_threads(2).enable_all().build().unwrap()
-    };
-    log::record();
-    let (outside, inside) = (runtime(), runtime());
-    let (_server, proxy) = outside.block_on(start_behind_a_proxy());
-    let url = proxy.url();
-    let (semaphore, permits) = inside.block_on(async move {
-        let builder = Client::builder(url).response_timeout(Duration::from_secs(60));
-        let client = builder.connect().await.unwrap();
-        let semaphore = Layout::Set.make(&client, "ended", Shape::new(9));
-        let permits = [
-            semaphore.permit().await.unwrap(),
-            semaphore.permit().await.unwrap(),
-        ];
-        (semaphore, permits)
-    });
-    let ids = permits.each_ref().map(|permit| permit.id().to_owned());
-    let [on_its_way, queued] = permits;
-    let before = proxy.scripts();
-    proxy.at_script(1, Fate::HoldReply);
-    inside.spawn(async move { drop(on_its_way) });
-    outside.block_on(proxy.until_scripts(before + 1));
-    let acquiring = semaphore.clone();
-    inside.block_on(async move {
-        drop(queued);
-        let mut acquire = std::pin::pin!(acquiring.acquire());
-        assert!(poll_once(&mut acquire).await.is_pending());
-    });
-    inside.shutdown_timeout(LIMIT);
-    outside.block_on(until("both are named", LIMIT, async || {
-        let lines = log::lines(Level::ERROR, "name=\"ended\"");
-        let named = |id: &String| lines.iter().any(|line| line.text.contains(id));
-        ids.iter().all(named)
-    }));
+/// A caller that takes a permit beside a refused release could not be removed again: it has taken none, either.
+#[tokio::test]
+async fn a_refused_release_makes_no_holder_that_nobody_knows() {
+    for layout in crate::layouts::ALL {
+        let (server, client) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let semaphore = layout.make(&client, "subject", Shape::new(3));
+        let held = semaphore.acquire().await.unwrap();
+        set_user(&mut control, &["app", "-zrem", "-srem", "-del"]).await;
+        // The first call is under way, and the others travel together behind it.
+        let (_, released, taken) = tokio::join!(
+            semaphore.holders(),
+            semaphore.release(held.id()),
+            semaphore.try_acquire()
+        );
+        set_user(&mut control, &["app", "+@all"]).await;
+        let mut known: Vec<_> = taken.into_iter().flatten().collect();
+        if released.is_err() {
+            known.push(held);
+        }
+        let left = semaphore.holders().await.unwrap();
+        assert_eq!(left.len(), known.len(), "{layout:?}: {left:?}, {known:?}");
+    }
 }

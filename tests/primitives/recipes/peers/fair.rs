@@ -1,15 +1,12 @@
-//! The fair semaphore beside a peer between its steps: the race that its recipe has, and the lock that ends it.
-
-use std::time::Duration;
+//! The fair semaphore beside a peer between its steps: the race that its recipe has.
 
 use redis::AsyncCommands;
 use redisson_semaphore::Client;
 use redisson_semaphore::recipes::Units;
 use serde_json::Value;
 
-use super::support::{CHECK, LIMIT, Program, World, about, ids, released, with};
+use super::support::{CHECK, Program, World, about, ids, with};
 use crate::layouts::{Layout, Shape};
-use crate::support::snapshot::snapshot_all;
 
 use Program::Python;
 
@@ -69,48 +66,5 @@ async fn the_stolen_permit_of_the_original_and_of_ours() {
     assert!(finished(unseen).await.is_string());
     assert!(ours.refresh(mine.id()).await.unwrap());
     ours.release_all().await.unwrap();
-    peer.shutdown().await;
-}
-
-/// Under a lock that race is over: ours stay out between a peer's two steps.
-#[tokio::test]
-async fn ours_stay_out_while_a_peer_holds_the_lock() {
-    let world = World::new().await;
-    let peer = Python.start(&world.server).await;
-    let about = about(Layout::FairUnderLock, "locked", 1);
-    let shape = Shape::new(1).units(Units::Seconds).check(CHECK);
-    let ours = Layout::FairUnderLock.make(&world.client, "locked", shape);
-    let mut redis = world.redis.clone();
-
-    let _: () = redis.set("lock:locked", "somebody").await.unwrap();
-    let begun = peer.call("begin", about.clone()).await.unwrap().value;
-    let before = snapshot_all(&mut redis).await;
-    assert_eq!(ours.try_acquire().await.unwrap(), None, "it stays out");
-    let waiter = ours.clone();
-    let mut waiter = tokio::spawn(async move { waiter.acquire().await });
-    let waits = tokio::time::timeout(Duration::from_millis(200), &mut waiter).await;
-    assert!(waits.is_err(), "it does not wait for the lock");
-    // Who holds does not wait, as in the original.
-    let release = tokio::time::timeout(LIMIT, ours.release("nobody")).await;
-    assert!(!release.expect("it waits for the lock").unwrap());
-    let mut after = snapshot_all(&mut redis).await;
-    // The lock had no expiry, and has one now.
-    let lock: i64 = redis.pttl("lock:locked").await.unwrap();
-    assert!((1..=10_000).contains(&lock), "{lock}");
-    after.remove("lock:locked");
-    // Where ours stand in line, which is nobody else's affair.
-    after.retain(|key, _| !key.starts_with("redisson_sc_recipe"));
-    for (key, one) in after {
-        assert!(one.matches(&before[&key], LIMIT), "{key} was changed");
-    }
-
-    let about = with(about, "begun", begun);
-    let theirs = peer.call("finish", about.clone()).await.unwrap().value;
-    let _: () = redis.del("lock:locked").await.unwrap();
-    let waits = tokio::time::timeout(Duration::from_millis(100), &mut waiter).await;
-    assert!(waits.is_err(), "the peer holds the permit");
-    assert!(released(&peer, &about, theirs.as_str().unwrap()).await);
-    let mine = tokio::time::timeout(LIMIT, waiter).await.unwrap();
-    let _ = mine.unwrap().unwrap();
     peer.shutdown().await;
 }
