@@ -13,6 +13,7 @@ mod nudges;
 mod permit_expirable;
 mod queue;
 mod recipes;
+mod renewal_cost;
 mod renewal_refused;
 mod stats;
 mod string_lock;

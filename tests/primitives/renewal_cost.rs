@@ -1,0 +1,98 @@
+//! The cost of renewing many guards: those that were taken together are renewed by few scripts. Locks are in `tests/crowds/renewal.rs`.
+
+use std::time::Duration;
+
+use crate::layouts::{Layout, Shape};
+use crate::support::clients::{LIMIT, builder};
+use crate::support::monitor::Monitor;
+use crate::support::server::RedisServer;
+use crate::support::waiters::until;
+use futures::future::{join_all, try_join_all};
+use redis::AsyncCommands;
+use redisson_semaphore::{Client, Lease, LeasedSemaphore as _};
+use tokio::time::{Instant, timeout};
+
+const LEASE: Duration = Duration::from_secs(6);
+
+async fn start() -> (RedisServer, Client) {
+    let server = RedisServer::start().await;
+    // Nothing is sent twice where the machine is slow.
+    let client = builder(server.url()).response_timeout(LIMIT);
+    let client = client.lock_watchdog_timeout(LEASE).connect().await.unwrap();
+    (server, client)
+}
+
+/// How many scripts renew all entries of this zset once: until the first one ends later than the last one did.
+async fn scripts_of_a_round(server: &RedisServer, zset: &str) -> usize {
+    let mut redis = server.connection().await;
+    let mut end = async |place: isize| -> f64 {
+        let entries = redis.zrange_withscores(zset, place, place).await;
+        let entries: Vec<(Vec<u8>, f64)> = entries.unwrap();
+        entries[0].1
+    };
+    let mut scripts = 0;
+    // The server learns the script in the first round.
+    for _ in 0..2 {
+        let mut monitor = Monitor::start(server).await;
+        let last = end(-1).await;
+        until("all are renewed", LIMIT, async || end(0).await > last).await;
+        scripts = monitor.scripts().await;
+    }
+    scripts
+}
+
+/// One script renews 250 permits, so a hundred thousand cost 400 a period.
+#[tokio::test]
+async fn ten_thousand_permits_with_ids_are_renewed_together() {
+    let (server, client) = start().await;
+    let jobs = client.permit_expirable_semaphore("jobs");
+    jobs.try_set_permits(10_000).await.unwrap();
+    let leased = jobs.clone().with_lease(LEASE);
+    let mut leases = Vec::new();
+    for _ in 0..10 {
+        let held = leased.acquire_many(1000).await.unwrap();
+        leases.extend(held.iter().map(|held| leased.keep(held)));
+    }
+    let needed = scripts_of_a_round(&server, "{jobs}:timeout").await;
+    // Eight are under way at a time.
+    assert!((40..=48).contains(&needed), "{needed} scripts");
+    assert!(leases.iter().all(|lease| !lease.is_lost()));
+    // Nobody renews what nobody keeps.
+    assert_eq!(jobs.release_all().await, Ok(10_000));
+    let lost = join_all(leases.iter().map(Lease::lost));
+    timeout(LIMIT, lost).await.expect("their renewal tells");
+}
+
+#[tokio::test]
+async fn guards_of_ninety_semaphores_are_renewed_together() {
+    let (server, client) = start().await;
+    let (mut held, taking) = (Vec::new(), Instant::now());
+    for number in 0..90 {
+        let seats = client.semaphore(&format!("s{number}")).watched();
+        seats.try_set_permits(1).await.unwrap();
+        held.push(seats.permit(1).await.unwrap());
+    }
+    // Those that were taken within a tenth of a period are renewed by one script.
+    let groups = 1.0 + taking.elapsed().as_secs_f64() / (LEASE / 30).as_secs_f64();
+    let needed = scripts_of_a_round(&server, "redisson_sc_grants:{s0}").await;
+    assert!(
+        needed >= 1 && needed as f64 <= 2.0 * groups,
+        "{needed} scripts for {groups} groups"
+    );
+    assert!(held.iter().all(|guard| !guard.is_lost()));
+}
+
+#[tokio::test]
+async fn guards_of_a_recipe_are_renewed_together() {
+    let (server, client) = start().await;
+    let semaphore = Layout::Fair.make(&client, "kept", Shape::new(600).lease(LEASE));
+    let mut monitor = Monitor::start(&server).await;
+    let guards = try_join_all((0..600).map(|_| semaphore.permit()));
+    let guards = guards.await.unwrap();
+    let batches = monitor.scripts().await;
+    assert!(batches < 20, "{batches} scripts for 600 guards");
+    let needed = scripts_of_a_round(&server, "kept").await;
+    assert!(needed <= batches, "{needed} scripts");
+    assert!(guards.iter().all(|guard| !guard.is_lost()));
+    assert_eq!(semaphore.holders().await.unwrap().len(), 600);
+}
