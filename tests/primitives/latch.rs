@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::clients::{LIMIT, builder, connect, limited, served, stored};
+use crate::support::clients::{LIMIT, builder, connect, served, start_controlled, stored};
 use crate::support::monitor::Monitor;
 use crate::support::polls::poll_once;
 use crate::support::proxy::{Fate, Proxy};
@@ -39,8 +39,7 @@ async fn waiter(
 /// By the trait alone, in Redis and in memory.
 #[tokio::test]
 async fn every_implementation_keeps_the_contract() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await;
     let in_redis: Arc<dyn CountDownLatch> = Arc::new(client.count_down_latch("any"));
     let in_memory: Arc<dyn CountDownLatch> =
@@ -89,8 +88,7 @@ async fn every_implementation_keeps_the_contract() {
 /// Three hundred callers of one client wait: nobody of them costs a script of his own, and an opening costs one.
 #[tokio::test]
 async fn an_opening_costs_one_script_however_many_wait() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await;
     let elsewhere = connect(server.url()).await.count_down_latch("crowd");
     let latch = client.count_down_latch("crowd");
@@ -121,8 +119,7 @@ async fn an_opening_costs_one_script_however_many_wait() {
 
 #[tokio::test]
 async fn a_latch_that_vanishes_lets_its_waiters_go() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await;
     let latch = client.count_down_latch("vanishing");
     // By its time to live, which tells nobody; the client looks for nothing else.
@@ -139,22 +136,13 @@ async fn a_latch_that_vanishes_lets_its_waiters_go() {
     assert_eq!(elsewhere.delete().await, Ok(true));
     served(waits).await;
     latch.try_set_count(1).await.unwrap();
+    // It has a time to live of more than Lua writes out by itself.
+    let _: () = control
+        .pexpire("vanishing", 200_000_000_000_000)
+        .await
+        .unwrap();
     let waits = waiter(&mut control, &latch).await;
     assert_eq!(latch.delete().await, Ok(true));
-    served(waits).await;
-}
-
-/// Somebody has given it a time to live of more than Lua writes out by itself.
-#[tokio::test]
-async fn a_latch_that_lasts_for_ages_is_waited_for() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let latch = client.count_down_latch("old");
-    latch.try_set_count(1).await.unwrap();
-    let _: () = control.pexpire("old", 200_000_000_000_000).await.unwrap();
-    let waits = waiter(&mut control, &latch).await;
-    latch.count_down().await.unwrap();
     served(waits).await;
 }
 
@@ -231,28 +219,4 @@ async fn a_late_answer_lets_no_caller_through_that_came_after_the_look() {
     assert!(poll_once(&mut later).await.is_pending());
     proxy.deliver(1).await;
     assert_eq!(later.await, Ok(false));
-}
-
-/// What the documentation says that a user needs is enough.
-#[tokio::test]
-async fn a_user_with_what_is_documented_can_do_all() {
-    let (server, client) = limited(
-        "resetchannels ~mine ~redisson_countdownlatch_* &redisson_countdownlatch__channel__* \
-         +eval +evalsha +get +set +decrby +del +pttl +publish +subscribe +unsubscribe +ping",
-    )
-    .await;
-    let mut control = server.connection().await;
-    let latch = client.count_down_latch("mine");
-    assert_eq!(latch.try_set_count(2).await, Ok(true));
-    let waits = waiter(&mut control, &latch).await;
-    latch.count_down().await.unwrap();
-    assert_eq!(latch.wait_for(SHORT).await, Ok(false));
-    latch.count_down().await.unwrap();
-    served(waits).await;
-    assert_eq!(latch.try_set_count(1).await, Ok(true));
-    assert_eq!(
-        (latch.count().await, latch.delete().await),
-        (Ok(1), Ok(true))
-    );
-    client.shutdown().await.unwrap();
 }
