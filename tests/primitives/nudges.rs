@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::support::channel::Channel;
-use crate::support::clients::{LIMIT, connect, served, start_behind_a_proxy, stored};
+use crate::support::clients::{
+    LIMIT, connect, served, start_behind_a_proxy, start_controlled, stored,
+};
 use crate::support::monitor::{Command, Monitor};
 use crate::support::proxy::Fate;
 use crate::support::server::RedisServer;
@@ -42,8 +44,7 @@ async fn who_hears_all_channels_is_no_waiter() {
 /// Channels know no databases.
 #[tokio::test]
 async fn who_waits_in_another_database_is_called_for_a_while_only() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let elsewhere = connect(format!("{}/1", server.url())).await;
     let waiting = elsewhere.semaphore("quiet");
     let waiting = tokio::spawn(async move { waiting.acquire(1).await });
@@ -81,64 +82,49 @@ async fn where_nobody_listens_a_release_costs_one_script() {
 
 #[tokio::test]
 async fn permits_that_come_under_another_name_wake_those_who_wait_for_it() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     // Nobody looks without a reason.
-    let client = connect(server.url()).await;
-    let other = connect(server.url()).await;
-    let target = client.semaphore("target");
-    let source = other.semaphore("source");
-
-    let waiting = waiter(&mut control, &target, 2).await;
-    source.try_set_permits(3).await.unwrap();
-    source.object().rename("target").await.unwrap();
-    served(waiting).await;
-    until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
-
-    let waiting = waiter(&mut control, &target, 3).await;
-    source.try_set_permits(4).await.unwrap();
-    assert!(source.object().copy_and_replace("target").await.unwrap());
-    served(waiting).await;
-    until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
-
-    target.delete().await.unwrap();
-    let waiting = waiter(&mut control, &target, 2).await;
-    assert!(source.object().copy("target").await.unwrap());
-    served(waiting).await;
-    until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
-
-    target.delete().await.unwrap();
-    let waiting = waiter(&mut control, &target, 4).await;
-    assert!(source.object().rename_nx("target").await.unwrap().is_some());
-    served(waiting).await;
-    assert_eq!(stored(&server, "target").await, ["0"]);
-}
-
-async fn announced_again(lost: bool) {
-    let (server, proxy) = start_behind_a_proxy().await;
-    let client = connect(proxy.url()).await;
-    let semaphore = client.semaphore("asleep");
-    semaphore.try_set_permits(1).await.unwrap();
-    assert!(semaphore.try_acquire(1).await.unwrap());
-    let mut heard = Channel::subscribe(&server, &channel("asleep")).await;
-    if lost {
-        proxy.at_script(1, Fate::LoseReplyAndClose);
+    let target = connect(server.url()).await.semaphore("target");
+    let source = connect(server.url()).await.semaphore("source");
+    for way in ["rename", "copy_and_replace", "copy", "rename_nx"] {
+        match way {
+            "copy_and_replace" => drop(target.drain_permits().await.unwrap()),
+            _ => drop(target.delete().await.unwrap()),
+        }
+        let waiting = waiter(&mut control, &target, 2).await;
+        source.try_set_permits(4).await.unwrap();
+        let object = source.object();
+        let done = match way {
+            "rename" => object.rename("target").await.map(|_| true),
+            "copy_and_replace" => object.copy_and_replace("target").await,
+            "copy" => object.copy("target").await,
+            _ => object.rename_nx("target").await.map(|new| new.is_some()),
+        };
+        assert_eq!(done, Ok(true), "{way}");
+        served(waiting).await;
+        assert_eq!(stored(&server, "target").await, ["2"], "{way}");
+        until_subscribers(&mut control, "redisson_sc:{target}", 0).await;
     }
-    semaphore.release(1).await.unwrap();
-    assert_eq!(proxy.struck(), u64::from(lost));
-    assert_eq!(stored(&server, "asleep").await, ["1"]);
-    assert_eq!(heard.next().await.payload, "1");
-    // A JVM may not have been woken by the first message.
-    let again = timeout(LIMIT, heard.next()).await;
-    assert_eq!(again.expect("another message").payload, "16");
 }
 
+/// Also when the reply to the release is lost.
 #[tokio::test]
 async fn free_permit_is_announced_again() {
-    announced_again(false).await;
-}
-
-#[tokio::test]
-async fn free_permit_is_announced_again_behind_a_lost_reply() {
-    announced_again(true).await;
+    for lost in [false, true] {
+        let (server, proxy) = start_behind_a_proxy().await;
+        let semaphore = connect(proxy.url()).await.semaphore("asleep");
+        semaphore.try_set_permits(1).await.unwrap();
+        assert!(semaphore.try_acquire(1).await.unwrap());
+        let mut heard = Channel::subscribe(&server, &channel("asleep")).await;
+        if lost {
+            proxy.at_script(1, Fate::LoseReplyAndClose);
+        }
+        semaphore.release(1).await.unwrap();
+        assert_eq!(proxy.struck(), u64::from(lost));
+        assert_eq!(stored(&server, "asleep").await, ["1"]);
+        assert_eq!(heard.next().await.payload, "1");
+        // A JVM may not have been woken by the first message.
+        let again = timeout(LIMIT, heard.next()).await;
+        assert_eq!(again.expect("another message").payload, "16");
+    }
 }

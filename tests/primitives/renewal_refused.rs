@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::support::acl::set_user;
-use crate::support::server::{NOWHERE, RedisServer, replica_of};
+use crate::support::clients::{LIMIT, limited};
+use crate::support::server::{NOWHERE, replica_of};
 use crate::support::waiters::until;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
@@ -13,19 +14,6 @@ use redisson_semaphore::{Client, Lease};
 
 /// Three tries that are refused are made in the first half of it.
 const LEASE: Duration = Duration::from_secs(6);
-const LIMIT: Duration = Duration::from_secs(20);
-
-async fn start() -> (RedisServer, Client, MultiplexedConnection) {
-    let options = RedisServer::options().user("app on >pw ~* &* +@all");
-    let server = options.start().await;
-    let client = Client::builder(server.url_as("app", "pw"))
-        .lock_watchdog_timeout(LEASE)
-        .connect()
-        .await
-        .unwrap();
-    let control = server.connection().await;
-    (server, client, control)
-}
 
 /// How often the server has refused `command`.
 async fn refusals(control: &mut MultiplexedConnection, command: &str) -> u64 {
@@ -45,34 +33,23 @@ async fn refusals(control: &mut MultiplexedConnection, command: &str) -> u64 {
 
 /// Forbids a command that renewal looks with, until it has been refused so often.
 async fn forbid_for_a_while(control: &mut MultiplexedConnection, command: &str, times: u64) {
-    let rule = async |control: &mut MultiplexedConnection, sign: &str| {
-        set_user(control, &["app", &format!("{sign}{command}")]).await;
-    };
-    rule(control, "-").await;
+    set_user(control, &["app", &format!("-{command}")]).await;
     until("it is tried again and again", LIMIT, async || {
         refusals(control, command).await >= times
     })
     .await;
-    rule(control, "+").await;
-}
-
-/// How often a replica has refused a change.
-async fn refusals_of_a_replica(control: &mut MultiplexedConnection) -> u64 {
-    let info: String = redis::cmd("INFO")
-        .arg("errorstats")
-        .query_async(control)
-        .await
-        .unwrap();
-    let mut lines = info.lines();
-    let count = lines.find_map(|line| line.strip_prefix("errorstat_READONLY:count="));
-    count.map_or(0, |count| count.parse().unwrap())
+    set_user(control, &["app", &format!("+{command}")]).await;
 }
 
 /// It is a replica until it has refused so many changes.
 async fn be_a_replica_for_a_while(control: &mut MultiplexedConnection, times: u64) {
     replica_of(control, Some(NOWHERE)).await;
     until("renewals are refused", LIMIT, async || {
-        refusals_of_a_replica(control).await >= times
+        let mut info = redis::cmd("INFO");
+        let info: String = info.arg("errorstats").query_async(control).await.unwrap();
+        let mut lines = info.lines();
+        let count = lines.find_map(|line| line.strip_prefix("errorstat_READONLY:count="));
+        count.is_some_and(|count| count.parse::<u64>().unwrap() >= times)
     })
     .await;
     replica_of(control, None).await;
@@ -80,7 +57,10 @@ async fn be_a_replica_for_a_while(control: &mut MultiplexedConnection, times: u6
 
 /// What is held of all kinds: the first ones that are refused do not stand for the others.
 async fn refused_for_a_while(lasts: impl AsyncFnOnce(&mut MultiplexedConnection)) {
-    let (_server, client, mut control) = start().await;
+    let (server, _) = limited("~* &* +@all").await;
+    let mut control = server.connection().await;
+    let client = Client::builder(server.url_as("app", "pw")).lock_watchdog_timeout(LEASE);
+    let client = client.connect().await.unwrap();
     let seats = client.semaphore("seats").watched();
     seats.try_set_permits(2).await.unwrap();
     let permit = seats.permit(1).await.unwrap();

@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use crate::support::clients::{LIMIT, builder, connect, kill, served};
+use crate::support::clients::{LIMIT, builder, connect, kill, served, start_controlled};
 use crate::support::proxy::{Fate, Proxy};
-use crate::support::server::RedisServer;
 use crate::support::waiters::{until, waiter};
-use futures::future::BoxFuture;
 use redis::AsyncCommands;
-use redisson_semaphore::{Error, LeasedSemaphore as _, Lock as _, Stats};
+use redisson_semaphore::{LeasedSemaphore as _, Lock as _, Stats};
 
 #[tokio::test]
 async fn calls_and_holders_are_counted() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await;
     assert_eq!(client.stats(), Stats::default());
     let seats = client.semaphore("seats");
@@ -46,8 +43,7 @@ async fn calls_and_holders_are_counted() {
 
 #[tokio::test]
 async fn trouble_is_counted() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let proxy = Proxy::start(&server).await;
     let client = builder(proxy.url()).call_timeout(Duration::from_millis(500));
     let client = client.connect().await.unwrap();
@@ -91,73 +87,64 @@ async fn trouble_is_counted() {
 /// What a caller is told as an error counts, whatever it was that failed, and once.
 #[tokio::test]
 async fn whatever_has_failed_is_counted() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
+    let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await;
-    let counted = async |what: &str, call: BoxFuture<'_, Error>| {
-        let before = client.stats().failed;
-        let error = call.await;
-        assert_eq!(client.stats().failed, before + 1, "{what}: {error}");
-    };
-    macro_rules! fails {
-        ($call:expr) => {
-            let call = async { $call.await.map(drop).unwrap_err() };
-            counted(stringify!($call), Box::pin(call)).await;
+    macro_rules! fail {
+        ($count:literal each: $($call:expr),+ $(,)?) => {
+            $(
+                let before = client.stats().failed;
+                let error = $call.await.map(drop).unwrap_err();
+                let counted = client.stats().failed - before;
+                assert_eq!(counted, $count, "{}: {error}", stringify!($call));
+            )+
         };
     }
     let jobs = client.permit_expirable_semaphore("jobs");
     jobs.try_set_permits(2).await.unwrap();
     let held = jobs.acquire().await.unwrap();
     jobs.release(held.id()).await.unwrap();
-    assert_eq!(client.stats().failed, 0);
-    fails!(jobs.release(held.id()));
-    fails!(jobs.release_many(&[held.id()]));
-    fails!(jobs.add_permits(i32::MAX));
-    fails!(
-        client
-            .permit_expirable_semaphore("nowhere")
-            .object()
-            .rename("jobs")
-    );
-    fails!(client.ask(None, &["NO-SUCH-COMMAND"]));
     let gate = client.string_lock("gate");
     gate.lock().await.unwrap();
     let elsewhere = connect(server.url()).await;
     elsewhere.string_lock("gate").force_unlock().await.unwrap();
-    fails!(gate.unlock());
-    fails!(client.lock("door").unlock());
     let seats = client.semaphore("seats").watched();
     seats.try_set_permits(1).await.unwrap();
-    fails!(seats.release(i32::MAX.unsigned_abs()));
-
+    let nowhere = client.permit_expirable_semaphore("nowhere");
+    assert_eq!(client.stats().failed, 0);
+    fail!(1 each:
+        jobs.release(held.id()),
+        jobs.release_many(&[held.id()]),
+        jobs.add_permits(i32::MAX),
+        nowhere.object().rename("jobs"),
+        client.ask(None, &["NO-SUCH-COMMAND"]),
+        gate.unlock(),
+        client.lock("door").unlock(),
+        seats.release(i32::MAX.unsigned_abs()),
+    );
     // Of another type than it should be.
-    for key in [
-        "jobs",
-        "{jobs}:timeout",
-        "places",
-        "seats",
-        "redisson_sc_grants:{seats}",
-    ] {
+    let grants = "redisson_sc_grants:{seats}";
+    for key in ["jobs", "{jobs}:timeout", "places", "seats", grants] {
         let _: () = control.del(key).await.unwrap();
         let _: () = control.rpush(key, "x").await.unwrap();
     }
-    fails!(jobs.acquire());
-    fails!(jobs.release(held.id()));
-    fails!(jobs.available_permits());
-    fails!(jobs.lease_time(held.id()));
-    fails!(jobs.update_lease_time(held.id(), None));
-    fails!(jobs.holders());
-    fails!(jobs.release_all());
-    fails!(client.timestamp_semaphore("places", 1).holders());
-    fails!(seats.acquire(1));
-    fails!(seats.holders());
-
+    fail!(1 each:
+        jobs.acquire(),
+        jobs.release(held.id()),
+        jobs.available_permits(),
+        jobs.lease_time(held.id()),
+        jobs.update_lease_time(held.id(), None),
+        jobs.holders(),
+        jobs.release_all(),
+        client.timestamp_semaphore("places", 1).holders(),
+        seats.acquire(1),
+        seats.holders(),
+    );
     // What is not sent is a mistake of the program.
-    let before = client.stats().failed;
-    client.ask(None, &[]).await.unwrap_err();
-    jobs.release("no id").await.unwrap_err();
-    jobs.set_permits(u32::MAX).await.unwrap_err();
-    jobs.acquire_many(5000).await.unwrap_err();
-    assert_eq!(client.stats().failed, before);
+    fail!(0 each:
+        client.ask(None, &[]),
+        jobs.release("no id"),
+        jobs.set_permits(u32::MAX),
+        jobs.acquire_many(5000),
+    );
     assert_eq!(client.ping().await, Ok(()));
 }

@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::support::clients::{LIMIT, builder, connect};
 use crate::support::server::RedisServer;
+use crate::support::waiters::until;
 use redisson_semaphore::tower::{LimitLayer, Limited, Refused};
 use redisson_semaphore::{Error, MAX_PERMITS, Semaphore, memory};
 use tokio::sync::Notify;
@@ -82,32 +84,25 @@ async fn a_request_holds_its_permits_until_the_response() {
     let service = limited(&room, layer(seats.clone()).permits(2));
     let first = call(&service);
     tokio::task::yield_now().await;
-    let second = call(&service);
-    assert_eq!(answer(second).await, "busy");
+    assert_eq!(answer(call(&service)).await, "busy");
     assert_eq!(room.inside.load(Ordering::SeqCst), 1);
     assert_eq!(seats.available_permits().await, Ok(1));
     room.go.notify_one();
     assert_eq!(answer(first).await, "done");
     assert_eq!(seats.available_permits().await, Ok(3));
-    let many = limited(&room, layer(seats).permits(MAX_PERMITS + 1));
+    let many = limited(&room, layer(seats.clone()).permits(MAX_PERMITS + 1));
     assert_eq!(answer(call(&many)).await, "invalid");
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_goes_away_leaves_nothing_taken() {
-    let seats = Arc::new(memory::Semaphore::with_permits("seats", 1));
-    let room = Arc::new(Room::default());
-    let service = limited(&room, layer(seats.clone()));
+    // Those that go away leave nothing taken.
     let inside = call(&service);
     tokio::task::yield_now().await;
     let waiting = call(&service);
     tokio::task::yield_now().await;
-    assert_eq!(room.inside.load(Ordering::SeqCst), 1);
-    waiting.abort();
-    inside.abort();
-    assert!(waiting.await.unwrap_err().is_cancelled());
-    assert!(inside.await.unwrap_err().is_cancelled());
-    assert_eq!(seats.available_permits().await, Ok(1));
+    assert_eq!(room.inside.load(Ordering::SeqCst), 2);
+    for gone in [waiting, inside] {
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+    }
+    assert_eq!(seats.available_permits().await, Ok(3));
 }
 
 /// A service that has said that it is ready is the one that is called.
@@ -127,12 +122,9 @@ async fn the_service_that_is_ready_is_called() {
         type Error = Infallible;
         type Future = std::future::Ready<Told>;
 
-        fn poll_ready(
-            &mut self,
-            _: &mut std::task::Context<'_>,
-        ) -> std::task::Poll<Result<(), Infallible>> {
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
             self.ready = true;
-            std::task::Poll::Ready(Ok(()))
+            Poll::Ready(Ok(()))
         }
 
         fn call(&mut self, (): ()) -> Self::Future {
@@ -158,7 +150,7 @@ async fn replicas_share_the_limit_and_a_silent_redis_does_not_hold_requests_up()
         .each_ref()
         .map(|seats| limited(&room, layer(Arc::new(seats.clone()))));
     let first = call(&replicas[0]);
-    crate::support::waiters::until("it is let in", LIMIT, async || {
+    until("it is let in", LIMIT, async || {
         room.inside.load(Ordering::SeqCst) == 1
     })
     .await;
@@ -203,7 +195,7 @@ async fn a_missing_semaphore_is_told_or_made_anew() {
         room.go.notify_one();
         assert_eq!(answer(call(&service)).await, "done");
         assert_eq!(seats.exists().await, Ok(true));
-        crate::support::waiters::until("it is given back", LIMIT, async || {
+        until("it is given back", LIMIT, async || {
             seats.available_permits().await == Ok(3)
         })
         .await;
