@@ -47,8 +47,8 @@ async fn a_command_that_was_given_up_does_nothing_late() {
     for call in ["delete", "rename"] {
         let (server, proxy) = start_behind_a_proxy().await;
         let mut control = server.connection().await;
-        let client = builder(proxy.url()).response_timeout(Duration::from_millis(200));
-        let client = client.call_timeout(Duration::from_millis(300));
+        let client = builder(proxy.url()).response_timeout(Duration::from_secs(2));
+        let client = client.call_timeout(Duration::from_secs(3));
         let client = client.connect().await.unwrap();
         // The server knows the script.
         assert_eq!(client.semaphore("other").delete().await, Ok(false));

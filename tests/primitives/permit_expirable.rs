@@ -363,7 +363,7 @@ async fn keys_that_are_out_of_step() {
     jobs.set_permits(5).await.unwrap();
     let guard = client
         .permit_expirable_semaphore("jobs")
-        .with_lease(Duration::from_millis(600))
+        .with_lease(Duration::from_secs(6))
         .permit()
         .await
         .unwrap();

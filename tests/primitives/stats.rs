@@ -45,7 +45,7 @@ async fn calls_and_holders_are_counted() {
 async fn trouble_is_counted() {
     let (server, mut control) = start_controlled().await;
     let proxy = Proxy::start(&server).await;
-    let client = builder(proxy.url()).call_timeout(Duration::from_millis(500));
+    let client = builder(proxy.url()).call_timeout(Duration::from_secs(4));
     let client = client.connect().await.unwrap();
     let door = client.lock("door");
     let guard = door.guard().await.unwrap();
