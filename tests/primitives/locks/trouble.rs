@@ -35,7 +35,7 @@ async fn unlock_needs_no_memory() {
     let (server, mut redis) = start_controlled().await;
     let often = Duration::from_millis(100);
     let client = connect(server.url(), often, LIMIT).await;
-    // Its client has subscribed in the first round, and asks nothing behind that later.
+    let own = format!("redisson_lock_waiters:{{door}}:{}", client.id());
     for (fenced, most) in [(false, "0"), (false, "1"), (true, "1")] {
         let holder = client.lock("door");
         holder.lock().await.unwrap();
@@ -48,6 +48,9 @@ async fn unlock_needs_no_memory() {
             }
         });
         until_lock_queued(&mut redis, "door", 1).await;
+        until_subscribers(&mut redis, &own, 1).await;
+        // Answered behind the waiter's own requests, which need memory.
+        assert!(!client.lock("door").try_lock().await.unwrap());
         memory(&mut redis, most).await;
         let unlocked = timeout(LIMIT, holder.unlock()).await;
         assert_eq!(unlocked.expect("without memory, too"), Ok(()));
