@@ -43,8 +43,8 @@ const MOST_PASSED: u32 = 100;
 /// Of those that stand before a caller in the queue of a fair lock.
 const MOST_DEAD: u32 = 30;
 
-/// Carries the plan out; `whole`: and keeps the trace.
-pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
+/// Carries the plan out.
+pub fn carry_out(plan: &Plan) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -58,7 +58,7 @@ pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
         };
         tasks::clear();
         let _simulated = simulate(Rc::new(sky), plan.seed);
-        let judge = Judge::new(Trace::new(whole), rules(plan));
+        let judge = Judge::new(Trace::new(), rules(plan));
         let judge = Arc::new(Mutex::new(judge));
         let world = World::new(plan, doings, Arc::clone(&judge));
         let world = Rc::new(RefCell::new(world));

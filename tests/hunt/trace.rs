@@ -1,29 +1,22 @@
 //! What has happened, line by line, and a digest of it.
 
-use std::collections::VecDeque;
 use std::fmt::{Arguments, Write};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many of the last lines are kept anyway.
-const KEPT: usize = 400;
-
 pub struct Trace {
     began: Instant,
-    /// Whether all lines are kept.
-    whole: bool,
-    lines: VecDeque<String>,
+    lines: Vec<String>,
     closed: bool,
     digest: u64,
 }
 
 impl Trace {
-    pub fn new(whole: bool) -> Trace {
+    pub fn new() -> Trace {
         Trace {
             began: Instant::now(),
-            whole,
-            lines: VecDeque::new(),
+            lines: Vec::new(),
             closed: false,
             digest: 0xcbf2_9ce4_8422_2325,
         }
@@ -53,10 +46,7 @@ impl Trace {
         for byte in line.bytes() {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        if !self.whole && self.lines.len() == KEPT {
-            self.lines.pop_front();
-        }
-        self.lines.push_back(line);
+        self.lines.push(line);
     }
 
     pub fn digest(&self) -> u64 {
@@ -64,7 +54,7 @@ impl Trace {
     }
 
     pub fn into_lines(self) -> Vec<String> {
-        self.lines.into()
+        self.lines
     }
 }
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 pub use self::calls::{Admin, AdminCall, Ask, Call, End, Give, Subject};
-use self::calls::{CROWD_ROUNDS, admin, party};
+use self::calls::{admin, party};
 use self::chance::{chance, millis, up_to};
 use self::faults::server_fault;
 pub use self::faults::{Life, LinkFault, ServerFault};
@@ -249,36 +249,5 @@ impl Plan {
             settings,
             events,
         }
-    }
-}
-
-impl Plan {
-    /// What happens how often.
-    pub fn summary(&self) -> String {
-        let mut counts = std::collections::BTreeMap::<String, usize>::new();
-        for event in &self.events {
-            let kind = match &event.what {
-                What::Call(_, call) if call.rounds >= CROWD_ROUNDS => {
-                    format!("crowd of {:?}", call.object)
-                }
-                What::Call(_, call) => format!("{:?}", call.object),
-                What::Link(_, fault) => format!("{fault:?}"),
-                What::Server(fault) => format!("{fault:?}"),
-                What::Shift(shift) => format!("{shift:?}"),
-                What::Part(..) => "Part".to_owned(),
-                What::Life(_, life) => format!("{life:?}"),
-                What::Stop(..) => "Stop".to_owned(),
-                What::Admin(_, admin) => format!("{:?}", admin.subject),
-                What::Clear(..) => "Clear".to_owned(),
-                What::Meddle(meddling) => format!("{meddling:?}"),
-                What::Jvm(..) => "Jvm".to_owned(),
-                What::Peer(..) => "Peer".to_owned(),
-                What::JvmDeaf(..) => "JvmDeaf".to_owned(),
-            };
-            let kind = kind.split([' ', '{']).next().unwrap_or_default().to_owned()
-                + kind.strip_prefix("crowd").unwrap_or_default();
-            *counts.entry(kind).or_default() += 1;
-        }
-        format!("{} clients, {counts:?}", self.settings.clients)
     }
 }
