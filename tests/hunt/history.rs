@@ -10,9 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Object, Rules};
 use super::net::Doings;
-use super::plan::{
-    AdminCall, Call, Death, FAIR_SHARE, LinkFault, LockKind, Plan, Settings, Subject, What,
-};
+use super::plan::{Call, Death, FAIR_SHARE, LockKind, Plan, Settings, What};
 use super::tasks;
 use super::trace::Trace;
 use super::world::{self, Sky, World};
@@ -38,8 +36,6 @@ const LATE: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// How long a timed call may take besides its wait, unless that is set.
 const TIMED_CALL: Duration = Duration::from_secs(5);
-/// So often somebody is passed at the most where clients hand over to their own for as long as is usual.
-const MOST_PASSED: u32 = 100;
 /// Of those that stand before a caller in the queue of a fair lock.
 const MOST_DEAD: u32 = 30;
 
@@ -91,25 +87,16 @@ fn rules(plan: &Plan) -> Rules {
     let is = |what: fn(&What) -> bool| plan.events.iter().any(|event| what(&event.what));
     let tampered = is(What::tampers);
     let forgetful = is(|what| match what {
-        What::Server(fault) => fault.forgets(),
+        What::Server(_, fault) => fault.forgets(),
         What::Shift(shift) => shift.forgets(),
         _ => false,
     });
-    let far = is(|what| matches!(what, What::Link(_, LinkFault::Far(_))));
-    let farthest = settings.latency.iter().max().copied().unwrap_or_default();
-    let round_trip = settings.round_trip(farthest) + settings.confirming();
-    let distances = plan.events.iter().filter_map(|event| match &event.what {
-        What::Link(_, LinkFault::Far(latency)) => Some(settings.near_enough(*latency)),
-        _ => None,
-    });
-    let crossing = settings.crossing(distances.fold(farthest, Duration::max));
-    // Some scripts may have to be sent first, one behind the other.
-    let loads = (crossing - settings.round_trip(farthest).min(crossing)) * 3;
-    let patience = PATIENCE + loads;
+    let replicated = settings.replication.is_some();
+    let crossing = settings.round_trip();
     // A client does not know that its queue is gone before it looks.
     let patience = match tampered {
-        true => patience + settings.safety_interval,
-        false => patience,
+        true => PATIENCE + settings.safety_interval,
+        false => PATIENCE,
     };
     let leases = plan.events.iter().filter_map(|event| match &event.what {
         What::Call(_, call) => call.lease.max(call.nested.and_then(|(lease, _)| lease)),
@@ -126,29 +113,16 @@ fn rules(plan: &Plan) -> Rules {
             _ => patience,
         },
         safety_interval: settings.safety_interval,
-        patience_at_the_latch: match is(names_the_latch) {
-            true => settings.safety_interval + patience,
-            false => patience,
-        },
-        fair_semaphores: !far
-            && !tampered
+        near: !tampered
             && settings.jvms == 0
-            && round_trip < Duration::from_millis(4),
-        // A reader joins others that read.
-        fair_locks: !far
-            && round_trip < Duration::from_millis(60)
-            && settings.lock_kind != LockKind::ReadWrite,
+            && crossing + settings.confirming() < Duration::from_millis(4),
         orderly: settings.orderly,
-        most_passed: MOST_PASSED * hand_overs(settings),
         meddled: is(|what| matches!(what, What::Meddle(_))),
         // A replica that takes over may lack what nobody was told of.
-        forgetful: forgetful || settings.replication.is_some(),
-        replicated: settings.replication.is_some(),
+        forgetful: forgetful || replicated,
+        replicated,
         evicts: is(What::evicts),
-        loses: match settings.replication {
-            None => forgetful,
-            Some(_) => !settings.all_wait_for_replicas(),
-        },
+        loses: forgetful && !replicated,
         watchdog: settings.watchdog,
         clients: settings.clients,
         masters: settings.masters,
@@ -162,32 +136,13 @@ fn rules(plan: &Plan) -> Rules {
     }
 }
 
-/// Of which those who wait are not told.
-fn names_the_latch(what: &What) -> bool {
-    let What::Admin(_, admin) = what else {
-        return false;
-    };
-    let names = matches!(
-        admin.what,
-        AdminCall::Rename | AdminCall::RenameBack | AdminCall::Copy(_)
-    );
-    names && admin.subject == Subject::Latch
-}
-
-/// How many times longer than usual a client hands over to its own before others.
-fn hand_overs(settings: &Settings) -> u32 {
-    const USUAL: Duration = Duration::from_millis(5);
-    let times = settings.local_hand_off.as_millis() / USUAL.as_millis();
-    u32::try_from(times).expect("a few").max(1)
-}
-
 /// A letter and a number.
 fn is_object(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(char::is_alphabetic) && chars.all(|char| char.is_ascii_digit())
 }
 
-/// What is kept is put off, and who waits at a recipe looks again; each of them twice, as their client may be told in between.
+/// What is kept is put off, and a waiter at a recipe looks again; each of them twice, as their client may be told in between.
 fn looks(settings: &Settings) -> f64 {
     let in_a_second = |period: Duration| 2.0 / period.as_secs_f64();
     let recipes = settings.recipes.iter().filter(|recipe| recipe.is_polled());
@@ -266,10 +221,6 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
                 .accuse("liveness", "callers go on".to_owned());
             return;
         }
-    }
-    judge.lock().unwrap().are_all_served();
-    if plan.settings.crowd {
-        judge.lock().unwrap().judge_crowd();
     }
     if let Some(object) = plan.settings.orderly {
         let polled = plan.settings.is_polled(object);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::judge::Object;
 use super::jvm;
 use super::plan::{
-    Admin, AdminCall, Ask, Call, Event, Give, Layout, Life, LinkFault, Meddling, Plan, Recipe,
-    Replication, ServerFault, Settings, Shift, Subject, What,
+    Admin, AdminCall, Ask, Call, ENDS, ENDS_BESIDE_CALLERS, Event, Give, Layout, Life, LinkFault,
+    Meddling, Plan, Recipe, ServerFault, Settings, Shift, What,
 };
 
 /// All of them, by name.
@@ -137,6 +137,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "a waiter's client shuts down, and its lock is granted too late for its lease",
             granted_past_its_lease(),
         ),
+        (
+            "nothing that a waiter would hear gets through any more",
+            hears_nothing(),
+        ),
     ]
 }
 
@@ -155,11 +159,7 @@ fn calls(millis: u64, place: usize, call: Call) -> Event {
 
 /// Waits for one, and keeps it for so long.
 fn keeps(object: Object, millis: u64) -> Call {
-    Call {
-        ask: Ask::Wait,
-        hold: Duration::from_millis(millis),
-        ..Call::looking_in(object)
-    }
+    Call::keeping(object, Duration::from_millis(millis))
 }
 
 /// One permit, which lasts for so many seconds.
@@ -172,18 +172,6 @@ fn one_permit(layout: Layout, seconds: u64) -> Recipe {
         endless: false,
     }
 }
-
-/// A client is shut down, with its callers gone and all the time that it takes.
-const ENDS: Life = Life::ShutDown {
-    drop_callers: true,
-    limit: None,
-};
-
-/// The same beside its callers.
-const ENDS_BESIDE_CALLERS: Life = Life::ShutDown {
-    drop_callers: false,
-    limit: None,
-};
 
 fn plan(settings: Settings, events: Vec<Event>) -> Plan {
     Plan {
@@ -224,7 +212,7 @@ fn record_evicted() -> Plan {
         settings,
         vec![
             calls(1000, 0, keeps(SEMAPHORE, 14_000)),
-            at(2000, What::Server(evicts)),
+            at(2000, What::Server(0, evicts)),
         ],
     )
 }
@@ -303,7 +291,7 @@ fn called_in_vain() -> Plan {
         vec![
             calls(2000, 1, held),
             calls(2600, 0, waits(830, 26)),
-            at(4800, What::Server(read_only)),
+            at(4800, What::Server(0, read_only)),
             calls(5300, 0, keeps(SEMAPHORE, 10)),
             calls(5800, 0, waits(345, 1)),
         ],
@@ -320,7 +308,7 @@ fn set_back() -> Plan {
             calls(1000, 0, keeps(PERMIT, 2000)),
             calls(1500, 1, keeps(PERMIT, 10)),
             calls(1600, 2, keeps(PERMIT, 10)),
-            at(2500, What::Server(ServerFault::Clock(-60_000))),
+            at(2500, What::Server(0, ServerFault::Clock(-60_000))),
         ],
     )
 }
@@ -341,7 +329,7 @@ fn called_before_it_hears() -> Plan {
             at(300, What::Meddle(Meddling::Delete(SEMAPHORE))),
             calls(1600, 0, keeps(SEMAPHORE, 0)),
             calls(2200, 0, waits(2)),
-            at(6400, What::Server(read_only)),
+            at(6400, What::Server(0, read_only)),
             calls(6600, 1, waits(0)),
             calls(9800, 0, waits(1)),
         ],
@@ -400,7 +388,7 @@ fn refused_for_long() -> Plan {
     plan(
         settings,
         vec![
-            at(1000, What::Server(refuses)),
+            at(1000, What::Server(0, refuses)),
             calls(1500, 0, keeps(SEMAPHORE, 100)),
         ],
     )
@@ -440,7 +428,7 @@ fn refused_and_lost() -> Plan {
             calls(1000, 0, keeps(SEMAPHORE, 1000)),
             calls(1500, 1, keeps(SEMAPHORE, 10)),
             at(1990, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
-            at(1990, What::Server(forbid)),
+            at(1990, What::Server(0, forbid)),
         ],
     )
 }
@@ -457,7 +445,7 @@ fn granted_past_its_lease() -> Plan {
         vec![
             calls(1000, 1, keeps(LOCK, 14_000)),
             calls(1500, 0, keeps(LOCK, 10)),
-            at(5000, What::Server(read_only)),
+            at(5000, What::Server(0, read_only)),
             at(7000, What::Life(0, ENDS_BESIDE_CALLERS)),
         ],
     )
@@ -511,10 +499,7 @@ fn master_is_replaced() -> Plan {
 fn with_a_replica() -> Settings {
     let mut settings = Settings::plain(2, 2);
     settings.watchdog = Duration::from_secs(30);
-    settings.replication = Some(Replication {
-        waits: vec![true; 2],
-        lag: Duration::from_millis(2),
-    });
+    settings.replication = Some(Duration::from_millis(2));
     settings
 }
 
@@ -524,8 +509,8 @@ fn away_and_takes_over(parts: u64, takes_over: u64) -> Vec<Event> {
         lost: 1,
     };
     vec![
-        at(parts, What::Part(0, Duration::from_secs(30))),
-        at(takes_over, What::Server(restart)),
+        at(parts, What::Part(Duration::from_secs(30))),
+        at(takes_over, What::Server(0, restart)),
     ]
 }
 
@@ -575,7 +560,7 @@ fn inner_hold_unconfirmed() -> Plan {
         settings,
         vec![
             calls(1000, 0, twice),
-            at(1300, What::Part(0, Duration::from_secs(10))),
+            at(1300, What::Part(Duration::from_secs(10))),
             at(3000, What::Link(0, cut)),
         ],
     )
@@ -598,7 +583,7 @@ fn shuts_down_unconfirmed() -> Plan {
         vec![
             calls(1000, 0, twice),
             calls(1100, 1, keeps(LOCK, 10)),
-            at(1200, What::Part(0, Duration::from_millis(800))),
+            at(1200, What::Part(Duration::from_millis(800))),
             at(1900, What::Life(0, in_haste)),
         ],
     )
@@ -659,7 +644,7 @@ fn outlived() -> Plan {
         vec![
             calls(2000, 0, call),
             at(2200, What::Stop(0, stops)),
-            at(2200, What::Server(ServerFault::Clock(-1500))),
+            at(2200, What::Server(0, ServerFault::Clock(-1500))),
         ],
     )
 }
@@ -707,8 +692,12 @@ fn released_long_ago() -> Plan {
 fn gives_back_forbidden() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.locks = 1;
-    let forbid =
-        |command, millis| What::Server(ServerFault::Forbid(command, Duration::from_millis(millis)));
+    let forbid = |command, millis| {
+        What::Server(
+            0,
+            ServerFault::Forbid(command, Duration::from_millis(millis)),
+        )
+    };
     plan(
         settings,
         vec![
@@ -742,9 +731,7 @@ fn grant_overtakes_the_answer() -> Plan {
     let mut settings = with_a_replica();
     settings.permits = vec![1];
     settings.safety_interval = Duration::from_secs(600);
-    if let Some(replication) = &mut settings.replication {
-        replication.lag = Duration::from_millis(20);
-    }
+    settings.replication = Some(Duration::from_millis(20));
     let again = |hold: u64| Call {
         rounds: 3,
         ..keeps(SEMAPHORE, hold)
@@ -801,10 +788,23 @@ fn leaves_while_the_server_is_away() -> Plan {
     )
 }
 
+/// It waits for what it is told of, and does not look by itself.
+fn hears_nothing() -> Plan {
+    let mut settings = Settings::plain(2, 1);
+    settings.safety_interval = Duration::from_secs(600);
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(SEMAPHORE, 8000)),
+            calls(1500, 1, keeps(SEMAPHORE, 10)),
+            at(4000, What::Link(1, LinkFault::Unheard)),
+        ],
+    )
+}
+
 /// There is nothing to rename, of which the client is told only once it asks what has become of that.
 fn renamed_in_vain() -> Plan {
     let rename = Admin {
-        subject: Subject::Semaphore,
         what: AdminCall::Rename,
         patience: None,
     };
@@ -813,7 +813,7 @@ fn renamed_in_vain() -> Plan {
         Settings::plain(1, 1),
         vec![
             at(900, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
-            at(900, What::Server(forbid)),
+            at(900, What::Server(0, forbid)),
             at(1000, What::Admin(0, rename)),
         ],
     )
@@ -831,7 +831,7 @@ fn asked_of_a_replica() -> Plan {
             calls(1000, 0, keeps(SEMAPHORE, 3000)),
             at(1500, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
             calls(1500, 0, keeps(SEMAPHORE, 10)),
-            at(1580, What::Server(read_only)),
+            at(1580, What::Server(0, read_only)),
         ],
     )
 }

@@ -24,8 +24,6 @@ pub struct Done {
     pub dials: Vec<Dial>,
     /// The connections that were written to, or closed.
     pub touched: Vec<usize>,
-    /// Those that take no more for now.
-    pub full: Vec<usize>,
 }
 
 /// Somebody wants to connect.
@@ -77,9 +75,6 @@ pub struct Wire {
 pub struct State {
     /// Written by the client, and not yet on its way.
     pub sent: Vec<Vec<u8>>,
-    /// How many bytes the client has written that have not arrived, and how many there may be.
-    pub under_way: usize,
-    pub window: usize,
     /// Arrived for the client.
     pub inbox: VecDeque<u8>,
     /// The server has closed it; behind what is in the inbox.
@@ -89,21 +84,17 @@ pub struct State {
     /// By the client.
     pub closed: bool,
     reader: Option<Waker>,
-    writer: Option<Waker>,
 }
 
 impl Wire {
-    pub fn new(number: usize, window: usize) -> Wire {
+    pub fn new(number: usize) -> Wire {
         let state = State {
             sent: Vec::new(),
-            under_way: 0,
-            window,
             inbox: VecDeque::new(),
             ended: false,
             broken: false,
             closed: false,
             reader: None,
-            writer: None,
         };
         Wire {
             number,
@@ -125,9 +116,9 @@ impl Wire {
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let changed = change(&mut state);
-        let wakers = [state.reader.take(), state.writer.take()];
+        let reader = state.reader.take();
         drop(state);
-        wakers.into_iter().flatten().for_each(Waker::wake);
+        reader.into_iter().for_each(Waker::wake);
         changed
     }
 }
@@ -165,27 +156,17 @@ impl AsyncRead for End {
 impl AsyncWrite for End {
     fn poll_write(
         self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut state = self.wire.lock();
         if state.broken {
             return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
         }
-        let room = state
-            .window
-            .saturating_sub(state.under_way)
-            .min(bytes.len());
-        if room == 0 && !bytes.is_empty() {
-            state.writer = Some(cx.waker().clone());
-            self.doings.note(|done| done.full.push(self.wire.number));
-            return Poll::Pending;
-        }
-        state.under_way += room;
-        state.sent.push(bytes[..room].to_vec());
+        state.sent.push(bytes.to_vec());
         drop(state);
         self.doings.note(|done| done.touched.push(self.wire.number));
-        Poll::Ready(Ok(room))
+        Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -12,7 +12,7 @@ use super::held::{Held, HeldLock, Taken};
 use super::recipes;
 use super::stalling::Stalling;
 use crate::judge::{Object, Wanted};
-use crate::plan::{Ask, Call, End, Give, LockKind};
+use crate::plan::{Ask, Call, Give, LockKind};
 
 /// What nothing is wrong with has ended so soon behind its time.
 const A_MOMENT: Duration = Duration::from_secs(1);
@@ -69,12 +69,7 @@ impl Actor {
                 .filter(|_| self.settings.replication.is_none())
                 .map(|wait| {
                     let settings = &self.settings;
-                    let farthest = settings.latency.iter().max().copied().unwrap_or_default();
-                    Instant::now()
-                        + wait
-                        + settings.crossing(farthest) * 4
-                        + settings.stops
-                        + A_MOMENT
+                    Instant::now() + wait + settings.round_trip() * 4 + settings.stops + A_MOMENT
                 }),
             due: limit.map(|wait| {
                 let settings = &self.settings;
@@ -162,21 +157,14 @@ impl Actor {
                 .await
                 .map(|(number, ())| Held::new(self, number, object, n, None))
         };
-        let Some(mut held) = granted else { return };
-        let split = call.split.filter(|_| n > 1);
-        let mut part = split.and_then(|_| held.split());
+        let Some(held) = granted else { return };
         if !call.hold.is_zero() {
             self.process.sleep(call.hold).await;
         }
-        if let Some(part) = part.take_if(|_| split == Some(End::Merged)) {
-            held.merge(part);
-        }
-        for held in part.into_iter().chain([held]) {
-            match call.give {
-                Give::Keep => held.keep(),
-                Give::Call => held.release(semaphore, None).await,
-                Give::Drop => held.release(semaphore, Some(call.pause)).await,
-            }
+        match call.give {
+            Give::Keep => held.keep(),
+            Give::Call => held.release(semaphore, None).await,
+            Give::Drop => held.release(semaphore, Some(call.pause)).await,
         }
     }
 
@@ -227,7 +215,7 @@ impl Actor {
             let hold = leased(lock, lease).hold(wait).await?;
             Ok(hold.map(|hold| Taken::Hold(Arc::clone(lock), hold)))
         };
-        let Some((number, taken)) = self.wait(call, asking).await else {
+        let Some((_, taken)) = self.wait(call, asking).await else {
             return;
         };
         // Another call of the owner may have a shorter lease.
@@ -236,13 +224,13 @@ impl Actor {
             let lost = taken.lease().is_lost();
             self.judge().is_handed(call.object, self.host, lasts, lost);
         }
-        let outer = HeldLock::new(self, number, object, taken, call.reads);
+        let outer = HeldLock::new(self, object, taken, call.reads);
         let lock = &Arc::clone(outer.owner());
         let mut inner = Vec::new();
         if let Some((lease, _)) = call.nested {
             let wait = Duration::from_secs(1);
             inner.extend(self.take_again(lock, &outer, wait, lease).await);
-            if call.split.is_some() {
+            if call.several {
                 // And once more.
                 inner.extend(self.take_again(lock, &outer, wait, None).await);
             }

@@ -87,23 +87,6 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// One of several in a guard goes its own way.
-    pub(super) fn split(&mut self) -> Option<Self> {
-        let permit = self.permit.as_mut()?.split(1).expect("there are more");
-        self.permits -= 1;
-        let mut part = Held::again(self.actor, self.object, 1);
-        part.permit = Some(permit);
-        Some(part)
-    }
-
-    pub(super) fn merge(&mut self, mut other: Self) {
-        if let (Some(permit), Some(others)) = (&mut self.permit, other.permit.take()) {
-            permit.merge(others);
-            self.permits += other.permits;
-            other.in_hand = false;
-        }
-    }
-
     pub(super) fn lets_go(&mut self) {
         if std::mem::take(&mut self.in_hand) {
             let (actor, permits) = (self.actor, i64::from(self.permits));
@@ -237,21 +220,13 @@ impl Taken {
 pub(super) struct HeldLock<'a> {
     actor: &'a Actor,
     object: usize,
-    /// The call that it was granted to.
-    call: u64,
     reads: bool,
     number: u64,
     taken: Option<Taken>,
 }
 
 impl<'a> HeldLock<'a> {
-    pub(super) fn new(
-        actor: &'a Actor,
-        call: u64,
-        object: usize,
-        taken: Taken,
-        reads: bool,
-    ) -> Self {
+    pub(super) fn new(actor: &'a Actor, object: usize, taken: Taken, reads: bool) -> Self {
         let (lease, token) = (taken.lease().clone(), taken.token());
         let holder = Holder {
             object,
@@ -259,11 +234,10 @@ impl<'a> HeldLock<'a> {
             owner: taken.owner().owner().to_owned(),
             reads,
         };
-        let number = actor.judge().locks(call, holder, lease, token);
+        let number = actor.judge().locks(holder, lease, token);
         HeldLock {
             actor,
             object,
-            call,
             reads,
             number,
             taken: Some(taken),
@@ -272,7 +246,7 @@ impl<'a> HeldLock<'a> {
 
     /// Its owner has it once more.
     pub(super) fn again(&self, actor: &'a Actor, taken: Taken) -> Self {
-        HeldLock::new(actor, self.call, self.object, taken, self.reads)
+        HeldLock::new(actor, self.object, taken, self.reads)
     }
 
     pub(super) fn object(&self) -> usize {

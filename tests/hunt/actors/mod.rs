@@ -20,7 +20,7 @@ use crate::judge::{Host, Judge, Object};
 use crate::plan::{Admin, Call, FAIR_SHARE, Life, Settings};
 use crate::process::Process;
 use crate::tasks::within;
-use crate::world::nodes::{ALONE, Nodes};
+use crate::world::nodes::{ITS_PORT, Nodes};
 use held::Held;
 
 /// All clients, in their places.
@@ -29,7 +29,8 @@ pub struct Stage {
     pub judge: Arc<Mutex<Judge>>,
     /// The client that is in each place now.
     places: Vec<Arc<Actor>>,
-    all: Vec<(usize, Arc<Actor>)>,
+    /// How many there have been.
+    started: usize,
 }
 
 /// A client, from its start to its end.
@@ -37,7 +38,6 @@ pub struct Actor {
     pub host: Host,
     judge: Arc<Mutex<Judge>>,
     settings: Settings,
-    place: usize,
     client: Mutex<Option<Client>>,
     /// Wakes in the order of coming, which other ways to wait do not.
     there: Notify,
@@ -45,10 +45,6 @@ pub struct Actor {
     callers: Mutex<Vec<JoinHandle<()>>>,
     /// Permits that callers keep to the end.
     kept: Mutex<Vec<(usize, u32)>>,
-    /// Of permits that were taken without a guard.
-    ids: Mutex<Vec<String>>,
-    /// One call at a time.
-    administers: tokio::sync::Mutex<()>,
 }
 
 impl Stage {
@@ -57,16 +53,12 @@ impl Stage {
             settings: settings.clone(),
             judge,
             places: Vec::new(),
-            all: Vec::new(),
+            started: 0,
         }
     }
 
     pub fn host(&self, place: usize) -> Host {
         self.places[place].host
-    }
-
-    pub fn place(&self, host: Host) -> usize {
-        self.all[host].0
     }
 
     /// The clients that are there now.
@@ -75,7 +67,7 @@ impl Stage {
     }
 
     pub fn somebody_died(&self) -> bool {
-        self.all.len() > self.places.len()
+        self.started > self.places.len()
     }
 
     /// Whether no caller has anything to do any more.
@@ -96,7 +88,6 @@ impl Stage {
             host,
             judge: Arc::clone(&self.judge),
             settings: self.settings.clone(),
-            place,
             client: Mutex::default(),
             there: Notify::new(),
             process: Arc::new(match self.settings.threads {
@@ -105,11 +96,9 @@ impl Stage {
             }),
             callers: Mutex::default(),
             kept: Mutex::default(),
-            ids: Mutex::default(),
-            administers: tokio::sync::Mutex::default(),
         });
         self.judge.lock().unwrap().starts(host);
-        self.all.push((place, Arc::clone(&actor)));
+        self.started += 1;
         match self.places.get_mut(place) {
             Some(former) => *former = Arc::clone(&actor),
             None => self.places.push(Arc::clone(&actor)),
@@ -128,12 +117,6 @@ impl Stage {
         let actor = Arc::clone(&self.places[place]);
         let caller = Arc::clone(&actor);
         actor.spawn(async move { caller.administer(admin).await });
-    }
-
-    pub fn clear(&self, place: usize, object: Object) {
-        let actor = Arc::clone(&self.places[place]);
-        let caller = Arc::clone(&actor);
-        actor.spawn(async move { caller.clears(object).await });
     }
 
     /// The process of a client.
@@ -199,7 +182,7 @@ impl Actor {
                 .local_hand_off(settings.local_hand_off)
                 .lock_watchdog_timeout(settings.watchdog)
                 .fair_lock_wait_timeout(FAIR_SHARE)
-                .wait_for_replicas(settings.waits_for_replicas(self.place).into());
+                .wait_for_replicas(settings.replication.is_some().into());
             let builder = match settings.call_timeout {
                 Some(timeout) => builder.call_timeout(timeout),
                 None => builder,
@@ -225,7 +208,7 @@ impl Actor {
     fn url(&self) -> String {
         let ports = Nodes::ports(self.settings.masters);
         if ports.is_empty() {
-            return format!("redis://c{}:{ALONE}", self.host);
+            return format!("redis://c{}:{ITS_PORT}", self.host);
         }
         let seeds = ports.iter().map(|port| format!("c{}:{port}", self.host));
         format!("redis+cluster://{}", seeds.collect::<Vec<_>>().join(","))

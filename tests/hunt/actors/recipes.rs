@@ -80,7 +80,7 @@ impl Guard {
 impl Actor {
     pub(super) async fn hold_recipe(&self, handle: &Handle, number: usize, call: &Call) {
         let recipe = &self.settings.recipes[number];
-        if recipe.layout == Layout::Expirable && call.ask == Ask::Try && call.split.is_some() {
+        if recipe.layout == Layout::Expirable && call.ask == Ask::Try && call.several {
             return self.hold_several(number, call).await;
         }
         if let (Handle::Semaphore(semaphore), false) = (handle, call.guard) {

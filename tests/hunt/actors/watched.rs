@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use redisson_semaphore::{Error, Permit, RSemaphore};
 
 use super::Actor;
-use crate::plan::{Ask, Call, End, Give};
+use crate::plan::{Ask, Call, Give};
 
 impl Actor {
     pub(super) async fn hold_watched(&self, semaphore: &RSemaphore, object: usize, call: &Call) {
@@ -18,7 +18,7 @@ impl Actor {
                 Ask::For(wait) => semaphore.permit_for(call.permits, wait).await,
             }
         };
-        let Some((number, mut permit)) = self.wait(call, asking).await else {
+        let Some((number, permit)) = self.wait(call, asking).await else {
             return;
         };
         if call.stall.is_none() {
@@ -26,28 +26,12 @@ impl Actor {
             let lost = permit.is_lost();
             self.judge().is_handed(object, self.host, lasts, lost);
         }
-        // A part of it goes its own way.
-        let split = call.split.filter(|_| call.permits > 1);
-        let mut part = split.map(|_| {
-            let part = permit.split(1).expect("there are more");
-            OnRecord::new(self, number, object, part)
-        });
-        let mut held = OnRecord::new(self, number, object, permit);
+        let held = OnRecord::new(self, number, object, permit);
         if self.keeps(call.hold, held.lost(), || held.is_lost()).await {
             self.judge().loses(held.number);
         }
-        if let Some(mut part) = part.take_if(|_| split == Some(End::Merged)) {
-            let whole = held.lets_go().zip(part.lets_go());
-            let (mut permit, part) = whole.expect("both are held");
-            permit.merge(part);
-            held = OnRecord::new(self, number, object, permit);
-        }
-        for held in part.into_iter().chain([held]) {
-            if call.give == Give::Call {
-                held.release().await;
-            } else {
-                drop(held);
-            }
+        if call.give == Give::Call {
+            held.release().await;
         }
     }
 }

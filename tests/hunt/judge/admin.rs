@@ -3,69 +3,45 @@
 use tokio::time::Instant;
 
 use super::{Host, Judge, Object};
-use crate::admin::{Ended, State};
-use crate::plan::{AdminCall, Subject};
+use crate::admin::Ended;
+use crate::plan::AdminCall;
 
 impl Judge {
     /// A client makes such a call.
-    pub fn admin_begins(&mut self, subject: Subject, host: Host, call: AdminCall) -> u64 {
-        self.note(format_args!(
-            "c{host} asks for {call:?} of {}",
-            subject.key()
-        ));
-        self.admin.entry(subject).or_default().begins(host, call)
+    pub fn admin_begins(&mut self, host: Host, call: AdminCall) -> u64 {
+        self.last_number += 1;
+        let number = self.last_number;
+        self.note(format_args!("c{host} asks for {call:?}, #{number}"));
+        self.admin.begins(host, number, call);
+        number
     }
 
-    /// A script of a client about one of these has been carried out.
-    pub fn admin_is_asked(&mut self, subject: Subject, host: Host, now: i64) {
-        self.admin.entry(subject).or_default().is_asked(host, now);
+    pub fn admin_ends(&mut self, host: Host, number: u64, call: AdminCall, ended: Ended) {
+        let judged = self.admin.ends(host, number, call, ended);
+        self.accuse_of_effects(judged);
     }
 
-    /// What they are about is this since `now`, by the server's clock.
-    pub fn admin_becomes(&mut self, subject: Subject, host: Option<Host>, state: State, now: i64) {
-        if subject == Subject::Latch {
-            let open = state.here.is_none_or(|left| left.count <= 0);
-            self.is_free(Object::Latch, open);
-            if open {
-                self.open_at = Some(Instant::now());
-            }
+    /// What they are about is this now; `host` has changed it, or nobody has.
+    pub fn admin_is(&mut self, host: Option<Host>, semaphore: i64, latch: Option<i64>) {
+        let open = latch.is_none_or(|count| count <= 0);
+        self.is_free(Object::Latch, open);
+        if open {
+            self.open_at = Some(Instant::now());
         }
-        if self.rules.forgetful {
-            return;
-        }
-        let ledger = self.admin.entry(subject).or_default();
-        let becomes = ledger.becomes(host, state, now);
-        self.accuse_of_effects(host, becomes);
+        let judged = self.admin.semaphore_is(host, semaphore);
+        self.accuse_of_effects(judged);
+        let judged = self.admin.latch_is(host, latch.unwrap_or_default());
+        self.accuse_of_effects(judged);
     }
 
-    pub fn admin_ends(&mut self, subject: Subject, host: Host, number: u64, ended: Ended) {
-        if self.rules.forgetful {
-            return;
-        }
-        let ledger = self.admin.entry(subject).or_default();
-        let ends = ledger.ends(host, number, ended);
-        self.accuse_of_effects(Some(host), ends);
-    }
-
-    /// Where an earlier number stands in a client's record, a late copy of a call takes effect once more, as if the record had been
-    /// deleted.
-    fn accuse_of_effects(&mut self, host: Option<Host>, judged: Result<(), String>) {
-        let overwritten = host.is_some_and(|host| self.overwritten.contains(&host));
+    /// Where a record was overwritten a late copy of a call takes effect once more.
+    fn accuse_of_effects(&mut self, judged: Result<(), String>) {
         if let Err(detail) = judged
-            && !overwritten
+            && !self.rules.forgetful
+            && !self.rules.meddled
         {
             self.accuse("effects", detail);
         }
-    }
-
-    /// Somebody has written something else into a record.
-    pub fn overwrites(&mut self, record: &str) {
-        let of = self
-            .ids
-            .iter()
-            .filter(|(id, _)| record.contains(id.as_str()));
-        let hosts: Vec<Host> = of.map(|(_, host)| *host).collect();
-        self.overwritten.extend(hosts);
     }
 
     /// Somebody may see it open at this moment, whatever it is at others: within one script, at a master that has been replaced.
@@ -73,7 +49,7 @@ impl Judge {
         self.open_at = Some(Instant::now());
     }
 
-    /// Somebody who has waited for the latch since then goes on.
+    /// A caller that has waited for the latch since then goes on.
     pub fn passes_latch(&mut self, host: Host, since: Instant) {
         let open = self.open_at.is_some_and(|open| open >= since);
         if !open && !self.rules.inexact() {

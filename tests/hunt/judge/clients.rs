@@ -34,9 +34,6 @@ pub(super) struct Client {
 /// Calls that may have been carried out are repeated for longer than this.
 const REPEATED: Duration = Duration::from_secs(240);
 
-/// Calls that fail as soon as there is no connection; whoever connects hears of what is refused a few times.
-const NOT_REPEATED: [&str; 2] = ["clear", "connect"];
-
 impl Judge {
     pub fn starts(&mut self, host: Host) {
         self.trace.note(format_args!("c{host} starts"));
@@ -73,7 +70,6 @@ impl Judge {
         }
         // What it is granted there is on no record that counts, which it learns before what it holds would end.
         self.robs_records();
-        self.takes_in_vain(host);
         self.latch_may_be_open();
     }
 
@@ -100,13 +96,6 @@ impl Judge {
     pub(super) fn gives_up(&self, host: Host) -> bool {
         let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
         cut_off.is_some_and(|(from, until)| until - from > REPEATED)
-    }
-
-    /// Since when nothing that the client sends has reached anybody.
-    pub fn cut_off_since(&self, host: Host) -> Option<Instant> {
-        let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
-        let (from, _) = cut_off.filter(|(_, until)| Instant::now() < *until)?;
-        Some(from)
     }
 
     pub fn has_healed(&self) -> bool {
@@ -225,7 +214,7 @@ impl Judge {
         };
         // What is refused behind a doubt says for how long that had been one.
         let early = early
-            && !NOT_REPEATED.contains(&call)
+            && call != "connect"
             && !self.closing(host)
             && self
                 .forbidden

@@ -28,8 +28,8 @@ pub(super) struct HeldLock {
 const ROBBING: Duration = Duration::from_secs(4);
 
 impl Judge {
-    /// A lock is in hand. `number`: the call that it was granted to.
-    pub fn locks(&mut self, number: u64, holder: Holder, lease: Lease, token: Option<u64>) -> u64 {
+    /// A lock is in hand.
+    pub fn locks(&mut self, holder: Holder, lease: Lease, token: Option<u64>) -> u64 {
         let Holder {
             object,
             host,
@@ -38,9 +38,6 @@ impl Judge {
         } = holder;
         self.granted += 1;
         self.last_number += 1;
-        if self.rules.fair_locks {
-            self.passes(number, Object::Lock(object), host, 1);
-        }
         let now = Instant::now();
         let believes = |held: &&HeldLock| {
             held.holder.object == object

@@ -4,7 +4,6 @@
 
 mod admin;
 mod clients;
-mod crowd;
 mod handed_out;
 mod locks;
 mod order;
@@ -23,7 +22,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::clients::Client;
-use self::crowd::Crowd;
 use self::locks::HeldLock;
 pub use self::locks::Holder;
 use self::order::Order;
@@ -31,11 +29,9 @@ pub use self::permits::Granted;
 use self::permits::Ledger;
 use self::recipes::Recipes;
 pub use self::recipes::{Standing, Term};
-use self::replicas::Replicas;
 use self::waiting::Waiting;
 pub use self::waiting::Wanted;
 use self::watched::Watched;
-use super::plan::Subject;
 use super::trace::Trace;
 
 /// A client from its start to its end; one that comes back has another number.
@@ -111,15 +107,10 @@ pub struct Rules {
     pub patience_at_locks: Duration,
     /// When whoever waits looks by itself, at the latest.
     pub safety_interval: Duration,
-    /// For a latch, which may get another name, of which nobody is told.
-    pub patience_at_the_latch: Duration,
-    /// Everybody is near enough, and keeps to turns.
-    pub fair_semaphores: bool,
-    pub fair_locks: bool,
-    /// Whoever comes first is served first.
+    /// All clients are near enough, and keep to turns.
+    pub near: bool,
+    /// The first to come is the first to be served.
     pub orderly: Option<Object>,
-    /// Nobody is passed by more who came later.
-    pub most_passed: u32,
     /// Somebody writes into the records: what was in doubt stays so.
     pub meddled: bool,
     /// The server forgets what it has done, or what it was told of it.
@@ -128,7 +119,7 @@ pub struct Rules {
     pub replicated: bool,
     /// It gives up what it holds under some names.
     pub evicts: bool,
-    /// It forgets what callers have been told, but for those who wait for replicas.
+    /// It forgets what callers have been told.
     pub loses: bool,
     /// What is renewed is renewed for so long.
     pub watchdog: Duration,
@@ -148,7 +139,7 @@ pub struct Rules {
     pub response_timeout: Duration,
     /// The longest lease there is.
     pub longest_lease: Duration,
-    /// How long the longest script takes on its way, where it does not fit into what may be under way at once.
+    /// How long a question and its answer take.
     pub crossing: Duration,
 }
 
@@ -194,22 +185,18 @@ pub struct Judge {
     pub commands: u64,
     /// Those but PINGs.
     pub work: u64,
-    window: (u64, u64),
-    granted_before: u64,
-    /// Those of whom a record was overwritten.
-    overwritten: BTreeSet<Host>,
     pub granted: u64,
     pub calls: u64,
     rules: Rules,
     /// Since when nothing has happened but scripts, and how many.
     vain: (Instant, u32),
-    admin: BTreeMap<Subject, crate::admin::Ledger>,
+    admin: crate::admin::Ledger,
     /// The last time that nobody had to wait for the latch.
     open_at: Option<Instant>,
     recipes: Recipes,
     watched: Watched,
-    replicas: Replicas,
-    crowd: Crowd,
+    /// What is looked at is undone, as a replica that takes over does not have it.
+    undone: bool,
     order: Order,
     /// The highest token of each lock.
     tokens: BTreeMap<usize, (u64, String)>,
@@ -244,19 +231,15 @@ impl Judge {
             healed: None,
             commands: 0,
             work: 0,
-            window: (0, 0),
-            granted_before: 0,
-            overwritten: BTreeSet::new(),
             granted: 0,
             calls: 0,
             rules,
             vain: (Instant::now(), 0),
-            admin: BTreeMap::new(),
+            admin: crate::admin::Ledger::default(),
             open_at: None,
             recipes: Recipes::default(),
             watched: Watched::default(),
-            replicas: Replicas::default(),
-            crowd: Crowd::default(),
+            undone: false,
             order: Order::default(),
             tokens: BTreeMap::new(),
             free_since: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! Whether whoever comes first is served first, where nothing goes wrong, and what that costs.
+//! Whether the first to come is the first to be served, where nothing goes wrong, and what that costs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,9 +15,6 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// Who waits alone stands in no line until it has heard of others.
 const MOST: u32 = 2;
 
-/// How long it takes until all clients have looked that do so just then.
-const LOOKS: Duration = Duration::from_secs(1);
-
 /// Before anybody is served.
 const AT_FIRST: f64 = 20.0;
 /// For each grant.
@@ -31,17 +28,13 @@ const MOST_MESSAGES: f64 = 4.0;
 pub(super) struct Order {
     since: BTreeMap<Host, Instant>,
     passed: BTreeMap<u64, (u32, Instant)>,
-    /// Until when some clients may not know that their entries are gone.
-    anew_until: Option<Instant>,
+    /// How many callers have been served, how many scripts carried out, and how many messages sent.
+    served: u64,
+    pub(super) scripts: u64,
+    pub(super) messages: u64,
 }
 
 impl Judge {
-    /// Nobody knows any more who came first, before all clients have looked.
-    pub fn orders_anew(&mut self) {
-        let looked = self.rules.safety_interval * 2 + LOOKS;
-        self.order.anew_until = Some(Instant::now() + looked);
-    }
-
     /// A caller gets what it has waited for. Whoever has come long before it, and has been the first of its client for a while, gets
     /// some at the same time.
     pub fn serves(&mut self, number: u64) {
@@ -61,9 +54,7 @@ impl Judge {
             waiting.since.max(first.copied().unwrap_or(waiting.since))
         };
         let now = Instant::now();
-        if self.order.anew_until.is_some_and(|until| now < until) {
-            return;
-        }
+        self.order.served += 1;
         let mut late = None;
         for (other, waiting) in &self.waiting {
             let slack = MOMENT + waiting.since.elapsed().mul_f64(PART);
@@ -87,20 +78,13 @@ impl Judge {
             self.accuse("order", detail);
         }
     }
-}
 
-impl Judge {
-    /// Everybody has been served. `polled`: whoever waits looks again and again.
+    /// All callers have been served. `polled`: waiters look again and again.
     pub fn judge_orderly(&mut self, polled: bool) {
-        let served = self.crowd.waits.len() as f64;
         // One client looks after what is held, once a lease.
         let looks = self.trace.now().as_secs_f64() / self.rules.watchdog.as_secs_f64();
-        let each = |count: u64| (count as f64 - AT_FIRST - looks) / served;
-        let (scripts, messages) = (each(self.crowd.scripts), each(self.crowd.messages));
-        // Each time that a line is gone all come anew.
-        if self.rules.meddled {
-            return;
-        }
+        let each = |count: u64| (count as f64 - AT_FIRST - looks) / self.order.served as f64;
+        let (scripts, messages) = (each(self.order.scripts), each(self.order.messages));
         if scripts > MOST_SCRIPTS && !polled {
             self.accuse("cost", format!("{scripts:.1} scripts for each grant"));
         }

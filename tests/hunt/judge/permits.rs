@@ -47,8 +47,6 @@ pub(super) struct Ledger {
     pub(super) given_up: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
     pub(super) ample_since: Option<Instant>,
-    /// What each client may have taken at masters that had been replaced: what it gives back of that is there twice.
-    pub(super) twice: BTreeMap<Host, i64>,
     /// Who has changed the counter last, but for those who took some of what a JVM has left.
     pub(super) changed_by: Option<Host>,
 }
@@ -62,10 +60,6 @@ impl Ledger {
     /// The same without what is on record, which comes back by itself once its client is dead.
     fn taken_off_record(&self, host: Host) -> i64 {
         self.taken(host) - self.on_record(host)
-    }
-
-    pub(super) fn may_give_twice(&self, host: Host) -> i64 {
-        self.twice.get(&host).copied().unwrap_or_default()
     }
 
     /// How many permits a client has taken that no caller of it has in hand.
@@ -122,7 +116,7 @@ impl Judge {
         *ledger.net.entry(host.unwrap_or(OPERATOR)).or_default() += unrecorded;
         // What a script moves to others is not taken by the client that has sent it.
         let takes = host.map_or(0, |host| ledger.on_record(host) - own_before - unrecorded);
-        let undone = self.replicas.undone;
+        let undone = self.undone;
         if undone {
             // What somebody has given back is given back again, and what had come back of the dead is on record again.
             let hosts: Vec<Host> = self.clients.keys().copied().collect();
@@ -131,7 +125,6 @@ impl Judge {
             }
         }
         let ledger = &mut self.ledgers[number];
-        let twice: i64 = ledger.twice.values().sum();
         let permits = ledger.permits;
         if self.rules.exact[number] && value + after != permits {
             self.accuse(
@@ -139,7 +132,7 @@ impl Judge {
                 format!("s{number} has {value} permits, and {after} are on record, of {permits}"),
             );
         }
-        if value > permits + twice && !self.rules.inexact() {
+        if value > permits && !self.rules.inexact() {
             self.accuse(
                 "permits",
                 format!("s{number} has {value} permits, of {permits}"),
@@ -222,11 +215,8 @@ impl Judge {
     /// Permits are in hand.
     pub fn holds(&mut self, number: u64, object: usize, host: Host, permits: i64) {
         self.granted += 1;
-        if self.rules.fair_semaphores {
-            if !self.rules.forgetful && !self.rules.inexact() && !self.tries.contains(&number) {
-                self.lets_starve(number, Object::Semaphore(object), host, permits);
-            }
-            self.passes(number, Object::Semaphore(object), host, permits);
+        if self.rules.near && !self.rules.forgetful && !self.tries.remove(&number) {
+            self.lets_starve(number, Object::Semaphore(object), host, permits);
         }
         self.keeps(object, host, permits);
     }
@@ -239,11 +229,11 @@ impl Judge {
         let held = ledger.held.entry(host).or_default();
         *held += permits;
         let held = *held;
-        let taken = ledger.taken(host) + ledger.may_give_twice(host);
+        let taken = ledger.taken(host);
         // A client that has lost what is on record may not know. A guard may have been told of a grant that was refused then.
         let robbed = self.records_are_robbed() || self.something_is_forbidden();
         let robbed = robbed && self.watched.is_watched(object);
-        if held > taken && !self.is_inexact(host) && !robbed && !self.has_ended(host) {
+        if held > taken && !self.rules.inexact() && !robbed && !self.has_ended(host) {
             self.accuse(
                 "holders",
                 format!("callers of c{host} hold {held} of s{object}, but it has taken {taken}"),
@@ -309,7 +299,7 @@ impl Judge {
     /// good reason.
     fn out_of_balance(&self, number: usize, host: Host, well: bool) -> Option<(i64, i64)> {
         let client = &self.clients[&host];
-        if client.excused || self.is_inexact(host) {
+        if client.excused || self.rules.inexact() {
             return None;
         }
         let ledger = &self.ledgers[number];
@@ -322,7 +312,7 @@ impl Judge {
         }
         let taken = ledger.taken(host);
         let rest = self.in_hand(number, host) + stranded.unwrap_or_default();
-        let differs = taken > rest || taken + ledger.may_give_twice(host) < rest;
+        let differs = taken != rest;
         differs.then_some((taken, rest))
     }
 

@@ -30,9 +30,6 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// Since it began its client has taken just what its callers have in hand, but for what is taken for those who wait.
     pub(super) balanced: bool,
-    /// How often callers of other clients that came later have been served before it, since when.
-    pub(super) passed: u32,
-    passed_since: Instant,
     /// How often it was passed when it should not have been any more.
     pub(super) passed_late: u32,
 }
@@ -45,11 +42,6 @@ impl Waiting {
 
 /// How long callers of JVMs that were left asleep wait at the most: until the last of the looks after them.
 const JVM_PATIENCE: Duration = Duration::from_secs(75);
-
-/// To be passed as often as nobody is may be a matter of milliseconds where there are many permits, and in between there may be those who hold all.
-const PASSED_FOR: Duration = Duration::from_secs(2);
-/// A client whose callers have waited for a lock for five seconds is next.
-const PASSED_FOR_A_LOCK: Duration = Duration::from_secs(7);
 
 impl Judge {
     /// A caller begins to wait.
@@ -67,8 +59,6 @@ impl Judge {
             wanted,
             since,
             balanced,
-            passed: 0,
-            passed_since: since,
             passed_late: 0,
         };
         self.waiting.insert(number, waiting);
@@ -149,7 +139,7 @@ impl Judge {
         let balanced = balanced && !self.has_lost_some(object, host);
         // A caller without the permission is told so at once, before its grant has been given back.
         let balanced = balanced && !self.something_is_forbidden();
-        if balanced && excess > 0 && !self.is_inexact(host) && !self.has_ended(host) {
+        if balanced && excess > 0 && !self.rules.inexact() && !self.has_ended(host) {
             self.accuse(
                 "effects",
                 format!(
@@ -164,7 +154,6 @@ impl Judge {
     pub fn end(&mut self, number: u64, what: Arguments<'_>) {
         if let Some(waiting) = self.waiting.remove(&number) {
             let Waiting { wanted, since, .. } = waiting;
-            self.crowd.waits.push(since.elapsed());
             self.trace
                 .note(format_args!("c{} #{number} {what}", wanted.host));
             if let Object::Semaphore(number) = wanted.object {
@@ -174,57 +163,6 @@ impl Judge {
                 }
                 self.look_at(number);
             }
-        }
-    }
-
-    /// Who has come earlier, and wanted no more, has been passed.
-    pub(super) fn passes(&mut self, number: u64, object: Object, host: Host, permits: i64) {
-        if self.tries.remove(&number) {
-            return;
-        }
-        let now = Instant::now();
-        let bearable = match object {
-            Object::Lock(_) => PASSED_FOR_A_LOCK,
-            _ => PASSED_FOR,
-        };
-        let mut found = None;
-        let mut in_line = BTreeSet::new();
-        for (other, waiting) in &mut self.waiting {
-            let wanted = waiting.wanted;
-            // A client stands in line by the first of its callers: the others are next when that one has been served.
-            let is_first = wanted.object != object || in_line.insert(wanted.host);
-            let well = self
-                .clients
-                .get(&wanted.host)
-                .and_then(|client| client.well_since);
-            // A lock goes from client to client, and within one from caller to caller.
-            let goes_on = matches!(object, Object::Lock(_)) && waiting.is_of(object, host);
-            let unwell = well.is_some_and(|well| now < well);
-            if !is_first || goes_on || unwell {
-                (waiting.passed, waiting.passed_since) = (0, now);
-            } else if *other < number
-                && wanted.object == object
-                && wanted.host != host
-                && wanted.permits <= permits
-                && !wanted.stalls
-                && wanted.host < jvm::FIRST
-            {
-                waiting.passed += 1;
-                let long = now > waiting.passed_since + bearable;
-                if waiting.passed > self.rules.most_passed && long {
-                    found = Some((*other, wanted.host));
-                }
-            }
-        }
-        if let Some((other, of)) = found {
-            let key = object.key();
-            self.accuse(
-                "fairness",
-                format!(
-                    "#{other} of c{of} has been passed {} times in the line for {key}",
-                    self.rules.most_passed
-                ),
-            );
         }
     }
 
@@ -271,7 +209,6 @@ impl Judge {
                 let free = self.free_since.get(&wanted.object);
                 let from = free.map(|free| (*free).max(*since).max(well.unwrap_or(*since)));
                 let patience = match wanted.object {
-                    Object::Latch => self.rules.patience_at_the_latch,
                     Object::Lock(lock) if self.is_freed_by_the_lost(lock) => {
                         self.rules.patience_at_locks + self.rules.safety_interval
                     }

@@ -6,10 +6,6 @@ use tokio::time::Instant;
 
 use super::{Host, Judge};
 
-/// Commands within a second, at the most, and for each grant of that second.
-const MOST_COMMANDS: u64 = 6_000;
-const MOST_COMMANDS_A_GRANT: u64 = 4;
-
 /// Within a second, while nothing else happens; besides what each client renews, and looks after, by itself. While a large request
 /// stops the line it asks some 60 times, and three who look after it do some 75 times each, mostly with two scripts.
 const MOST_SCRIPTS: u32 = 500;
@@ -31,18 +27,6 @@ impl Judge {
     pub fn count_command(&mut self, calls: bool) {
         self.commands += 1;
         self.work += u64::from(calls);
-        let second = self.trace.now().as_secs();
-        if self.window.0 != second {
-            self.window = (second, 0);
-            self.granted_before = self.granted;
-        }
-        self.window.1 += 1;
-        let grants = self.granted - self.granted_before;
-        let most = MOST_COMMANDS + MOST_COMMANDS_A_GRANT * grants;
-        if self.window.1 > most {
-            let detail = format!("more than {most} commands in a second, {grants} grants");
-            self.accuse("scripts", detail);
-        }
     }
 
     /// A script has answered as if the server were none that only reads, though it was told so.
@@ -57,15 +41,14 @@ impl Judge {
         self.accuse("messages", detail);
     }
 
-    /// A client has got a message. `turn`: it says that it is its turn.
-    pub fn is_told(&mut self, turn: bool) {
-        self.crowd.messages += 1;
-        self.crowd.turns += u64::from(turn);
+    /// A client has got a message.
+    pub fn is_told(&mut self) {
+        self.order.messages += 1;
     }
 
     /// A script has been carried out.
     pub fn script(&mut self) {
-        self.crowd.scripts += 1;
+        self.order.scripts += 1;
         // Where replicas are waited for, what is owed and what is asked for travel apart.
         let times = 1 + u32::from(self.rules.replicated);
         let most = MOST_SCRIPTS * times + (self.rules.clients as f64 * self.rules.looks) as u32;

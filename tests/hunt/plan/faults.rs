@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::chance::{millis, pick};
+use super::chance::{chance, millis, pick, up_to};
 
 #[derive(Debug, Clone)]
 pub enum LinkFault {
@@ -27,16 +27,13 @@ pub enum LinkFault {
     },
     /// Connections are refused.
     Refuse(Duration),
-    /// The server closes the connections, as it does with idle ones.
-    Close,
     /// The connection that hears messages is reset.
     Deaf,
     /// Nothing more gets through to the client on those that hear messages, for good.
     Unheard,
-    /// It is farther away from now on.
-    Far(Duration),
 }
 
+/// What goes wrong with a server, or a node of a cluster.
 #[derive(Debug, Clone)]
 pub enum ServerFault {
     /// The last `lost` writes are gone.
@@ -44,25 +41,14 @@ pub enum ServerFault {
         down: Duration,
         lost: usize,
     },
-    /// It can't be written to for a while; then a replica takes over that has not had the last `lag` writes, or, without,
-    /// it can be again.
-    FailOver {
-        read_only: Duration,
-        lag: Option<usize>,
-    },
     ReadOnly(Duration),
-    OutOfMemory(Duration),
     NoReplicas(Duration),
-    /// It can't write to its disk.
-    CannotSave(Duration),
-    Loading(Duration),
-    Busy(Duration),
     FlushScripts,
     /// It is short of memory, and gives up what it holds under these names.
     Evict(&'static str),
-    /// Its clock steps.
+    /// Its clock steps, by so many milliseconds.
     Clock(i64),
-    /// Clients may not use a command.
+    /// Clients may not use a command, in a script or out of it: what went before it in the same script is there.
     Forbid(&'static str, Duration),
 }
 
@@ -90,30 +76,41 @@ const EVICTED: [&str; 8] = [
     "l?",
 ];
 
-/// How many writes are lost.
-fn some(rng: &mut Rng) -> usize {
-    let most = pick(rng, &[1, 1, 3, 30]);
-    rng.usize(0..most)
-}
+/// What scripts change, mostly behind something else; but `ZADD` and `ZREM`, without which permits may be lost or doubled, as
+/// the guide says.
+const FORBIDDEN: [&str; 12] = [
+    "decrby", "del", "hdel", "hset", "incr", "incrby", "pexpire", "publish", "sadd", "set",
+    "spublish", "srem",
+];
 
 impl ServerFault {
+    pub(super) fn random(rng: &mut Rng) -> ServerFault {
+        let time = up_to(rng, &[50, 1000, 5000]);
+        match rng.u32(..8) {
+            0 => {
+                let most = pick(rng, &[1, 1, 3, 30]);
+                let lost = rng.usize(0..most);
+                ServerFault::Restart { down: time, lost }
+            }
+            1 | 2 => ServerFault::ReadOnly(time),
+            3 => ServerFault::NoReplicas(time),
+            4 => ServerFault::Clock(rng.i64(-2000..2000)),
+            5 if rng.bool() => ServerFault::Evict(pick(rng, &EVICTED)),
+            _ => ServerFault::FlushScripts,
+        }
+    }
+
+    pub(super) fn forbids(rng: &mut Rng) -> ServerFault {
+        ServerFault::Forbid(pick(rng, &FORBIDDEN), up_to(rng, &[20, 500, 5000, 12_000]))
+    }
+
     /// For how long it lasts, if it is a state of the server's.
     pub fn passes_after(&self) -> Option<Duration> {
         match *self {
-            ServerFault::FailOver {
-                read_only: time, ..
-            }
-            | ServerFault::ReadOnly(time)
-            | ServerFault::OutOfMemory(time)
+            ServerFault::ReadOnly(time)
             | ServerFault::NoReplicas(time)
-            | ServerFault::CannotSave(time)
-            | ServerFault::Loading(time)
-            | ServerFault::Busy(time)
             | ServerFault::Forbid(_, time) => Some(time),
-            ServerFault::Restart { .. }
-            | ServerFault::FlushScripts
-            | ServerFault::Evict(_)
-            | ServerFault::Clock(_) => None,
+            _ => None,
         }
     }
 
@@ -121,33 +118,70 @@ impl ServerFault {
     pub fn forgets(&self) -> bool {
         match self {
             ServerFault::Restart { lost, .. } => *lost > 0,
-            ServerFault::FailOver { lag, .. } => lag.is_some_and(|lag| lag > 0),
             ServerFault::Evict(_) => true,
             _ => false,
         }
     }
 }
 
-pub(super) fn server_fault(rng: &mut Rng) -> ServerFault {
-    let most = pick(rng, &[50, 1000, 5000]);
-    let time = millis(rng, 1..most);
-    match rng.u32(..11) {
-        0 => ServerFault::Restart {
-            down: time,
-            lost: some(rng),
-        },
-        1 => ServerFault::FailOver {
-            read_only: time,
-            lag: rng.bool().then(|| some(rng)),
-        },
-        2 => ServerFault::ReadOnly(time),
-        3 => ServerFault::OutOfMemory(time),
-        4 => ServerFault::NoReplicas(time),
-        5 => ServerFault::Loading(time),
-        6 => ServerFault::Busy(time),
-        8 => ServerFault::Clock(rng.i64(-2000..2000)),
-        10 => ServerFault::CannotSave(time),
-        9 if rng.bool() => ServerFault::Evict(pick(rng, &EVICTED)),
-        _ => ServerFault::FlushScripts,
+impl LinkFault {
+    /// One of ten kinds.
+    pub(super) fn random(rng: &mut Rng, kind: u32) -> LinkFault {
+        let (up, down) = pick(rng, &[(true, false), (false, true), (true, true)]);
+        match kind {
+            0 => LinkFault::Reset(chance(rng, 60).then(|| up_to(rng, &[10, 500, 6000]))),
+            1 | 2 => LinkFault::LoseAnswer(away(rng)),
+            3 => LinkFault::LateCopy(up_to(rng, &[20, 200, 2000])),
+            4 => LinkFault::CutRequest(away(rng)),
+            5 => LinkFault::Silence { up, down },
+            6 => LinkFault::Stall {
+                up,
+                down,
+                for_so_long: up_to(rng, &[50, 1000, 6000]),
+            },
+            7 => LinkFault::Refuse(up_to(rng, &[100, 6000, 6000, 400_000])),
+            8 => LinkFault::Deaf,
+            _ => LinkFault::Unheard,
+        }
     }
+}
+
+/// How long nothing can be sent after a request that got lost; mostly that can be at once.
+fn away(rng: &mut Rng) -> Duration {
+    match chance(rng, 40) {
+        true => up_to(rng, &[500, 5000, 40_000]),
+        false => Duration::ZERO,
+    }
+}
+
+impl Life {
+    /// `stalls`: callers may keep what they were granted and have not looked at, so they are dropped before.
+    pub(super) fn random(rng: &mut Rng, stalls: bool) -> Life {
+        match rng.u32(..100) {
+            0..30 => Life::Die,
+            30..40 => Life::Freeze,
+            _ => Life::ShutDown {
+                drop_callers: chance(rng, 60) || stalls,
+                limit: chance(rng, 25).then(|| up_to(rng, &[3, 100, 2000])),
+            },
+        }
+    }
+}
+
+/// A client is shut down, with its callers gone and all the time that it takes.
+pub const ENDS: Life = Life::ShutDown {
+    drop_callers: true,
+    limit: None,
+};
+
+/// The same beside its callers.
+pub const ENDS_BESIDE_CALLERS: Life = Life::ShutDown {
+    drop_callers: false,
+    limit: None,
+};
+
+/// A process stops for so long.
+pub(super) fn stop(rng: &mut Rng) -> Duration {
+    let most = pick(rng, &[30, 1000, 8000]);
+    millis(rng, 1..most)
 }

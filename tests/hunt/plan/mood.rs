@@ -1,180 +1,174 @@
-//! What a history is like.
+//! What a history is like: how often what happens, and what callers do.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::calls::{Ask, Call, End, Give};
+use super::calls::{Admin, AdminCall, Ask, Call, Give};
 use super::chance::{chance, millis, pick, up_to};
-use super::faults::LinkFault;
-use super::settings::Settings;
+use super::faults::{Life, LinkFault, ServerFault, stop};
+use super::meddling::Meddling;
+use super::recipes::Peer;
+use super::settings::{LockKind, Settings};
+use super::{Event, What};
 use crate::judge::Object;
+use crate::jvm;
 
-/// What a history is like.
 pub(super) struct Mood {
-    pub(super) calls: usize,
-    pub(super) link_faults: usize,
-    pub(super) server_faults: usize,
-    pub(super) lives: usize,
-    pub(super) stops: usize,
-    pub(super) admins: usize,
-    pub(super) meddlings: usize,
-    pub(super) jvm_calls: usize,
-    pub(super) peers: usize,
-    pub(super) parties: usize,
-    pub(super) recipes: u32,
-    pub(super) rounds: u32,
-    pub(super) longest_hold: u64,
-    pub(super) most_permits: i64,
-    pub(super) drops: u32,
+    rounds: u32,
+    longest_hold: u64,
+    most_permits: i64,
+    /// Of a hundred callers so many want a lock, or something of a recipe.
+    locks: u32,
+    recipes: u32,
+    long_locks: bool,
+    /// So many are dropped, or left unpolled.
+    drops: u32,
     pub(super) stalls: u32,
-    pub(super) locks: u32,
-    pub(super) long_locks: bool,
-    pub(super) link_kinds: Vec<u32>,
 }
-
-pub(super) const LINK_KINDS: u32 = 10;
 
 impl Mood {
     pub(super) fn random(rng: &mut Rng, settings: &Settings) -> Mood {
-        let calm = chance(rng, 20);
-        let some = |rng: &mut Rng, most: usize| if calm { 0 } else { rng.usize(..=most) };
         Mood {
-            calls: pick(rng, &[8, 15, 40, 80]),
-            link_faults: some(rng, 12),
-            server_faults: some(rng, 4),
-            lives: some(rng, 4),
-            stops: if chance(rng, 40) { some(rng, 3) } else { 0 },
-            admins: pick(rng, &[0, 0, 20]),
-            meddlings: pick(rng, &[0, 0, 0, 0, 3]),
-            jvm_calls: if settings.jvms == 0 {
-                0
-            } else {
-                pick(rng, &[10, 40])
-            },
-            peers: if settings.recipes.is_empty() {
-                0
-            } else {
-                pick(rng, &[0, 0, 5, 30])
-            },
-            parties: if settings.latch { 25 } else { 0 },
-            recipes: if settings.recipes.is_empty() {
-                0
-            } else {
-                pick(rng, &[30, 60])
-            },
             rounds: pick(rng, &[1, 1, 5, 30]),
             longest_hold: pick(rng, &[3, 30, 300, 1500]),
             most_permits: pick(rng, &[1, 2, 6]),
+            locks: if settings.locks == 0 { 0 } else { 30 },
+            recipes: if settings.recipes.is_empty() { 0 } else { 40 },
+            long_locks: chance(rng, 20),
             drops: pick(rng, &[0, 20, 60]),
             stalls: pick(rng, &[0, 0, 15]),
-            long_locks: chance(rng, 20),
-            locks: if settings.locks == 0 {
-                0
-            } else {
-                pick(rng, &[30, 70])
-            },
-            link_kinds: (0..rng.usize(2..5))
-                .map(|_| rng.u32(..LINK_KINDS))
-                .collect(),
         }
     }
 
-    /// Nothing goes wrong.
-    pub(super) fn is_calm(&mut self) {
-        (self.link_faults, self.server_faults) = (0, 0);
-        (self.lives, self.stops, self.meddlings) = (0, 0, 0);
+    /// All that happens by chance, before everything heals.
+    pub(super) fn events(&self, rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
+        let calm = chance(rng, 20);
+        let some = |rng: &mut Rng, most: usize| if calm { 0 } else { rng.usize(..=most) };
+        let clients = settings.clients;
+        let mut all = Vec::new();
+        for _ in 0..pick(rng, &[8, 15, 40, 80]) {
+            all.push(What::Call(rng.usize(..clients), self.call(rng, settings)));
+        }
+        let kinds: Vec<u32> = (0..rng.usize(2..5)).map(|_| rng.u32(..10)).collect();
+        for _ in 0..some(rng, 12) {
+            let kind = pick(rng, &kinds);
+            all.push(What::Link(
+                rng.usize(..clients),
+                LinkFault::random(rng, kind),
+            ));
+        }
+        let nodes = settings.masters.max(1);
+        for _ in 0..some(rng, 4) {
+            all.push(What::Server(rng.usize(..nodes), ServerFault::random(rng)));
+        }
+        if chance(rng, 25) {
+            for _ in 0..rng.usize(1..8) {
+                all.push(What::Server(rng.usize(..nodes), ServerFault::forbids(rng)));
+            }
+        }
+        for _ in 0..some(rng, 4) {
+            let life = Life::random(rng, self.stalls > 0);
+            all.push(What::Life(rng.usize(..clients), life));
+        }
+        if chance(rng, 40) {
+            for _ in 0..some(rng, 3) {
+                let time = stop(rng);
+                settings.stops += time;
+                all.push(What::Stop(rng.usize(..clients), time));
+            }
+        }
+        let mut admins = Vec::new();
+        if chance(rng, 33) {
+            admins.extend((0..20).map(|number| AdminCall::Release(1 << number)));
+        }
+        if settings.latch {
+            admins.extend([AdminCall::Close; 6]);
+            admins.extend([AdminCall::CountDown; 20]);
+        }
+        for what in admins {
+            let patience = chance(rng, self.drops).then(|| up_to(rng, &[2, 20, 500]));
+            all.push(What::Admin(rng.usize(..clients), Admin { what, patience }));
+        }
+        for _ in 0..pick(rng, &[0, 0, 0, 0, 3]) {
+            all.push(What::Meddle(Meddling::random(rng, settings)));
+        }
+        if settings.jvms > 0 {
+            for _ in 0..pick(rng, &[10, 40]) {
+                let jvm = rng.usize(..settings.jvms);
+                all.push(self.jvm(rng, jvm, settings));
+                if chance(rng, 5) {
+                    all.push(What::JvmDeaf(jvm, millis(rng, 10..9000)));
+                }
+            }
+        }
+        let peered = settings.with_peers();
+        if !peered.is_empty() {
+            for _ in 0..pick(rng, &[0, 0, 5, 30]) {
+                all.push(What::Peer(Peer::random(rng, &peered)));
+            }
+        }
+        let until = settings.healing.as_millis() as u64;
+        let all = all.into_iter().map(|what| Event {
+            at: millis(rng, 0..until),
+            what,
+        });
+        all.collect()
     }
 
-    pub(super) fn call(&self, rng: &mut Rng, settings: &Settings) -> Call {
-        let lock = chance(rng, self.locks);
-        let lock = lock && !chance(rng, self.recipes);
-        let (object, most) = if !lock && chance(rng, self.recipes) {
+    fn jvm(&self, rng: &mut Rng, jvm: usize, settings: &Settings) -> What {
+        let number = rng.usize(..settings.permits.len());
+        let most = settings.permits[number].min(self.most_permits);
+        let caller = jvm::Caller {
+            permits: rng.i64(1..=most),
+            hold: millis(rng, 0..self.longest_hold),
+            blocks: rng.bool(),
+        };
+        What::Jvm(jvm, number, caller)
+    }
+
+    fn call(&self, rng: &mut Rng, settings: &Settings) -> Call {
+        let (object, most) = if chance(rng, self.recipes) {
             (Object::Recipe(rng.usize(..settings.recipes.len())), 1)
         } else if settings.latch && chance(rng, 15) {
             (Object::Latch, 1)
-        } else if lock {
+        } else if chance(rng, self.locks) {
             (Object::Lock(rng.usize(..settings.locks)), 1)
         } else {
             let number = rng.usize(..settings.permits.len());
             let most = settings.permits[number].min(self.most_permits);
             (Object::Semaphore(number), most)
         };
-        let ask = match rng.u32(..10) {
-            0..5 => Ask::Wait,
-            5..6 => Ask::Try,
-            _ => Ask::For(up_to(rng, &[20, 1000, 8000])),
-        };
-        let give = match rng.u32(..20) {
-            0..10 => Give::Call,
-            10..19 => Give::Drop,
-            _ if chance(rng, 30) => Give::Keep,
-            _ => Give::Drop,
-        };
-        let guard = chance(rng, 60);
+        let is_semaphore = matches!(object, Object::Semaphore(_));
+        let is_long = !is_semaphore && (self.long_locks || chance(rng, 3));
         Call {
             object,
             permits: u32::try_from(rng.i64(1..=most)).expect("a few"),
-            ask,
-            guard,
-            hold: if !matches!(object, Object::Semaphore(_)) && (self.long_locks || chance(rng, 3))
-            {
-                millis(rng, 0..15_000)
-            } else {
-                millis(rng, 0..self.longest_hold)
+            ask: match rng.u32(..10) {
+                0..5 => Ask::Wait,
+                5..6 => Ask::Try,
+                _ => Ask::For(up_to(rng, &[20, 1000, 8000])),
             },
-            give,
+            guard: chance(rng, 60),
+            hold: millis(rng, 0..if is_long { 15_000 } else { self.longest_hold }),
+            give: match rng.u32(..60) {
+                0..30 => Give::Call,
+                30 => Give::Keep,
+                _ => Give::Drop,
+            },
             patience: chance(rng, self.drops).then(|| up_to(rng, &[1, 10, 100, 3000])),
-            stall: chance(rng, self.stalls).then(|| {
-                let most = pick(rng, &[1, 10, 200]);
-                (millis(rng, 0..most), millis(rng, 1..4000))
-            }),
-            lease: chance(rng, 30).then(|| {
-                let most = pick(rng, &[100, 3000]);
-                millis(rng, 30..most)
-            }),
+            stall: chance(rng, self.stalls)
+                .then(|| (up_to(rng, &[1, 10, 200]), millis(rng, 1..4000))),
+            lease: chance(rng, 30).then(|| Duration::from_millis(30) + up_to(rng, &[100, 3000])),
             nested: chance(rng, 15).then(|| {
                 let lease = chance(rng, 70).then(|| millis(rng, 100..20_000));
                 (lease, rng.bool())
             }),
             one_owner: chance(rng, 50),
-            reads: false,
-            split: chance(rng, 50).then(|| pick(rng, &[End::Apart, End::Merged])),
+            reads: settings.lock_kind == LockKind::ReadWrite && chance(rng, 67),
+            several: chance(rng, 50),
             rounds: rng.u32(1..=self.rounds),
             pause: up_to(rng, &[1, 5, 100]),
         }
-    }
-
-    pub(super) fn link_fault(&self, rng: &mut Rng) -> LinkFault {
-        let (up, down) = pick(rng, &[(true, false), (false, true), (true, true)]);
-        match pick(rng, &self.link_kinds) {
-            0 => LinkFault::Reset(chance(rng, 60).then(|| up_to(rng, &[10, 500, 6000]))),
-            1 => LinkFault::LoseAnswer(away(rng)),
-            9 => LinkFault::LateCopy(up_to(rng, &[20, 200, 2000])),
-            2 => LinkFault::CutRequest(away(rng)),
-            3 => LinkFault::Silence { up, down },
-            4 => {
-                let most = pick(rng, &[50, 1000, 6000]);
-                LinkFault::Stall {
-                    up,
-                    down,
-                    for_so_long: millis(rng, 1..most),
-                }
-            }
-            5 => LinkFault::Refuse(
-                up_to(rng, &[100, 6000, 6000, 400_000]) + Duration::from_millis(1),
-            ),
-            6 => LinkFault::Close,
-            7 => LinkFault::Deaf,
-            _ => LinkFault::Far(millis(rng, 1..60)),
-        }
-    }
-}
-
-/// How long nothing can be sent after a request that got lost; mostly that can be at once.
-fn away(rng: &mut Rng) -> Duration {
-    match chance(rng, 40) {
-        true => up_to(rng, &[500, 5000, 40_000]),
-        false => Duration::ZERO,
     }
 }

@@ -4,29 +4,21 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::calls::{Ask, Call, Give};
-use super::chance::{chance, millis, pick};
+use super::calls::{Call, Give};
+use super::chance::{millis, pick};
 use super::faults::LinkFault;
 use super::settings::Settings;
 use super::{Event, What};
 use crate::judge::Object;
 
-/// Somebody takes a lock of its own twice, and the answer to what it asks about when it lets go for the first time is lost; others wait
-/// for that lock. Or it takes it again and again, and the first unlock arrives once more. Drawn apart.
-pub(super) fn is_let_go(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
-    let rng = &mut Rng::with_seed(seed ^ 0x006e_6573_7465_6400);
-    if !chance(rng, 8) {
-        return;
-    }
+/// A holder takes a lock of its own twice, and the answer to what it asks about when it lets go for the first time is lost; others wait
+/// for that lock. Or it takes it again and again, and the first unlock arrives once more.
+pub(super) fn is_let_go(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Event>) {
     let object = Object::Lock(settings.locks);
     settings.locks += 1;
     let place = rng.usize(..settings.clients);
     let hold = millis(rng, 100..2000);
-    let call = Call {
-        ask: Ask::Wait,
-        hold,
-        ..Call::looking_in(object)
-    };
+    let call = Call::keeping(object, hold);
     let begins = millis(rng, 200..9000);
     let mut happens = |after: Duration, what: What| {
         let at = begins + after;
@@ -45,7 +37,7 @@ pub(super) fn is_let_go(seed: u64, settings: &mut Settings, events: &mut Vec<Eve
         happens(unlocks, What::Link(place, copy));
         return;
     }
-    // What ends first is not to end the other.
+    // The hold that ends first is not to end the other.
     settings.watchdog = settings.watchdog.max(Duration::from_secs(3));
     let lease = rng.bool().then(|| millis(rng, 100..900));
     let twice = Call {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::calls::{Ask, Call, Give};
-use super::chance::{chance, millis, pick};
+use super::calls::{Call, Give};
+use super::chance::{millis, pick};
 use super::settings::Settings;
 use super::{Event, What};
 
@@ -15,14 +15,10 @@ const SEMAPHORES: usize = 12;
 /// So long after the second caller has been told to wait nobody else is asked.
 const HAND_OVER: Duration = Duration::from_millis(100);
 
-/// Where clients have threads: two callers of one client come to a semaphore of their own, and the second one gives up at about
-/// the time when the first one hands over to it, of which the server is told nothing. Drawn apart.
-pub(super) fn falls(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
-    let rng = &mut Rng::with_seed(seed ^ 0x0000_7175_6965_7473);
-    if settings.threads.is_none() || chance(rng, 30) {
-        return;
-    }
-    // Whoever is far away hands over, too.
+/// Two callers of one client come to a semaphore of their own, and the second one gives up at about the time when the first one
+/// hands over to it, of which the server is told nothing.
+pub(super) fn falls(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Event>) {
+    // A client far away hands over, too.
     settings.local_hand_off = HAND_OVER;
     let until = settings.healing.as_millis() as u64;
     for _ in 0..SEMAPHORES {
@@ -31,11 +27,9 @@ pub(super) fn falls(seed: u64, settings: &mut Settings, events: &mut Vec<Event>)
         let there_and_back = settings.latency[place] * 2;
         let hold = there_and_back + millis(rng, 0..30);
         let first = Call {
-            ask: Ask::Wait,
             guard: rng.bool(),
             give: pick(rng, &[Give::Call, Give::Drop]),
-            hold,
-            ..Call::looking_in(object)
+            ..Call::keeping(object, hold)
         };
         let second = Call {
             // It may lose it from about the moment on when the first one lets go.

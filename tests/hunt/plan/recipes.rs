@@ -78,7 +78,7 @@ impl Recipe {
             },
             timeout: Duration::from_millis(pick(rng, &[1000, 3000, 10_000])),
             check: Duration::from_millis(pick(rng, &[20, 100, 100])),
-            endless: false,
+            endless: layout == Layout::Expirable && chance(rng, 20),
         }
     }
 
@@ -93,6 +93,11 @@ impl Recipe {
         self.layout != Layout::Expirable
     }
 
+    /// Peers come to this one.
+    pub fn has_peers(&self) -> bool {
+        matches!(self.layout, Layout::FairUnderLock | Layout::Expirable)
+    }
+
     /// The key of a peer's lock.
     pub fn peers_lock(&self, key: &str) -> Option<String> {
         (self.layout == Layout::FairUnderLock).then(|| format!("lock:{key}"))
@@ -100,14 +105,12 @@ impl Recipe {
 }
 
 impl Peer {
-    pub(super) fn random(rng: &mut Rng, recipes: usize) -> Peer {
+    /// At one of these recipes.
+    pub(super) fn random(rng: &mut Rng, recipes: &[usize]) -> Peer {
+        let longest = pick(rng, &[40, 40, 900]);
         Peer {
-            recipe: rng.usize(..recipes),
-            hold: if chance(rng, 10) {
-                millis(rng, 0..900)
-            } else {
-                millis(rng, 0..40)
-            },
+            recipe: pick(rng, recipes),
+            hold: millis(rng, 0..longest),
             tries: rng.u32(1..20),
             pause: millis(rng, 1..50),
             step: Duration::from_micros(rng.u64(100..3000)),

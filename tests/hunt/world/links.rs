@@ -33,8 +33,7 @@ impl World {
         let link = &self.hosts[host];
         let at = (now + there).max(link.up_until).max(link.down_until);
         let node = self.nodes.at_port(dial.port);
-        let apart = node.and_then(|node| link.apart.get(&node).copied());
-        let refused = link.dead || link.refused_until > now || apart.is_some_and(|end| end > now);
+        let refused = link.dead || link.refused_until > now;
         let node = node.filter(|node| !refused && self.nodes.node(*node).down_until <= now);
         let Some(node) = node else {
             let refused = Err(ErrorKind::ConnectionRefused.into());
@@ -46,7 +45,7 @@ impl World {
         let port = dial.port;
         self.judge()
             .note(format_args!("c{host}/{number} to {port} is being made"));
-        let wire = Wire::new(number, self.settings.window);
+        let wire = Wire::new(number);
         self.by_connection.insert(connection, number);
         self.wires.push(Conn {
             wire: wire.clone(),
@@ -65,14 +64,6 @@ impl World {
             waits: 0,
         });
         self.happens(at, Happening::Connected(dial.answer, Ok(wire)));
-    }
-
-    /// What a client writes to a connection stays with it: where nothing gets through that may be the first that it could notice of that.
-    pub(super) fn is_full(&mut self, number: usize) {
-        let conn = &self.wires[number];
-        if conn.mute_up {
-            self.unwell(conn.host, Duration::ZERO);
-        }
     }
 
     /// A client has written to a connection, or closed it.
@@ -141,7 +132,6 @@ impl World {
             return;
         }
         let bytes = conn.up.pop_front().expect("one event for each");
-        conn.wire.change(|state| state.under_way -= bytes.len());
         if conn.connection.is_none() {
             return;
         }
@@ -296,12 +286,6 @@ impl World {
                 }
             }
             LinkFault::Refuse(time) => self.is_away(host, time, now),
-            LinkFault::Close => {
-                for number in self.open(Some(host)) {
-                    self.close_server_side(number);
-                    self.answer(number, None);
-                }
-            }
             LinkFault::Deaf => {
                 for number in self.open(Some(host)) {
                     if self.wires[number].listens {
@@ -314,9 +298,6 @@ impl World {
                     let wire = &mut self.wires[number];
                     wire.mute_down |= wire.listens;
                 }
-            }
-            LinkFault::Far(latency) => {
-                self.hosts[host].latency = self.settings.near_enough(latency);
             }
         }
     }

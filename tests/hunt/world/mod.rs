@@ -27,10 +27,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::actors::Stage;
-use crate::judge::{Granted, Host, Judge, Object, Wanted};
+use crate::judge::{Granted, Host, Judge, Object};
 use crate::jvm;
 use crate::net::{Doings, End, Wire};
-use crate::plan::{Call, Life, MOST_UNDER_WAY, Plan, ServerFault, Settings, What};
+use crate::plan::{Call, Life, Plan, ServerFault, Settings, What};
 use crate::process::Process;
 use crate::sim::server::ConnectionId;
 use crate::tasks;
@@ -54,6 +54,7 @@ pub struct World {
     by_connection: BTreeMap<ConnectionId, usize>,
     jvms: Vec<jvms::Jvm>,
     peers: Vec<peers::Peer>,
+    replica: replicas::Replica,
     queue: BTreeMap<(Instant, u64), Happening>,
     last_number: u64,
     /// How far the server's clock has stepped, in microseconds.
@@ -71,8 +72,6 @@ struct Link {
     up_until: Instant,
     down_until: Instant,
     refused_until: Instant,
-    /// The nodes that it can't reach, and until when.
-    apart: BTreeMap<usize, Instant>,
     lose_answer: Option<Duration>,
     late_copy: Option<Duration>,
     cut_request: Option<Duration>,
@@ -125,10 +124,8 @@ enum Happening {
     Answered(usize),
     /// A server, or one of the nodes.
     Recovers(usize, ServerFault),
-    /// A replica that has not had the last writes takes over.
-    TakesOver(usize),
-    /// Something of a node's replica, unless it has been away since.
-    Replica(usize, u64, replicas::Step),
+    /// Something of the replica, unless it has been away since.
+    Replica(u64, replicas::Step),
     /// The time of a connection that waits for replicas is over.
     WaitEnds(usize, u64),
     /// The cluster changes.
@@ -172,16 +169,12 @@ impl World {
             let mut judge = judge.lock().unwrap();
             judge.counter(number, None, *permits, Granted::default());
         }
-        let jvms = (0..plan.settings.jvms).map(|_| jvms::Jvm {
-            listening: BTreeMap::new(),
-            latency: Duration::from_millis(1),
-            entries: BTreeMap::new(),
-        });
-        let jvms = jvms.collect();
+        let jvms = (0..plan.settings.jvms).map(|_| jvms::Jvm::default());
         let mut world = World {
             began,
-            jvms,
+            jvms: jvms.collect(),
             peers: Vec::new(),
+            replica: replicas::Replica::default(),
             rng: Rng::with_seed(!plan.seed),
             nodes,
             settings: plan.settings.clone(),
@@ -201,7 +194,7 @@ impl World {
         }
         world.set_permits();
         world.nodes.save();
-        world.replicas_follow();
+        world.replica_follows();
         world.happens(began + LOOK, Happening::Look);
         for place in 0..world.settings.clients {
             world.start(place, Duration::ZERO);
@@ -226,7 +219,6 @@ impl World {
             up_until: now,
             down_until: now,
             refused_until: now,
-            apart: BTreeMap::new(),
             lose_answer: None,
             late_copy: None,
             cut_request: None,
@@ -236,9 +228,6 @@ impl World {
         });
         let host = self.hosts.len() - 1;
         self.stage.start(place, host, after);
-        if self.settings.waits_for_replicas(place) {
-            self.judge().waits_for_replicas(host);
-        }
         self.judge()
             .unwell(host, self.trouble_until.max(now + after));
     }
@@ -251,9 +240,6 @@ impl World {
         }
         for number in done.touched {
             self.touched(number);
-        }
-        for number in done.full {
-            self.is_full(number);
         }
         let now = Instant::now();
         while let Some(entry) = self.queue.first_entry() {
@@ -269,7 +255,7 @@ impl World {
         match what {
             Happening::Planned(what) => self.planned(what, now),
             Happening::Jvm(jvm, object, number, step) => {
-                self.jvm_steps(jvm, object, number, step, now);
+                self.jvm_steps(jvm, object, number, step);
             }
             Happening::JvmHears(jvm, object, payload) => {
                 let entry = self.jvms[jvm].entries.entry(object).or_default();
@@ -278,7 +264,7 @@ impl World {
                 }
             }
             Happening::Peer(number, step) => self.peer_steps(number, step, now),
-            Happening::JvmListens(jvm) => self.jvm_listens(jvm, now),
+            Happening::JvmListens(jvm) => self.jvm_listens(jvm),
             Happening::Connected(answer, wire) => {
                 // It is closed again where nobody waits for it any more.
                 drop(answer.send(wire.map(|wire| wire.end(&self.doings))));
@@ -316,11 +302,7 @@ impl World {
                 self.judge().note(format_args!("server recovers"));
                 self.all_unwell(Duration::from_secs(1));
             }
-            Happening::TakesOver(lag) => {
-                let lag = lag.max(self.settings.replication.is_some().into());
-                self.starts_again(0, lag, Duration::from_millis(50));
-            }
-            Happening::Replica(node, cut, step) => self.replica_does(node, cut, step),
+            Happening::Replica(cut, step) => self.replica_does(cut, step),
             Happening::WaitEnds(number, wait) => self.wait_ends(number, wait),
             Happening::Shifts(step) => self.shifts(step, now),
             Happening::GoesOn(process) => process.go_on(),
@@ -354,23 +336,9 @@ impl World {
         match what {
             What::Call(place, call) => self.stage.call(place, call),
             What::Admin(place, admin) => self.stage.admin(place, admin),
-            What::Clear(place, object) => self.stage.clear(place, object),
             What::Peer(peer) => self.peer_comes(peer, now),
             What::Meddle(meddling) => self.meddle(meddling),
-            What::Jvm(jvm, object, caller) => {
-                let wanted = Wanted {
-                    host: jvm::FIRST + jvm,
-                    object: Object::Semaphore(object),
-                    permits: caller.permits,
-                    due: None,
-                    due_if_well: None,
-                    stalls: false,
-                    tries: false,
-                };
-                let number = self.judge().begin(wanted);
-                self.jvm(jvm, object).callers.insert(number, caller);
-                self.jvm_does(jvm, object, number, jvm::Step::First, Duration::ZERO);
-            }
+            What::Jvm(jvm, object, caller) => self.jvm_calls(jvm, object, caller),
             What::JvmDeaf(jvm, time) => self.jvm_deaf(jvm, time),
             What::Link(place, fault) => {
                 let host = self.stage.host(place);
@@ -378,25 +346,18 @@ impl World {
                 self.unwell(host, Duration::ZERO);
                 self.link_fault(host, fault, now);
             }
-            What::Server(fault) => {
-                self.judge().note(format_args!("server: {fault:?}"));
+            What::Server(master, fault) => {
+                let node = self.master(master);
+                self.judge().note(format_args!("node {node}: {fault:?}"));
                 self.all_unwell(Duration::ZERO);
-                self.server_fault(0, fault, now);
+                self.server_fault(node, fault, now);
             }
             What::Shift(shift) => {
                 self.judge().note(format_args!("cluster: {shift:?}"));
                 self.all_unwell(Duration::ZERO);
                 self.shift_begins(shift, now);
             }
-            What::Part(master, time) => {
-                let node = self.master(master);
-                if !self.is_falling(node) {
-                    self.judge().note(format_args!(
-                        "the replica of node {node} is away for {time:?}"
-                    ));
-                    self.parts(node, Some(time));
-                }
-            }
+            What::Part(time) => self.parts(time),
             What::Stop(place, time) => {
                 let host = self.stage.host(place);
                 self.judge()
@@ -437,20 +398,12 @@ impl World {
         let now = Instant::now();
         self.judge().note(format_args!("everything heals"));
         self.nodes.heal();
-        self.all_rejoin();
-        // A script that takes longer to be sent than an answer is waited for is never sent.
-        self.settings.window = MOST_UNDER_WAY;
-        for conn in &self.wires {
-            conn.wire.change(|state| state.window = MOST_UNDER_WAY);
-        }
+        self.replica_is_back();
         for host in 0..self.hosts.len() {
-            let place = self.stage.place(host);
             let link = &mut self.hosts[host];
-            link.latency = self.settings.latency[place];
             link.up_until = now;
             link.down_until = now;
             link.refused_until = now;
-            link.apart.clear();
             link.lose_answer = None;
             link.late_copy = None;
             link.cut_request = None;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::replicas::Replica;
 use crate::sim::server::{ConnectionId, Faults, Membership, Port, Reply, Server, key_of, slot};
 
-/// Where a server alone listens.
-pub const ALONE: Port = 6379;
+/// The number of a server alone.
+pub const ALONE: usize = 0;
+/// Where it listens.
+pub const ITS_PORT: Port = 6379;
 /// Where the first node of a cluster does.
 const FIRST: Port = 7000;
 /// So much higher is the port of the replica that takes over from a master, and of the next one behind it.
@@ -39,7 +40,6 @@ pub struct Node {
     pub cut_off: bool,
     /// Somebody else is about to take its place.
     pub falling: bool,
-    pub replica: Replica,
 }
 
 impl Nodes {
@@ -57,7 +57,7 @@ impl Nodes {
             epoch: 1,
         };
         if ports.is_empty() {
-            nodes.add(Server::new(micros), ALONE);
+            nodes.add(Server::new(micros), ITS_PORT);
             return nodes;
         }
         for port in &ports {
@@ -90,7 +90,6 @@ impl Nodes {
             replaced: false,
             cut_off: false,
             falling: false,
-            replica: Replica::default(),
         });
         self.all.len() - 1
     }
@@ -196,12 +195,6 @@ impl Nodes {
         }
         all.sort();
         all
-    }
-
-    /// Until when nobody reaches the one that has the key.
-    pub fn down_until(&mut self, key: &[u8]) -> Instant {
-        let home = self.home(key);
-        self.all[home].down_until
     }
 
     /// Whose connection it is.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::jvms::channel_of;
 use super::{Happening, World};
+use crate::admin::LATCH;
 use crate::judge::Object;
-use crate::plan::{Meddling, Subject, Turns};
-use crate::sim::server::Reply;
+use crate::plan::Meddling;
 
 /// So long something stands that was written into a record.
 const RECORD: Duration = Duration::from_secs(60);
@@ -15,8 +16,7 @@ impl World {
     pub fn wake_jvms(&mut self) {
         let asleep = self.judge().asleep();
         for number in asleep {
-            let channel = format!("redisson_sc:{{s{number}}}");
-            self.announce(&channel, "9");
+            self.announce(&channel_of(number), "9");
         }
     }
 
@@ -24,78 +24,25 @@ impl World {
         self.look_at_counters(None);
         self.judge().note(format_args!("operator: {meddling:?}"));
         match meddling {
-            Meddling::Scribble(which, text) => return self.scribble(which, text),
-            Meddling::Forge(place, text) => return self.forge(place, text),
-            Meddling::Disorder(with) => return self.disorder(with),
-            _ => {}
-        }
-        let nodes = &mut self.nodes;
-        let mut say = |words: &[&str]| {
-            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-            nodes.execute(&words)
-        };
-        let (mut robbed, mut back) = (None, None);
-        match meddling {
             Meddling::Delete(object) => {
-                say(&["DEL", &object.key()]);
-                robbed = Some(object);
-            }
-            Meddling::Rename(object) => {
                 let key = object.key();
-                // In the same slot.
-                let aside = match key.starts_with('{') {
-                    true => format!("x{key}"),
-                    false => format!("x{{{key}}}"),
-                };
-                if say(&["EXISTS", &aside]) == Some(Reply::Int(1)) {
-                    say(&["RENAME", &aside, &key]);
-                    back = Some(object);
-                } else {
-                    say(&["RENAME", &key, &aside]);
+                self.nodes.execute(&[b"DEL", key.as_bytes()]);
+                self.is_robbed(object);
+                self.look_at_counters(None);
+            }
+            Meddling::Scribble(which, text) => {
+                let keys = self.keys_like("redisson*");
+                if !keys.is_empty() {
+                    let place = usize::try_from(which).unwrap_or_default() % keys.len();
+                    self.write_record(&keys[place], text);
                 }
-                robbed = Some(object);
             }
-            Meddling::Expire(object, time) => {
-                say(&["PEXPIRE", &object.key(), &time.as_millis().to_string()]);
-                robbed = Some(object);
-            }
-            Meddling::Empty(number) => {
-                say(&["SET", &Object::Semaphore(number).key(), "0"]);
-            }
-            Meddling::Uncount(number) => {
-                let key = Object::Lock(number).key();
-                if let Some(Reply::Array(fields)) = say(&["HKEYS", &key])
-                    && let Some(Reply::Bulk(field)) = fields.first()
-                {
-                    let field = String::from_utf8_lossy(field);
-                    let count = say(&["HINCRBY", &key, &field, "-1"]);
-                    if let Some(Reply::Int(..=0)) = count {
-                        say(&["HDEL", &key, &field]);
-                    }
-                }
-                robbed = Some(Object::Lock(number));
-            }
-            Meddling::Scribble(..) | Meddling::Forge(..) | Meddling::Disorder(_) => {
-                unreachable!("done above")
-            }
+            Meddling::Forge(place, text) => self.forge(place, text),
             Meddling::Eavesdrop => {
                 for node in 0..self.nodes.len() {
                     self.nodes.node(node).eavesdrop();
                 }
             }
-        }
-        match robbed {
-            Some(Object::Lock(number)) => self.judge().robs(number),
-            Some(Object::Recipe(number)) => {
-                let lasts = self.settings.recipes[number].lasts();
-                self.judge().robs_permits(number, lasts);
-            }
-            _ => {}
-        }
-        self.look_at_counters(None);
-        // Permits that come without a word are found by the slow check only.
-        if let Some(object @ Object::Semaphore(_)) = back {
-            self.announce_permits(&object.key());
         }
     }
 
@@ -105,36 +52,6 @@ impl World {
         keys.into_iter().map(text).collect()
     }
 
-    /// Writes into one of the records.
-    fn scribble(&mut self, which: u64, text: &str) {
-        let keys = self.keys_like("redisson*");
-        if !keys.is_empty() {
-            let key = &keys[usize::try_from(which).unwrap_or_default() % keys.len()];
-            self.write_record(key, text);
-            self.judge().overwrites(key);
-        }
-    }
-
-    /// Does away with who comes first.
-    fn disorder(&mut self, with: Option<(Turns, &str)>) {
-        let lines = ["redisson*_turns:*", "redisson*_line:*", "redisson*_queue:*"];
-        let notes = ["redisson*_notes:*"];
-        let (gone, written): (&[&str], _) = match with {
-            None => (&[lines[0], lines[1], lines[2], notes[0]], None),
-            Some((Turns::Line, text)) => (&lines, Some(text)),
-            Some((Turns::Notes, text)) => (&notes, Some(text)),
-        };
-        for pattern in gone {
-            for key in self.keys_like(pattern) {
-                match written {
-                    Some(text) => self.ask(&["SET", &key, text, "PX", "60000"]),
-                    None => self.ask(&["DEL", &key]),
-                };
-            }
-        }
-        self.judge().orders_anew();
-    }
-
     /// Answers a client's next call, in all its records.
     fn forge(&mut self, place: usize, text: &str) {
         let host = self.stage.host(place);
@@ -142,7 +59,6 @@ impl World {
         for key in self.keys_like("redisson*_once*") {
             if self.judge().is_id_in(host, &key) {
                 self.write_record(&key, &text);
-                self.judge().overwrites(&key);
                 self.forges_permits(&key);
             }
         }
@@ -169,12 +85,11 @@ impl World {
 
     /// The operator opens the latch, as a deletion of Redisson's does.
     pub fn open_latch(&mut self) {
-        let latch = Subject::Latch.key();
-        if self.settings.latch && self.nodes.counter(latch.as_bytes()).is_some() {
+        if self.nodes.counter(LATCH.as_bytes()).is_some() {
             self.look_at_counters(None);
-            self.ask(&["DEL", latch]);
+            self.ask(&["DEL", LATCH]);
             self.look_at_counters(None);
-            let channel = format!("redisson_countdownlatch__channel__{{{latch}}}");
+            let channel = format!("redisson_countdownlatch__channel__{{{LATCH}}}");
             self.announce(&channel, "0");
         }
     }
@@ -204,13 +119,8 @@ impl World {
             let delta = missing.to_string();
             self.ask(&["INCRBY", &key, &delta]);
             self.look_at_counters(None);
-            self.announce_permits(&key);
+            let total = self.nodes.counter(key.as_bytes()).unwrap_or_default();
+            self.announce(&channel_of(number), &total.to_string());
         }
-    }
-
-    /// Tells of the permits that a semaphore has now.
-    fn announce_permits(&mut self, key: &str) {
-        let total = self.nodes.counter(key.as_bytes()).unwrap_or_default();
-        self.announce(&format!("redisson_sc:{{{key}}}"), &total.to_string());
     }
 }

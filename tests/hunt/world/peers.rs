@@ -1,4 +1,7 @@
-//! Peers of other programs at the recipes' semaphores: each step as it stands in the book, with a pause before the next.
+//! Peers of other programs at the recipes' semaphores: each step as it stands in the book, with a pause before the next. They come to
+//! the fair semaphore under a lock, whose steps are single commands, and to permits with ids, where each step is one script.
+
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -27,11 +30,11 @@ impl Peer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Takes the lock, if there is one.
-    Lock,
-    /// Gives it an expiry.
+    /// Takes the lock; or a permit, where that is a script.
+    Begin,
+    /// Gives the lock an expiry.
     Expire,
-    /// Gets a number, where numbers count.
+    /// Gets a number.
     Number,
     /// Stands in line.
     Enter,
@@ -51,13 +54,14 @@ impl World {
             had: 0,
             plan,
         });
-        self.happens(now, Happening::Peer(number, Step::Lock));
+        self.happens(now, Happening::Peer(number, Step::Begin));
     }
 
     pub(super) fn peer_steps(&mut self, number: usize, step: Step, now: Instant) {
         let plan = self.peers[number].plan.clone();
         let key = Object::Recipe(plan.recipe).key();
-        let until = self.nodes.down_until(key.as_bytes());
+        let home = self.nodes.home(key.as_bytes());
+        let until = self.nodes.node(home).down_until;
         if until > now {
             self.happens(until, Happening::Peer(number, step));
             return;
@@ -65,15 +69,15 @@ impl World {
         self.look_at_counters(None);
         // Ours look as often as peers try, as long as these hand their lock round.
         self.judge().something_happens();
-        let is_script = self.settings.recipes[plan.recipe].layout == Layout::Expirable;
-        let home = self.nodes.home(key.as_bytes());
-        if is_script {
-            self.nodes.node(home).server.begin();
-        }
-        let next = self.peer_does(number, step);
-        if is_script {
-            self.nodes.node(home).server.end();
-        }
+        let next = match self.settings.recipes[plan.recipe].layout {
+            Layout::Expirable => {
+                self.nodes.node(home).server.begin();
+                let next = self.peer_of_ids(number, step, &key);
+                self.nodes.node(home).server.end();
+                next
+            }
+            _ => self.peer_in_line(number, step, &key),
+        };
         let dies = plan.dies.filter(|_| self.peers[number].rounds == 1);
         let (after, next) = match next {
             Some(Step::Expire) if dies == Some(Death::WithTheLock) => return,
@@ -91,145 +95,103 @@ impl World {
                 if peer.rounds == 0 || peer.tries == 0 || self.judge().has_healed() {
                     return;
                 }
-                (plan.pause, Step::Lock)
+                (plan.pause, Step::Begin)
             }
         };
         self.happens(now + after, Happening::Peer(number, next));
     }
 
-    /// Its next step; `None`: that was in vain, or the last one.
-    fn peer_does(&mut self, number: usize, step: Step) -> Option<Step> {
+    /// The next step of a peer of the fair semaphore; `None`: that was in vain, or the last one.
+    fn peer_in_line(&mut self, number: usize, step: Step, key: &str) -> Option<Step> {
         let peer = &self.peers[number];
         let (id, counter) = (peer.id.clone(), peer.counter.clone());
         let recipe = self.settings.recipes[peer.plan.recipe].clone();
-        let key = Object::Recipe(peer.plan.recipe).key();
-        let (owners, next_counter) = (format!("{key}:owner"), format!("{key}:counter"));
+        let (owners, lock) = (format!("{key}:owner"), recipe.peers_lock(key)?);
         let now = self.server_millis();
-        let millis = i64::try_from(recipe.timeout.as_millis()).expect("seconds");
-        let fair = matches!(recipe.layout, Layout::Fair | Layout::FairUnderLock);
-        let lasts = millis.to_string();
-        match (recipe.layout, step) {
-            (Layout::FairUnderLock, Step::Lock) => {
-                let lock = recipe.peers_lock(&key).expect("it has one");
+        match step {
+            Step::Begin => {
                 let taken = self.ask(&["SET", &lock, &id, "NX"]);
                 matches!(taken, Some(Reply::Status(_))).then_some(Step::Expire)
             }
-            (_, Step::Expire) => {
-                let lock = recipe.peers_lock(&key).expect("it has one");
+            Step::Expire => {
                 self.ask(&["PEXPIRE", &lock, "2000"]);
                 Some(Step::Number)
             }
-            (_, Step::Lock) => Some(if fair { Step::Number } else { Step::Enter }),
-            (_, Step::Number) => {
-                let old = (now - millis).to_string();
-                let expired = texts(self.ask(&["ZRANGEBYSCORE", &key, "-inf", &old]));
-                for id in expired {
-                    self.ask(&["ZREM", &key, &id]);
+            Step::Number => {
+                let old = (now - millis(recipe.timeout)).to_string();
+                for id in texts(self.ask(&["ZRANGEBYSCORE", key, "-inf", &old])) {
+                    self.ask(&["ZREM", key, &id]);
                     self.ask(&["ZREM", &owners, &id]);
                 }
-                let Some(Reply::Int(counter)) = self.ask(&["INCR", &next_counter]) else {
+                let counter = self.ask(&["INCR", &format!("{key}:counter")]);
+                let Some(Reply::Int(counter)) = counter else {
                     return None;
                 };
                 self.peers[number].counter = counter.to_string();
                 Some(Step::Enter)
             }
-            (Layout::Timestamp, Step::Enter) => {
-                let old = (now - millis).to_string();
-                self.ask(&["ZREMRANGEBYSCORE", &key, "-inf", &old]);
-                self.ask(&["ZADD", &key, &now.to_string(), &id]);
-                Some(Step::Look)
-            }
-            (Layout::Fair | Layout::FairUnderLock, Step::Enter) => {
-                self.ask(&["ZADD", &key, &now.to_string(), &id]);
+            Step::Enter => {
+                self.ask(&["ZADD", key, &now.to_string(), &id]);
                 self.ask(&["ZADD", &owners, &counter, &id]);
                 Some(Step::Look)
             }
-            (Layout::Set, Step::Enter) => {
-                let Some(Reply::Int(count)) = self.ask(&["SCARD", &key]) else {
-                    return None;
-                };
-                if count >= i64::from(recipe.limit) {
-                    return None;
-                }
-                self.ask(&["SADD", &key, &id]);
-                Some(Step::Release)
-            }
-            (Layout::Slots, Step::Enter) => {
-                let taken = (1..=recipe.limit).any(|slot| {
-                    let key = format!("{key}:{slot}");
-                    let taken = self.ask(&["SET", &key, &id, "NX", "PX", &lasts]);
-                    matches!(taken, Some(Reply::Status(_)))
-                });
-                taken.then_some(Step::Release)
-            }
-            (Layout::StringLock, Step::Enter) => {
-                let key = format!("lock:{key}");
-                let taken = self.ask(&["SET", &key, &id, "NX", "PX", &lasts]);
-                matches!(taken, Some(Reply::Status(_))).then_some(Step::Release)
-            }
-            (Layout::Expirable, Step::Enter) => {
-                let taken = self.takes_permit(number, &key, now + millis);
-                taken.then_some(Step::Release)
-            }
-            (_, Step::Look) => {
-                let line = if fair { &owners } else { &key };
-                let rank = self.ask(&["ZRANK", line, &id]);
-                let within =
-                    matches!(rank, Some(Reply::Int(rank)) if rank < i64::from(recipe.limit));
+            Step::Look => {
+                let rank = self.ask(&["ZRANK", &owners, &id]);
+                let limit = i64::from(recipe.limit);
+                let within = matches!(rank, Some(Reply::Int(rank)) if rank < limit);
                 if !within {
-                    self.peer_leaves(&key, &id, fair);
+                    self.ask(&["ZREM", key, &id]);
+                    self.ask(&["ZREM", &owners, &id]);
                 }
-                if let Some(lock) = recipe.peers_lock(&key) {
-                    self.peer_unlocks(&lock, &id);
+                if self.ask(&["GET", &lock]) == Some(Reply::bulk(id)) {
+                    self.ask(&["DEL", &lock]);
                 }
                 within.then_some(Step::Release)
             }
-            (_, Step::Release) => {
-                match recipe.layout {
-                    Layout::Set => drop(self.ask(&["SREM", &key, &id])),
-                    Layout::Slots => {
-                        for slot in 1..=recipe.limit {
-                            self.peer_unlocks(&format!("{key}:{slot}"), &id);
-                        }
-                    }
-                    Layout::StringLock => self.peer_unlocks(&format!("lock:{key}"), &id),
-                    Layout::Expirable => self.gives_permit(number, &key),
-                    _ => self.peer_leaves(&key, &id, fair),
-                }
+            Step::Release => {
+                self.ask(&["ZREM", key, &id]);
+                self.ask(&["ZREM", &owners, &id]);
                 None
             }
         }
     }
 
+    /// The same of a peer that takes permits with ids.
+    fn peer_of_ids(&mut self, number: usize, step: Step, key: &str) -> Option<Step> {
+        match step {
+            Step::Release => {
+                self.gives_permit(number, key);
+                None
+            }
+            _ => self.takes_permit(number, key).then_some(Step::Release),
+        }
+    }
+
     /// One permit that has ended becomes free; then one is taken, if there is one.
-    fn takes_permit(&mut self, number: usize, key: &str, until: i64) -> bool {
+    fn takes_permit(&mut self, number: usize, key: &str) -> bool {
         let recipe = self.peers[number].plan.recipe;
-        let (permits, now) = (permits_of(key), self.server_millis().to_string());
-        let ended = self.ask(&["ZRANGEBYSCORE", &permits, "0", &now, "LIMIT", "0", "1"]);
-        if let Some(Reply::Array(ended)) = ended
+        let (permits, now) = (permits_of(key), self.server_millis());
+        let ended = ["ZRANGEBYSCORE", &permits, "0", &now.to_string()];
+        if let Some(Reply::Array(ended)) = self.ask(&[&ended[..], &["LIMIT", "0", "1"]].concat())
             && let Some(Reply::Bulk(id)) = ended.first()
         {
-            self.ask_in_bytes(&[b"ZREM", permits.as_bytes(), id]);
+            self.nodes.ask(&[b"ZREM", permits.as_bytes(), id]);
             let total = self.ask(&["INCRBY", key, "1"]);
             if let Some(Reply::Int(total @ 1..)) = total {
-                self.says(key, total);
+                self.announce(&format!("redisson_sc:{key}"), &total.to_string());
             }
         }
-        let free = self.nodes.counter(key.as_bytes()).unwrap_or_default();
-        if free < 1 {
+        if self.nodes.counter(key.as_bytes()).unwrap_or_default() < 1 {
             return false;
-        }
-        self.peers[number].had += 1;
-        let id = self.peers[number].permit(number);
-        self.ask(&["DECRBY", key, "1"]);
-        self.ask(&["ZADD", &permits, &until.to_string(), &id]);
-        if let Some(Reply::Int(left @ 1..)) = self.ask(&["PTTL", key]) {
-            self.ask(&["PEXPIRE", &permits, &left.to_string()]);
         }
         let (limit, lasts) = {
             let recipe = &self.settings.recipes[recipe];
             (recipe.limit, recipe.timeout)
         };
+        self.peers[number].had += 1;
+        let id = self.peers[number].permit(number);
+        self.ask(&["DECRBY", key, "1"]);
+        self.ask(&["ZADD", &permits, &(now + millis(lasts)).to_string(), &id]);
         self.judge().peer_has(recipe, number, lasts, limit);
         true
     }
@@ -237,30 +199,15 @@ impl World {
     fn gives_permit(&mut self, number: usize, key: &str) {
         let recipe = self.peers[number].plan.recipe;
         self.judge().peer_gives(recipe, number);
-        let (permits, id) = (permits_of(key), self.peers[number].permit(number));
-        if self.ask(&["ZREM", &permits, &id]) == Some(Reply::Int(1))
+        let id = self.peers[number].permit(number);
+        if self.ask(&["ZREM", &permits_of(key), &id]) == Some(Reply::Int(1))
             && let Some(Reply::Int(total)) = self.ask(&["INCRBY", key, "1"])
         {
-            self.says(key, total);
+            self.announce(&format!("redisson_sc:{key}"), &total.to_string());
         }
     }
+}
 
-    fn says(&mut self, key: &str, total: i64) {
-        self.announce(&format!("redisson_sc:{key}"), &total.to_string());
-    }
-
-    fn peer_leaves(&mut self, key: &str, id: &str, fair: bool) {
-        self.ask(&["ZREM", key, id]);
-        if fair {
-            self.ask(&["ZREM", &format!("{key}:owner"), id]);
-        }
-    }
-
-    fn peer_unlocks(&mut self, key: &str, id: &str) {
-        if let Some(Reply::Bulk(owner)) = self.ask(&["GET", key])
-            && owner == id.as_bytes()
-        {
-            self.ask(&["DEL", key]);
-        }
-    }
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).expect("seconds")
 }

@@ -39,11 +39,7 @@ impl World {
     /// Asks the server itself, whatever is wrong with it.
     pub(super) fn ask(&mut self, words: &[&str]) -> Option<Reply> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        self.ask_in_bytes(&words)
-    }
-
-    pub(super) fn ask_in_bytes(&mut self, words: &[&[u8]]) -> Option<Reply> {
-        self.nodes.ask(words)
+        self.nodes.ask(&words)
     }
 
     /// Sends a message to all who listen.
@@ -206,7 +202,8 @@ impl World {
                 if recipe.layout == Layout::Set {
                     self.ask(&["SREM", &key, &id]);
                 } else {
-                    self.ask_in_bytes(&[b"ZREM", permits_of(&key).as_bytes(), &bytes_of(&id)]);
+                    self.nodes
+                        .ask(&[b"ZREM", permits_of(&key).as_bytes(), &bytes_of(&id)]);
                     self.ask(&["INCR", &key]);
                     self.announce(&format!("redisson_sc:{key}"), "1");
                 }

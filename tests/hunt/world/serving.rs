@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::nodes::Node;
-use super::recipes::{permits_of, texts};
+use super::recipes::texts;
 use super::{EPOCH, Happening, World};
-use crate::admin::{Standing, State};
+use crate::admin::{LATCH, SEMAPHORE};
 use crate::judge::{Granted, Host, Object};
-use crate::plan::{ServerFault, Subject};
+use crate::plan::ServerFault;
 use crate::sim::scripts;
 use crate::sim::server::{ConnectionId, Reply};
 use crate::trace::printed;
@@ -21,12 +21,12 @@ impl World {
         self.look_at_counters(None);
         let node = self.wires[number].node;
         let before = self.locked();
-        self.has_written(node, None, &[]);
+        self.has_written(None, &[]);
         self.nodes.node(node).overheard(&[]);
         let server = &mut self.nodes.node(node).server;
         let reply = server.execute(connection, words);
         let refused = server.refused_as_replica();
-        self.has_written(node, Some(host), words);
+        self.has_written(Some(host), words);
         self.waits(number);
         let name = words[0].to_ascii_lowercase();
         let after = self.locked();
@@ -80,11 +80,6 @@ impl World {
                 }
             }
             self.look_at_ends();
-            let now = self.server_millis();
-            let about = |subject: &Subject| words.contains(&subject.key().as_bytes());
-            for subject in Subject::ALL.into_iter().filter(about) {
-                self.judge().admin_is_asked(subject, host, now);
-            }
         }
         let says = |step: &[u8]| words.contains(&step);
         let Node {
@@ -95,9 +90,6 @@ impl World {
         }
         if is_call && says(b"down") && says(b"set") {
             self.judge().latch_may_be_open();
-        }
-        if is_call && (says(b"force") || says(b"clear")) {
-            self.is_cleared(words);
         }
         if is_call {
             let numbers = words[3..].iter().filter(|word| word.len() == 16);
@@ -129,9 +121,6 @@ impl World {
         }
         if is_call && !renews && !unknown {
             self.judge().script();
-        }
-        if (name == b"wait" || is_call && !renews && !unknown) && self.has_no_replica(node) {
-            self.judge().asks_in_vain(host, name == b"wait");
         }
         if is_call
             && !unknown
@@ -167,9 +156,8 @@ impl World {
             let mut bytes = Vec::new();
             for message in &pushed {
                 message.encode(&mut bytes);
-                if let Some(payload) = told(message) {
-                    let turn = payload == b"turn" || payload == b"own";
-                    self.judge().is_told(turn || payload.starts_with(b"grant "));
+                if is_told(message) {
+                    self.judge().is_told();
                 }
             }
             let host = self.wires[number].host;
@@ -191,29 +179,9 @@ impl World {
             let granted = self.granted(&key);
             self.judge().counter(number, host, value, granted);
         }
-        let now = self.server_millis();
-        for subject in Subject::ALL {
-            if subject != Subject::Latch || self.settings.latch {
-                let state = State {
-                    here: self.standing_at(subject.key()),
-                    aside: self.standing_at(subject.aside()),
-                };
-                self.judge().admin_becomes(subject, host, state, now);
-            }
-        }
-    }
-
-    fn standing_at(&mut self, key: &str) -> Option<Standing> {
-        let count = self.nodes.counter(key.as_bytes())?;
-        let held = match self.ask(&["ZCARD", &ids_of(key)]) {
-            Some(Reply::Int(held)) => held,
-            _ => 0,
-        };
-        let until = match self.ask(&["PEXPIRETIME", key]) {
-            Some(Reply::Int(until)) if until >= 0 => Some(until),
-            _ => None,
-        };
-        Some(Standing { count, held, until })
+        let semaphore = self.nodes.counter(SEMAPHORE.as_bytes()).unwrap_or_default();
+        let latch = self.nodes.counter(LATCH.as_bytes());
+        self.judge().admin_is(host, semaphore, latch);
     }
 
     /// How many permits each client has been granted for a time.
@@ -288,12 +256,8 @@ impl World {
     pub(super) fn change(&mut self, node: usize, fault: &ServerFault, on: bool) {
         let server = &mut self.nodes.node(node).server;
         server.faults(|faults| match fault {
-            ServerFault::FailOver { .. } | ServerFault::ReadOnly(_) => faults.replica = on,
-            ServerFault::OutOfMemory(_) => faults.out_of_memory = on,
+            ServerFault::ReadOnly(_) => faults.replica = on,
             ServerFault::NoReplicas(_) => faults.too_few_replicas = on,
-            ServerFault::CannotSave(_) => faults.cannot_save = on,
-            ServerFault::Loading(_) => faults.loading = on,
-            ServerFault::Busy(_) => faults.busy = on,
             ServerFault::Forbid(command, _) if on => {
                 faults.forbidden.insert((*command).to_owned());
             }
@@ -318,19 +282,8 @@ impl World {
         }
         match fault {
             ServerFault::Restart { down, lost } => self.starts_again(node, lost, down),
-            ServerFault::FailOver { read_only, lag } => {
-                self.ends_waits(node);
-                if let Some(lag) = lag {
-                    self.happens(now + read_only, Happening::TakesOver(lag));
-                }
-            }
             ServerFault::ReadOnly(_) => self.ends_waits(node),
-            ServerFault::OutOfMemory(_)
-            | ServerFault::NoReplicas(_)
-            | ServerFault::CannotSave(_)
-            | ServerFault::Loading(_)
-            | ServerFault::Busy(_)
-            | ServerFault::Forbid(..) => {}
+            ServerFault::NoReplicas(_) | ServerFault::Forbid(..) => {}
             ServerFault::FlushScripts => {
                 let Node {
                     server, operator, ..
@@ -360,10 +313,10 @@ impl World {
         let node_loses = if replicated { 0 } else { lost };
         self.nodes.node(node).restart(node_loses);
         match replicated && lost > 0 {
-            true => self.loses_the_rest(node),
+            true => self.loses_the_rest(),
             false => self.has_lost(lost),
         }
-        self.rejoins(node, down);
+        self.rejoins(down);
         self.set_permits();
         let later = down + Duration::from_millis(100);
         for jvm in 0..self.jvms.len() {
@@ -388,7 +341,7 @@ impl World {
             self.reset(number, None);
         }
         for jvm in 0..self.jvms.len() {
-            if let Some(connection) = self.jvms[jvm].listening.remove(&node) {
+            if let Some(connection) = self.jvms[jvm].listening.take() {
                 self.nodes.disconnect(node, connection);
             }
         }
@@ -435,21 +388,28 @@ impl World {
         }
     }
 
-    /// What is in somebody's hand is taken away, as somebody has asked.
-    fn is_cleared(&self, words: &[&[u8]]) {
-        let about = |object: Object| {
+    /// What its holders have is taken away.
+    pub(super) fn is_robbed(&self, object: Object) {
+        match object {
+            Object::Lock(number) => self.judge().robs(number),
+            Object::Recipe(number) => {
+                let lasts = self.settings.recipes[number].lasts();
+                self.judge().robs_permits(number, lasts);
+            }
+            Object::Semaphore(_) | Object::Latch => {}
+        }
+    }
+
+    /// The locks and recipes that a command is about.
+    pub(super) fn named_in(&self, words: &[&[u8]]) -> Vec<Object> {
+        let about = |object: &Object| {
             let key = object.key();
             let mut names = words.iter().map(|word| String::from_utf8_lossy(word));
             names.any(|name| name.contains(&key))
         };
-        for number in (0..self.settings.locks).filter(|number| about(Object::Lock(*number))) {
-            self.judge().robs(number);
-        }
-        for (number, recipe) in self.settings.recipes.iter().enumerate() {
-            if about(Object::Recipe(number)) {
-                self.judge().robs_permits(number, recipe.lasts());
-            }
-        }
+        let locks = (0..self.settings.locks).map(Object::Lock);
+        let recipes = (0..self.settings.recipes.len()).map(Object::Recipe);
+        locks.chain(recipes).filter(about).collect()
     }
 
     /// Their holders need not know before their leases end.
@@ -500,7 +460,7 @@ impl World {
         self.look_at_counters(None);
         let mut all = Vec::new();
         for key in self.nodes.keys("*") {
-            let Some(Reply::Int(left)) = self.ask_in_bytes(&[b"PTTL", &key]) else {
+            let Some(Reply::Int(left)) = self.nodes.ask(&[b"PTTL", &key]) else {
                 continue;
             };
             all.push((String::from_utf8_lossy(&key).into_owned(), left));
@@ -517,25 +477,12 @@ fn grants_of(key: &str) -> String {
     }
 }
 
-/// Where the ids of permits stand, for one whose name may have braces.
-fn ids_of(key: &str) -> String {
-    match key.contains('{') {
-        true => permits_of(key),
-        false => permits_of(&format!("{{{key}}}")),
-    }
-}
-
-/// What a message says; the confirmations of subscriptions are none.
-fn told(message: &Reply) -> Option<&[u8]> {
+/// Whether it is a message; the confirmations of subscriptions are none.
+fn is_told(message: &Reply) -> bool {
     let Reply::Array(parts) = message else {
-        return None;
+        return false;
     };
-    match &parts[..] {
-        [Reply::Bulk(kind), .., Reply::Bulk(payload)] if kind.ends_with(b"message") => {
-            Some(payload)
-        }
-        _ => None,
-    }
+    matches!(parts.first(), Some(Reply::Bulk(kind)) if kind.ends_with(b"message"))
 }
 
 /// The first whole request, and how long it is.

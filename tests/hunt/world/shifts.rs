@@ -8,9 +8,6 @@ use super::{Happening, World};
 use crate::plan::Shift;
 use crate::sim::server::slot;
 
-/// How often a JVM asks where everything is.
-const JVMS_LOOK: Duration = Duration::from_secs(1);
-
 /// A slot on its way, or a master that is replaced.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
@@ -98,7 +95,6 @@ impl World {
                     None => self.goes_down(gone, noticed + elected + gossip),
                 }
                 self.nodes.node(gone).falling = true;
-                self.parts(gone, None);
                 self.all_unwell(noticed + elected);
                 self.happens(now + noticed, Happening::Shifts(Step::Noticed));
                 let step = Step::Elected {
@@ -108,20 +104,6 @@ impl World {
                     goes_on,
                 };
                 self.happens(now + noticed + elected, Happening::Shifts(step));
-            }
-            Shift::Fault(master, fault) => {
-                let node = self.master(master);
-                self.server_fault(node, fault, now);
-            }
-            Shift::Apart(place, master, time) => {
-                let (host, node) = (self.stage.host(place), self.master(master));
-                self.unwell(host, time);
-                self.hosts[host].apart.insert(node, now + time);
-                for number in self.open(Some(host)) {
-                    if self.wires[number].node == node {
-                        self.reset(number, None);
-                    }
-                }
             }
         }
     }
@@ -167,9 +149,6 @@ impl World {
                 gossip,
                 goes_on,
             } => {
-                let replicated = self.settings.replication.is_some();
-                let lag = if replicated { 0 } else { lag };
-                self.has_written(gone, None, &[]);
                 let taker = self.nodes.takes_over(gone, lag);
                 self.judge()
                     .note(format_args!("node {taker} takes over from node {gone}"));
@@ -178,15 +157,10 @@ impl World {
                 if lag > 0 || goes_on.is_some() {
                     self.has_lost(lag.max(1));
                 }
-                if replicated {
-                    self.hands_down(gone, taker);
-                    self.loses_the_rest(taker);
-                }
                 self.set_permits();
                 self.look_at_counters(None);
                 self.tell_later(gossip, now);
                 let returns = goes_on.unwrap_or(gossip);
-                self.rejoins(taker, returns);
                 self.happens(now + returns, Happening::Shifts(Step::Returns(gone)));
             }
             Step::Returns(node) => {
@@ -203,7 +177,6 @@ impl World {
 
     /// All nodes hear of what has changed, one after the other.
     fn tell_later(&mut self, gossip: Duration, now: Instant) {
-        self.jvms_follow(gossip + JVMS_LOOK, now);
         for node in 0..self.nodes.len() {
             let later = gossip.mul_f64(self.rng.f64());
             self.happens(now + later, Happening::Shifts(Step::Learns(node)));
