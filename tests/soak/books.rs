@@ -1,53 +1,116 @@
-//! What all processes have told so far.
+//! What all processes have told so far: a line before each caller asks, and after it was answered.
+//!
+//! A caller tells that it has something when it has got it, and that it has nothing before it gives it back. So it surely holds
+//! what it has told, and of a process that was killed that is known, too.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Instant, sleep};
 
-use crate::GROUPS;
-use crate::journal::{Line, Step, now};
-use crate::ledger::{Ledger, Peak, group_of};
-
-/// A moment is settled when it is this long past, in microseconds.
-const WELL_PAST: u64 = 5_000_000;
+use crate::{GROUPS, KILLED, RING, group_of, name_for};
 
 /// Longer than any fault of the run lasts and any way to notice it takes.
 pub(crate) const HUNG: Duration = Duration::from_secs(20);
 
-/// How a process stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    Works,
-    /// By the driver.
-    Killed,
-    /// In good order.
-    Ended,
-    /// By itself, or by a panic.
-    Died,
+/// A step of a caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It is about to ask for permits.
+    Asks,
+    /// It has got so many.
+    Has(i64),
+    /// It is about to give back what it has.
+    Gives,
+    /// It waits for nothing and has nothing.
+    Rests,
+    /// A call has failed.
+    Failed(String),
 }
 
-/// One Rust process.
+/// A line of a process.
 #[derive(Debug)]
-pub(crate) struct Process {
-    /// Where it stands in the ring.
-    pub(crate) place: usize,
-    pub(crate) client: Option<String>,
-    pub(crate) ledger: Ledger,
-    pub(crate) standing: Standing,
-    /// The server is back since then, and this process has not got anything yet.
-    recovering_since: Option<u64>,
+pub(crate) enum Line {
+    /// When, in microseconds since 1970, and which caller.
+    Step(u64, usize, Step),
+    /// The process has ended in good order.
+    End,
+}
+
+impl Line {
+    /// Hands the line to the driver; a write that fails ends the process.
+    pub(crate) fn tell(&self) {
+        let text = match self {
+            Line::End => "end\n".to_owned(),
+            Line::Step(at, caller, step) => {
+                let what = match step {
+                    Step::Asks => "asks ".to_owned(),
+                    Step::Has(permits) => format!("has {permits}"),
+                    Step::Gives => "gives ".to_owned(),
+                    Step::Rests => "rests ".to_owned(),
+                    Step::Failed(error) => format!("failed {}", error.replace('\n', " ")),
+                };
+                format!("{at} {caller} {what}\n")
+            }
+        };
+        let mut out = std::io::stdout().lock();
+        if out.write_all(text.as_bytes()).is_err() || out.flush().is_err() {
+            std::process::exit(1);
+        }
+    }
+
+    /// `None` for what is no line, as the last one of a process that was killed.
+    pub(crate) fn parse(text: &str) -> Option<Line> {
+        if text == "end" {
+            return Some(Line::End);
+        }
+        let mut words = text.splitn(4, ' ');
+        let (at, caller) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let step = match (words.next()?, words.next()?) {
+            ("asks", _) => Step::Asks,
+            ("has", permits) => Step::Has(permits.parse().ok()?),
+            ("gives", _) => Step::Gives,
+            ("rests", _) => Step::Rests,
+            ("failed", error) => Step::Failed(error.to_owned()),
+            _ => return None,
+        };
+        Some(Line::Step(at, caller, step))
+    }
+}
+
+/// The clock that all processes of the machine share, in microseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A process.
+#[derive(Debug)]
+struct Process {
+    place: usize,
+    works: bool,
+    callers: BTreeMap<usize, Caller>,
+    last_got: u64,
+}
+
+#[derive(Debug, Default)]
+struct Caller {
+    holds: i64,
+    asked: Option<u64>,
+    last_got: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
-    pub(crate) processes: Vec<Process>,
-    /// The JVM that works now and those before it.
-    pub(crate) java: Ledger,
-    pub(crate) peaks: HashMap<&'static [&'static str], Peak>,
-    /// How long each process took to its next grant after the server was back, in microseconds.
-    pub(crate) recoveries: Vec<u64>,
+    processes: Vec<Process>,
+    /// By how much what is surely held of each group has changed, and when.
+    changes: [Vec<(u64, i64)>; GROUPS.len()],
+    pub(crate) turns: u64,
+    pub(crate) errors: Vec<String>,
+    /// How many processes have died by themselves.
+    pub(crate) died: usize,
 }
 
 #[derive(Debug, Default)]
@@ -63,10 +126,9 @@ impl Books {
         let mut entries = self.open();
         entries.processes.push(Process {
             place,
-            client: None,
-            ledger: Ledger::default(),
-            standing: Standing::Works,
-            recovering_since: None,
+            works: true,
+            callers: BTreeMap::new(),
+            last_got: 0,
         });
         entries.processes.len() - 1
     }
@@ -74,120 +136,110 @@ impl Books {
     pub(crate) fn enter(&self, process: usize, line: Line) {
         let mut entries = self.open();
         match line {
-            Line::Client(id) => entries.processes[process].client = Some(id),
-            Line::End => entries.processes[process].standing = Standing::Ended,
-            Line::Step { at, caller, step } => {
-                let Process {
-                    ledger,
-                    recovering_since,
-                    ..
-                } = &mut entries.processes[process];
-                let change = ledger.enter(at, caller, &step);
-                let recovered = match step {
-                    Step::Got(_) => recovering_since.take_if(|since| *since <= at),
-                    _ => None,
-                };
-                entries.recoveries.extend(recovered.map(|since| at - since));
-                entries.note_change(at, caller, change);
-            }
+            Line::End => entries.processes[process].works = false,
+            Line::Step(at, caller, step) => entries.enter(process, at, caller, step),
         }
     }
 
-    pub(crate) fn enter_java(&self, at: u64, thread: usize, step: &Step) {
+    /// The process has ended, and all it has told has been read. What it held is free later than this.
+    pub(crate) fn ended(&self, number: usize, killed: bool) {
         let mut entries = self.open();
-        let change = entries.java.enter(at, thread, step);
-        entries.note_change(at, thread, change);
-    }
-
-    /// The process has ended, and its journal has been read to the end.
-    pub(crate) fn ended(&self, process: usize, killed: bool) {
-        let mut entries = self.open();
-        let Process {
-            ledger, standing, ..
-        } = &mut entries.processes[process];
-        if *standing == Standing::Works {
-            *standing = if killed {
-                Standing::Killed
-            } else {
-                Standing::Died
-            };
-        }
-        // What it held is given back later than this.
-        let held = GROUPS.map(|(group, _)| (group, ledger.held(group).surely));
-        let at = now();
-        for (group, surely) in held {
-            entries.peaks.entry(group).or_default().enter(at, -surely);
+        let works = std::mem::replace(&mut entries.processes[number].works, false);
+        entries.died += usize::from(works && !killed);
+        let callers: Vec<usize> = entries.processes[number].callers.keys().copied().collect();
+        for caller in callers {
+            entries.enter(number, now(), caller, Step::Rests);
         }
     }
 
-    /// The server answers again.
-    pub(crate) fn server_is_back(&self) {
-        let at = now();
-        for process in &mut self.open().processes {
-            if process.standing == Standing::Works && process.client.is_some() {
-                process.recovering_since = Some(at);
-            }
-        }
+    /// Waits until all processes that work have got something since then, for a while.
+    pub(crate) async fn until_served(&self, since: u64, patience: Duration) {
+        let waits = |process: &Process| process.works && process.last_got < since;
+        self.until_none(waits, patience).await;
     }
 
-    /// Whether somebody has not got anything since then.
-    pub(crate) fn somebody_recovers(&self) -> bool {
-        let entries = self.open();
-        let mut works = entries
-            .processes
-            .iter()
-            .filter(|p| p.standing == Standing::Works);
-        works.any(|process| process.recovering_since.is_some())
-    }
-
-    /// Waits until the ring's permit has been everywhere; how many processes it has not come to.
-    pub(crate) async fn until_the_ring_has_turned(&self) -> usize {
+    /// Waits until the ring's permit has been everywhere; whether it has.
+    pub(crate) async fn until_the_ring_has_turned(&self) -> bool {
         let since = now();
-        let end = Instant::now() + HUNG;
-        let not_reached = || {
-            let entries = self.open();
-            let waits = |p: &&Process| p.standing == Standing::Works && p.ledger.ring_got < since;
-            entries.processes.iter().filter(waits).count()
+        let waits = |process: &Process| {
+            let got = process.callers.get(&0).map_or(0, |caller| caller.last_got);
+            process.works && process.place != KILLED && got < since
         };
+        self.until_none(waits, HUNG).await
+    }
+
+    async fn until_none(&self, waits: impl Fn(&Process) -> bool, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
         loop {
-            let waiting = not_reached();
-            if waiting == 0 || Instant::now() > end {
-                return waiting;
+            if !self.open().processes.iter().any(&waits) {
+                return true;
+            }
+            if Instant::now() > end {
+                return false;
             }
             sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    /// Looks at moments that are past: all of them, if nobody tells anything any more.
-    pub(crate) fn settle(&self, all: bool) {
-        let until = if all { u64::MAX } else { now() - WELL_PAST };
-        for peak in self.open().peaks.values_mut() {
-            peak.settle(until);
         }
     }
 }
 
 impl Entries {
-    fn note_change(&mut self, at: u64, caller: usize, change: i64) {
-        let peak = self.peaks.entry(group_of(caller)).or_default();
-        peak.enter(at, change);
+    fn enter(&mut self, number: usize, at: u64, caller: usize, step: Step) {
+        let process = &mut self.processes[number];
+        let place = process.place;
+        let entry = process.callers.entry(caller).or_default();
+        let held = entry.holds;
+        entry.asked = (step == Step::Asks).then_some(at);
+        entry.holds = 0;
+        match step {
+            Step::Has(permits) => {
+                entry.holds = permits;
+                (entry.last_got, process.last_got) = (at, at);
+                self.turns += 1;
+            }
+            Step::Failed(error) => self.errors.push(error),
+            Step::Asks | Step::Gives | Step::Rests => {}
+        }
+        let change = entry.holds - held;
+        if change != 0 {
+            self.changes[group_of(name_for(place, caller))].push((at, change));
+        }
     }
 
-    pub(crate) fn turns(&self) -> u64 {
-        self.processes.iter().map(|p| p.ledger.turns).sum()
+    /// Those who wait, for which semaphore, and since when.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let works = self.processes.iter().filter(|process| process.works);
+        works.flat_map(|process| {
+            let callers = process.callers.iter();
+            callers.filter_map(|(number, caller)| {
+                Some((name_for(process.place, *number), caller.asked?))
+            })
+        })
     }
 
-    pub(crate) fn dropped(&self) -> u64 {
-        self.processes.iter().map(|p| p.ledger.dropped).sum()
-    }
-
-    pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
-        let mut all = BTreeMap::new();
-        for process in &self.processes {
-            for (error, count) in &process.ledger.errors {
-                *all.entry(error.clone()).or_default() += count;
+    /// How much of each group was surely held at one moment by all together, at the most.
+    pub(crate) fn peaks(&self) -> [i64; GROUPS.len()] {
+        let mut peaks = [0; GROUPS.len()];
+        for (peak, changes) in peaks.iter_mut().zip(&self.changes) {
+            let mut changes = changes.clone();
+            // At one moment the returns come first.
+            changes.sort_unstable();
+            let mut held = 0;
+            for (_, change) in changes {
+                held += change;
+                *peak = held.max(*peak);
             }
         }
-        all
+        peaks
     }
+
+    pub(crate) fn summary(&self) -> String {
+        let processes = self.processes.len();
+        let (turns, errors) = (self.turns, self.errors.len());
+        format!("{turns} acquisitions in {processes} processes, {errors} errors")
+    }
+}
+
+/// Which of the ring's semaphores a process gives the permit to.
+pub(crate) fn next_in_ring(place: usize) -> &'static str {
+    RING[(place + 1) % RING.len()]
 }

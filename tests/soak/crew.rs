@@ -7,26 +7,23 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::books::Books;
-use crate::journal::Line;
-use crate::support::server::RedisServer;
-use crate::{Result, worker};
+use crate::books::{Books, Line};
+use crate::{KILLED, Result, worker};
 
-/// Who has not ended by then hangs.
+/// A process that has not ended by then hangs.
 const PATIENCE: Duration = Duration::from_secs(40);
-const PAUSE: Duration = Duration::from_millis(5);
 
 pub(crate) struct Crew {
     books: Arc<Books>,
     urls: Vec<String>,
+    /// In their places.
     members: Vec<Member>,
 }
 
 struct Member {
     number: usize,
-    place: usize,
     child: Child,
     input: ChildStdin,
     reading: JoinHandle<()>,
@@ -41,12 +38,13 @@ impl Crew {
             members: Vec::new(),
         };
         for place in 0..crew.urls.len() {
-            crew.add(place)?;
+            let member = crew.begin(place)?;
+            crew.members.push(member);
         }
         Ok(crew)
     }
 
-    fn add(&mut self, place: usize) -> Result<()> {
+    fn begin(&self, place: usize) -> Result<Member> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([worker::ARGUMENT, &self.urls[place], &place.to_string()])
             .stdin(Stdio::piped())
@@ -65,39 +63,23 @@ impl Crew {
                 }
             }
         });
-        self.members.push(Member {
+        Ok(Member {
             number,
-            place,
             child,
             input,
             reading,
-        });
-        Ok(())
+        })
     }
 
     /// Kills a process by `kill -9` and puts another one in its place.
-    pub(crate) async fn kill_one(&mut self, server: &RedisServer) -> Result<()> {
-        let chosen = fastrand::usize(..self.members.len());
-        let mut member = self.members.swap_remove(chosen);
-        let name = member.child.id().map(worker::client_name);
+    pub(crate) async fn kill_one(&mut self) -> Result<()> {
+        let successor = self.begin(KILLED)?;
+        let mut member = std::mem::replace(&mut self.members[KILLED], successor);
         member.child.kill().await?;
         // What it has told before that is in the pipe.
         member.reading.await?;
-        // What it has sent before that is still carried out.
-        let name = format!(" name={} ", name.ok_or("the process had ended")?);
-        let mut connection = server.connection().await;
-        loop {
-            let list: String = redis::cmd("CLIENT")
-                .arg("LIST")
-                .query_async(&mut connection)
-                .await?;
-            if !list.contains(&name) {
-                break;
-            }
-            sleep(PAUSE).await;
-        }
         self.books.ended(member.number, true);
-        self.add(member.place)
+        Ok(())
     }
 
     /// Lets all of them finish; how many did not.

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::Result;
-use crate::books::Books;
+use crate::books::{Books, now};
 use crate::crew::Crew;
 use crate::support::clients::KINDS;
-use crate::support::proxy::{Fate, Proxy};
+use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
 use crate::support::server::RedisServer;
 
-/// The user that the Rust processes come in by; the JVM's connections are left alone.
+/// The user that the processes come in by.
 pub(crate) const USER: &str = "rust";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,47 +94,41 @@ impl Deck {
     }
 }
 
-/// What has been done so far.
-#[derive(Debug, Default)]
-pub(crate) struct Done {
-    pub(crate) times: BTreeMap<Fault, u64>,
-    pub(crate) connections: u64,
-    pub(crate) restarts: u64,
-}
-
-/// What faults are done to.
+/// What faults are done to, and which have been done so far.
 pub(crate) struct Victims {
     pub(crate) server: RedisServer,
     pub(crate) proxy: Proxy,
     pub(crate) crew: Crew,
+    pub(crate) done: BTreeMap<Fault, u64>,
+    /// How many were killed.
+    pub(crate) connections: u64,
 }
 
 impl Victims {
-    pub(crate) async fn suffer(
-        &mut self,
-        fault: Fault,
-        books: &Books,
-        done: &mut Done,
-    ) -> Result<()> {
+    pub(crate) fn new(server: RedisServer, proxy: Proxy, crew: Crew) -> Victims {
+        Victims {
+            server,
+            proxy,
+            crew,
+            done: BTreeMap::new(),
+            connections: 0,
+        }
+    }
+
+    pub(crate) async fn suffer(&mut self, fault: Fault, books: &Books) -> Result<()> {
         match fault {
-            Fault::KillCommands => done.connections += self.kill(KINDS[0]).await?,
-            Fault::KillSubscriptions => done.connections += self.kill(KINDS[1]).await?,
-            Fault::KillBoth => done.connections += self.kill(KINDS[2]).await?,
+            Fault::KillCommands => self.kill(KINDS[0]).await?,
+            Fault::KillSubscriptions => self.kill(KINDS[1]).await?,
+            Fault::KillBoth => self.kill(KINDS[2]).await?,
             Fault::Restart | Fault::Crash => {
-                if fault == Fault::Crash {
-                    self.server.kill().await;
-                } else {
-                    self.server.stop().await;
+                match fault {
+                    Fault::Crash => self.server.kill().await,
+                    _ => self.server.stop().await,
                 }
                 a_while(0..1500).await;
                 self.server.restart().await;
-                books.server_is_back();
-                done.restarts += 1;
                 // The next fault would be mistaken for a slow recovery.
-                let end = Instant::now() + RECOVERY;
-                while books.somebody_recovers() && Instant::now() < end {
-                    sleep(Duration::from_millis(10)).await;
-                }
+                books.until_served(now(), RECOVERY).await;
             }
             Fault::Pause => {
                 let pause = fastrand::u32(50..1500).to_string();
@@ -158,17 +152,16 @@ impl Victims {
             }
             Fault::LoseReplies => {
                 for n in 1..4 {
-                    let fates = [Fate::LoseReply, Fate::LoseReplyAndClose];
-                    let fate = fates[fastrand::usize(..2)];
+                    let fate = LOST_REPLIES[fastrand::usize(..2)];
                     self.proxy.at_script(n * fastrand::u64(1..20), fate);
                 }
             }
             Fault::DelayRequests => self.delay(Fate::HoldRequest).await,
             Fault::DelayReplies => self.delay(Fate::HoldReply).await,
-            Fault::KillProcess => self.crew.kill_one(&self.server).await?,
+            Fault::KillProcess => self.crew.kill_one().await?,
             Fault::FlushScripts => self.command(&["SCRIPT", "FLUSH"]).await?,
         }
-        *done.times.entry(fault).or_default() += 1;
+        *self.done.entry(fault).or_default() += 1;
         Ok(())
     }
 
@@ -182,17 +175,16 @@ impl Victims {
         self.proxy.let_go();
     }
 
-    async fn kill(&self, kinds: &[&str]) -> Result<u64> {
+    async fn kill(&mut self, kinds: &[&str]) -> Result<()> {
         let mut connection = self.server.connection().await;
-        let mut killed = 0;
         for kind in kinds {
-            let count: u64 = redis::cmd("CLIENT")
+            let killed: u64 = redis::cmd("CLIENT")
                 .arg(&["KILL", "USER", USER, "TYPE", kind])
                 .query_async(&mut connection)
                 .await?;
-            killed += count;
+            self.connections += killed;
         }
-        Ok(killed)
+        Ok(())
     }
 
     async fn command(&self, words: &[&str]) -> Result<()> {
