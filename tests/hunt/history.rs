@@ -19,7 +19,6 @@ use super::world::{self, Sky, World};
 #[derive(Default)]
 pub struct Outcome {
     pub fault: Option<Fault>,
-    pub digest: u64,
     pub lines: Vec<String>,
     pub commands: u64,
     pub granted: u64,
@@ -54,7 +53,7 @@ pub fn carry_out(plan: &Plan) -> Outcome {
         };
         tasks::clear();
         let _simulated = simulate(Rc::new(sky), plan.seed);
-        let judge = Judge::new(Trace::new(), rules(plan));
+        let judge = Judge::new(Trace::default(), rules(plan));
         let judge = Arc::new(Mutex::new(judge));
         let world = World::new(plan, doings, Arc::clone(&judge));
         let world = Rc::new(RefCell::new(world));
@@ -74,7 +73,6 @@ pub fn carry_out(plan: &Plan) -> Outcome {
         .unwrap();
     Outcome {
         fault: judge.fault,
-        digest: judge.trace.digest(),
         commands: judge.commands,
         granted: judge.granted,
         calls: judge.calls,
@@ -105,7 +103,7 @@ fn rules(plan: &Plan) -> Rules {
     Rules {
         permits: settings.permits.clone(),
         exact: (settings.watched.iter())
-            .map(|watched| *watched && !settings.mixed && settings.jvms == 0 && !tampered)
+            .map(|watched| *watched && settings.jvms == 0 && !tampered)
             .collect(),
         patience,
         patience_at_locks: match settings.lock_kind {
@@ -174,6 +172,7 @@ fn longest_held(plan: &Plan) -> Duration {
 
 /// Healing, liveness, quiet, and the end.
 async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
+    let accuse = |by, detail: String| judge.lock().unwrap().accuse(by, detail);
     let began = Instant::now();
     sleep_until(began + plan.settings.healing).await;
     world.borrow_mut().heal();
@@ -209,16 +208,13 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             None if world.borrow().stage.is_idle() && world.borrow().jvms_are_idle() => break,
             None => {}
             Some(who) if Instant::now() > limit => {
-                judge.lock().unwrap().accuse("liveness", who);
+                accuse("liveness", who);
                 return;
             }
             Some(_) => {}
         }
         if Instant::now() > limit {
-            judge
-                .lock()
-                .unwrap()
-                .accuse("liveness", "callers go on".to_owned());
+            accuse("liveness", "callers go on".to_owned());
             return;
         }
     }
@@ -238,15 +234,15 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     sleep(Duration::from_secs(30)).await;
     let more = judge.lock().unwrap().work - before;
     if more > 0 {
-        judge.lock().unwrap().accuse(
+        accuse(
             "quiet",
             format!("{more} commands in 30 s, with nobody there"),
         );
     }
     judge.lock().unwrap().rests();
-    let (keys, bytes) = world.borrow_mut().size();
+    let keys = world.borrow_mut().keys();
     let made = world.borrow().connections_made();
-    judge.lock().unwrap().judge_size(&keys, bytes, made);
+    judge.lock().unwrap().judge_size(&keys, made);
     if !world.borrow().stage.somebody_died() {
         judge.lock().unwrap().judge_tasks(tasks());
     }
@@ -268,10 +264,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     for (key, _) in world.borrow_mut().keys() {
         // Whoever kept one has died with it, long ago.
         if key.starts_with('l') && !is_of_a_dead_peer(&key) {
-            judge
-                .lock()
-                .unwrap()
-                .accuse("leftovers", format!("{key} is locked for nobody"));
+            accuse("leftovers", format!("{key} is locked for nobody"));
         }
     }
     let actors = world.borrow().stage.actors();
@@ -283,14 +276,11 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     let open = world.borrow().connections();
     if !open.is_empty() {
         let detail = format!("connections stay open: {}", open.join(", "));
-        judge.lock().unwrap().accuse("leftovers", detail);
+        accuse("leftovers", detail);
     }
     let tasks = tasks();
     if tasks > 0 && !world.borrow().stage.somebody_died() {
-        judge
-            .lock()
-            .unwrap()
-            .accuse("leftovers", format!("{tasks} tasks go on"));
+        accuse("leftovers", format!("{tasks} tasks go on"));
     }
     let keys = world.borrow_mut().keys();
     let somebody_died = world.borrow().stage.somebody_died();
@@ -307,10 +297,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         let name = key.trim_start_matches('x').trim_matches(['{', '}']);
         let counter = is_object(name) || kept || key.contains("_token:");
         if left == -1 && !counter && !is_of_a_dead_peer(&key) && !of_the_dead {
-            judge
-                .lock()
-                .unwrap()
-                .accuse("leftovers", format!("{key} stays for ever"));
+            accuse("leftovers", format!("{key} stays for ever"));
         }
     }
 }

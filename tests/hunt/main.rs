@@ -50,7 +50,7 @@ const FIRST: u64 = 1_000_000;
 const TWICE: u64 = 10;
 
 fn main() -> ExitCode {
-    if is_meant_for_others(std::env::args().skip(1)) {
+    if is_meant_for_others() {
         return ExitCode::SUCCESS;
     }
     run::keep_panics();
@@ -71,21 +71,11 @@ fn main() -> ExitCode {
 }
 
 /// Whether `cargo test` asks for the tests' names, or for tests of other names. Nothing else matters of what it passes on.
-fn is_meant_for_others(mut arguments: impl Iterator<Item = String>) -> bool {
-    const WITH_A_VALUE: [&str; 4] = ["--color", "--format", "--skip", "--test-threads"];
-    let mut filters = Vec::new();
-    while let Some(argument) = arguments.next() {
-        if argument == "--list" {
-            return true;
-        }
-        if WITH_A_VALUE.contains(&argument.as_str()) {
-            arguments.next();
-        } else if !argument.starts_with('-') {
-            filters.push(argument);
-        }
-    }
-    let meant = |filter: &String| "hunt".contains(filter.as_str());
-    !filters.is_empty() && !filters.iter().any(meant)
+fn is_meant_for_others() -> bool {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut filters = arguments.iter().filter(|word| !word.starts_with('-'));
+    let listed = arguments.iter().any(|argument| argument == "--list");
+    listed || filters.any(|filter| !"hunt".contains(filter.as_str()))
 }
 
 /// A number that the environment sets.

@@ -12,136 +12,20 @@ use super::plan::{
 
 /// All of them, by name.
 pub fn all() -> Vec<(&'static str, Plan)> {
-    vec![
-        (
-            "a client that was shut down long ago tells somebody who is frozen",
-            tells_behind_its_end(),
-        ),
-        (
-            "what comes back of the dead is heard by nobody, and by a JVM later",
-            reclaimed_unheard(),
-        ),
-        ("the grants are evicted under a holder", record_evicted()),
-        (
-            "an answer is lost for longer than its caller waits",
-            lost_for_long(),
-        ),
-        ("a lock is deleted under its holder", robbed()),
-        (
-            "a lock outlives its lease at a server whose clock steps back",
-            outlived(),
-        ),
-        ("somebody answers what was never carried out", forged()),
-        (
-            "a release made long ago is lost when it is sent at last",
-            released_long_ago(),
-        ),
-        (
-            "a client is called into a line that may not be kept",
-            called_in_vain(),
-        ),
-        (
-            "a client is told that it is its turn before it hears that",
-            called_before_it_hears(),
-        ),
-        ("a text stands where the grants were", record_overwritten()),
-        (
-            "somebody wants all permits, of which others always find enough",
-            passed_by_those_who_never_wait(),
-        ),
-        (
-            "a record may not be deleted, and the answer that it is of no use is lost",
-            renamed_in_vain(),
-        ),
-        (
-            "a client shuts down while others pass a permit round",
-            leaves_a_busy_line(),
-        ),
-        (
-            "somebody comes while the last of those before it is served, who keeps what it has got",
-            comes_while_the_last_is_served(),
-        ),
-        (
-            "somebody tries behind one who waits, and the server is away",
-            tries_behind_one_who_waits(),
-        ),
-        (
-            "somebody waits for what is watched while the server takes no changes for longer than that lasts",
-            refused_for_long(),
-        ),
-        (
-            "the slot of a semaphore moves under its holder and one who waits",
-            slot_moves(),
-        ),
-        (
-            "a master is replaced under a holder and one who waits, and goes on",
-            master_is_replaced(),
-        ),
-        (
-            "the server's clock is set back under those who wait by it",
-            set_back(),
-        ),
-        (
-            "a replica takes over that has been away while permits went to and fro",
-            replica_takes_over(),
-        ),
-        (
-            "a replica takes over that has not had what was given back",
-            gives_back_without_replica(),
-        ),
-        (
-            "an inner hold with a longer lease is given back without a replica, and then its client is cut off",
-            inner_hold_unconfirmed(),
-        ),
-        (
-            "an inner hold is given back without a replica, and its client shuts down meanwhile",
-            shuts_down_unconfirmed(),
-        ),
-        (
-            "two callers each of many clients want the few permits that there are, again and again",
-            two_of_each(),
-        ),
-        (
-            "what has become of a call is asked of a server that has come to be a replica",
-            asked_of_a_replica(),
-        ),
-        (
-            "a lock is given back by somebody who may neither publish nor let a key expire",
-            gives_back_forbidden(),
-        ),
-        (
-            "a grant overtakes the answer that queued its waiter",
-            grant_overtakes_the_answer(),
-        ),
-        (
-            "a dropped caller's permit is confirmed by no replica, and one takes over",
-            dropped_without_replica(),
-        ),
-        (
-            "timed callers come one after the other, and each finds the entry of the last one",
-            timed_one_after_the_other(),
-        ),
-        (
-            "the server is away when a waiter's entry is to leave the queue",
-            leaves_while_the_server_is_away(),
-        ),
-        (
-            "a try is polled too late for its lease, and its slot moves",
-            tries_past_its_lease(),
-        ),
-        (
-            "a release may not notify the next waiter, and its refusal is lost",
-            refused_and_lost(),
-        ),
-        (
-            "a waiter's client shuts down, and its lock is granted too late for its lease",
-            granted_past_its_lease(),
-        ),
-        (
-            "nothing that a waiter would hear gets through any more",
-            hears_nothing(),
-        ),
-    ]
+    macro_rules! by_name {
+        ($($name:ident)*) => { vec![$((stringify!($name), $name())),*] };
+    }
+    by_name! {
+        tells_behind_its_end reclaimed_unheard record_evicted lost_for_long robbed outlived
+        forged released_long_ago called_in_vain called_before_it_hears record_overwritten
+        passed_by_those_who_never_wait large_beside_small renamed_in_vain leaves_a_busy_line
+        comes_while_the_last_is_served tries_behind_one_who_waits refused_for_long slot_moves
+        master_is_replaced set_back replica_takes_over gives_back_without_replica
+        inner_hold_unconfirmed shuts_down_unconfirmed two_of_each asked_of_a_replica
+        gives_back_forbidden grant_overtakes_the_answer dropped_without_replica
+        timed_one_after_the_other leaves_while_the_server_is_away tries_past_its_lease
+        refused_and_lost granted_past_its_lease hears_nothing
+    }
 }
 
 const LOCK: Object = Object::Lock(0);
@@ -181,6 +65,7 @@ fn plan(settings: Settings, events: Vec<Event>) -> Plan {
     }
 }
 
+/// Nobody hears of permits that come back of the dead, but a JVM later.
 /// A JVM listens again without a word after what the dead held has been announced.
 fn reclaimed_unheard() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -204,6 +89,7 @@ fn reclaimed_unheard() -> Plan {
     )
 }
 
+/// The grants are evicted under a holder.
 fn record_evicted() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.watched = vec![true];
@@ -217,6 +103,7 @@ fn record_evicted() -> Plan {
     )
 }
 
+/// A client that was shut down long ago tells a waiter that is frozen.
 /// A client gives back when it has been shut down for long, as it could not be before, and whom that has told is frozen.
 fn tells_behind_its_end() -> Plan {
     let mut settings = Settings::plain(3, 1);
@@ -241,6 +128,7 @@ fn tells_behind_its_end() -> Plan {
     )
 }
 
+/// A client shuts down while others pass a permit round.
 /// The last release of a client has told somebody, and it looks whether they come.
 fn leaves_a_busy_line() -> Plan {
     let mut settings = Settings::plain(3, 1);
@@ -261,6 +149,7 @@ fn leaves_a_busy_line() -> Plan {
     )
 }
 
+/// A text stands where the grants were.
 fn record_overwritten() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.watched = vec![true];
@@ -274,6 +163,7 @@ fn record_overwritten() -> Plan {
     )
 }
 
+/// A client is called into a line that may not be kept.
 /// The server may not be written to while a client waits, and its subscriptions are made anew.
 fn called_in_vain() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -298,6 +188,7 @@ fn called_in_vain() -> Plan {
     )
 }
 
+/// The server's clock is set back under those that wait by it.
 /// Those who came in what is the future now are not all behind each other.
 fn set_back() -> Plan {
     let mut settings = Settings::plain(3, 1);
@@ -313,6 +204,7 @@ fn set_back() -> Plan {
     )
 }
 
+/// A client is told that it is its turn before it hears that.
 /// Its turn comes between its answer, by which it stands in line, and the subscriptions that tell it so. Nobody looks by itself.
 fn called_before_it_hears() -> Plan {
     let mut settings = Settings::plain(2, 3);
@@ -336,6 +228,7 @@ fn called_before_it_hears() -> Plan {
     )
 }
 
+/// A waiter comes while the last of those before it is served, which keeps what it has got.
 /// The answer that serves the second is on its way when the third comes. Nobody looks by itself.
 fn comes_while_the_last_is_served() -> Plan {
     let mut settings = Settings::plain(1, 1);
@@ -357,6 +250,7 @@ fn comes_while_the_last_is_served() -> Plan {
     )
 }
 
+/// A caller tries behind a waiter, and the server is away.
 /// Who waits has been told so, and goes on; who tries has not.
 fn tries_behind_one_who_waits() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -379,6 +273,7 @@ fn tries_behind_one_who_waits() -> Plan {
     )
 }
 
+/// A waiter wants something watched while the server takes no changes for longer than that lasts.
 /// What a caller is granted at last has not begun before.
 fn refused_for_long() -> Plan {
     let mut settings = Settings::plain(1, 1);
@@ -409,6 +304,7 @@ fn at_a_cluster(shift: Shift) -> Plan {
     )
 }
 
+/// The slot of a semaphore moves under its holder and a waiter.
 fn slot_moves() -> Plan {
     at_a_cluster(Shift::Slot {
         object: SEMAPHORE,
@@ -419,6 +315,7 @@ fn slot_moves() -> Plan {
     })
 }
 
+/// A release may not notify the next waiter, and its refusal is lost.
 /// The record is undone with the rest, so the second sending releases.
 fn refused_and_lost() -> Plan {
     let forbid = ServerFault::Forbid("publish", Duration::from_millis(20));
@@ -433,6 +330,7 @@ fn refused_and_lost() -> Plan {
     )
 }
 
+/// A waiter's client shuts down, and its lock is granted too late for its lease.
 /// A lock that is granted then is given back, though its lease counts from the first sending.
 fn granted_past_its_lease() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -451,6 +349,7 @@ fn granted_past_its_lease() -> Plan {
     )
 }
 
+/// A try is polled too late for its lease, and its slot moves.
 /// Its lease is over, so the permit is nobody's, though it stands in Redis until a script frees it.
 fn tries_past_its_lease() -> Plan {
     let mut settings = Settings::plain(1, 1);
@@ -483,6 +382,7 @@ fn tries_past_its_lease() -> Plan {
     )
 }
 
+/// A master is replaced under a holder and a waiter, and goes on.
 fn master_is_replaced() -> Plan {
     at_a_cluster(Shift::FailOver {
         // It has the semaphore's slot.
@@ -514,6 +414,7 @@ fn away_and_takes_over(parts: u64, takes_over: u64) -> Vec<Event> {
     ]
 }
 
+/// A replica takes over that has been away while permits went to and fro.
 /// Who holds something before it goes away holds it afterwards; who gets something meanwhile is not told so.
 fn replica_takes_over() -> Plan {
     let mut events = away_and_takes_over(2000, 4500);
@@ -531,6 +432,7 @@ fn replica_takes_over() -> Plan {
     plan(with_a_replica(), events)
 }
 
+/// A replica takes over that has not had what was given back.
 /// Nobody waits for what is owed.
 fn gives_back_without_replica() -> Plan {
     let mut events = away_and_takes_over(2000, 12_000);
@@ -547,6 +449,7 @@ fn gives_back_without_replica() -> Plan {
     plan(with_a_replica(), events)
 }
 
+/// An inner hold with a longer lease is given back without a replica, and then its client is cut off.
 fn inner_hold_unconfirmed() -> Plan {
     let mut settings = with_a_replica();
     settings.watchdog = Duration::from_secs(1);
@@ -566,6 +469,7 @@ fn inner_hold_unconfirmed() -> Plan {
     )
 }
 
+/// An inner hold is given back without a replica, and its client shuts down meanwhile.
 /// What is left of the lease counts from a sending that the server has answered, not from one that has never departed.
 fn shuts_down_unconfirmed() -> Plan {
     let lease = Some(Duration::from_secs(1));
@@ -589,6 +493,7 @@ fn shuts_down_unconfirmed() -> Plan {
     )
 }
 
+/// Two callers each of many clients want the few permits that there are, again and again.
 /// Whoever comes finds that its client has been told of a permit for one that it has served itself.
 fn two_of_each() -> Plan {
     const CLIENTS: usize = 60;
@@ -605,6 +510,7 @@ fn two_of_each() -> Plan {
     plan(settings, (0..2 * CLIENTS).map(comes).collect())
 }
 
+/// An answer is lost for longer than its caller waits.
 fn lost_for_long() -> Plan {
     let away = LinkFault::LoseAnswer(Duration::from_secs(6));
     plan(
@@ -619,6 +525,7 @@ fn lost_for_long() -> Plan {
     )
 }
 
+/// A lock is deleted under its holder.
 fn robbed() -> Plan {
     plan(
         Settings::plain(2, 1),
@@ -629,6 +536,7 @@ fn robbed() -> Plan {
     )
 }
 
+/// A lock outlives its lease at a server whose clock steps back.
 fn outlived() -> Plan {
     let lease = Duration::from_millis(1000);
     let call = Call {
@@ -649,6 +557,7 @@ fn outlived() -> Plan {
     )
 }
 
+/// The operator answers a call that was never carried out.
 /// The first of three asks alone, and the others' request behind it, which has two results, is lost.
 fn forged() -> Plan {
     let away = LinkFault::CutRequest(Duration::from_secs(1));
@@ -667,6 +576,7 @@ fn forged() -> Plan {
     plan(Settings::plain(1, 4), events)
 }
 
+/// A release made long ago is lost when it is sent at last.
 fn released_long_ago() -> Plan {
     let call = Call {
         give: Give::Drop,
@@ -688,6 +598,7 @@ fn released_long_ago() -> Plan {
     )
 }
 
+/// A lock is given back by a client that may neither publish nor let a key expire.
 /// Nobody would have it for ever. Its holder has lost it before, as it could not renew it.
 fn gives_back_forbidden() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -710,6 +621,7 @@ fn gives_back_forbidden() -> Plan {
     )
 }
 
+/// A waiter wants all permits, of which others always find enough.
 /// Five of six permits are taken by one client, whose callers go one by one and come again at once.
 fn passed_by_those_who_never_wait() -> Plan {
     let takes = |permits: u32, hold: u64, rounds: u32| Call {
@@ -726,6 +638,26 @@ fn passed_by_those_who_never_wait() -> Plan {
     )
 }
 
+/// A large request waits beside many small ones.
+/// Three clients take one permit each, again and again, and one of them wants all at once. It is served first in its windows.
+fn large_beside_small() -> Plan {
+    const PERMITS: u32 = 8;
+    let mut settings = Settings::plain(3, PERMITS.into());
+    settings.healing = Duration::from_secs(40);
+    let small = |number: u64| Call {
+        rounds: 2000,
+        ..keeps(SEMAPHORE, 350 + number * 77 % 350)
+    };
+    let all = Call {
+        permits: PERMITS,
+        ..keeps(SEMAPHORE, 0)
+    };
+    let mut events = vec![calls(400, 0, all)];
+    events.extend((0..12).map(|number| calls(200, number as usize % 3, small(number))));
+    plan(settings, events)
+}
+
+/// A grant overtakes the answer that queued its waiter.
 /// The answer waits for the replica, and the notification does not. Nobody looks by itself.
 fn grant_overtakes_the_answer() -> Plan {
     let mut settings = with_a_replica();
@@ -742,6 +674,7 @@ fn grant_overtakes_the_answer() -> Plan {
     )
 }
 
+/// A dropped caller's permit is confirmed by no replica, and one takes over.
 /// What was taken, and what gives that back, are both unknown to the replica.
 fn dropped_without_replica() -> Plan {
     let mut events = away_and_takes_over(900, 3500);
@@ -753,6 +686,7 @@ fn dropped_without_replica() -> Plan {
     plan(with_a_replica(), events)
 }
 
+/// Timed callers come one after the other, and each finds the entry of the last one.
 /// No batch departs for a waiter that an entry covers already.
 fn timed_one_after_the_other() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -771,6 +705,7 @@ fn timed_one_after_the_other() -> Plan {
     )
 }
 
+/// The server is away when a waiter's entry is to leave the queue.
 /// What nobody waits for is sent again when there is a connection, and not before.
 fn leaves_while_the_server_is_away() -> Plan {
     let timed = Call {
@@ -788,6 +723,7 @@ fn leaves_while_the_server_is_away() -> Plan {
     )
 }
 
+/// Nothing that a waiter would hear gets through any more.
 /// It waits for what it is told of, and does not look by itself.
 fn hears_nothing() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -802,6 +738,7 @@ fn hears_nothing() -> Plan {
     )
 }
 
+/// A record may not be deleted, and the answer that it is of no use is lost.
 /// There is nothing to rename, of which the client is told only once it asks what has become of that.
 fn renamed_in_vain() -> Plan {
     let rename = Admin {
@@ -819,6 +756,7 @@ fn renamed_in_vain() -> Plan {
     )
 }
 
+/// A client asks a server that has come to be a replica what has become of its call.
 /// What was done stands with the permits on record, where nothing can be written just then.
 fn asked_of_a_replica() -> Plan {
     let mut settings = Settings::plain(1, 2);

@@ -125,7 +125,7 @@ pub fn twice(from: u64, count: u64) -> bool {
         let seed = Some(number).filter(|number| *number < count)? + from;
         let plan = Plan::of(seed);
         let [one, two] = [carry_out(&plan), carry_out(&plan)];
-        let same = one.digest == two.digest;
+        let same = one.lines == two.lines;
         if !same {
             println!("SEED={seed} is not the same twice:");
             let mut both = one.lines.iter().zip(&two.lines);

@@ -1,4 +1,4 @@
-//! What has happened, line by line, and a digest of it.
+//! What has happened, line by line.
 
 use std::fmt::{Arguments, Write};
 use std::time::Duration;
@@ -9,19 +9,19 @@ pub struct Trace {
     began: Instant,
     lines: Vec<String>,
     closed: bool,
-    digest: u64,
 }
 
-impl Trace {
-    pub fn new() -> Trace {
+impl Default for Trace {
+    fn default() -> Trace {
         Trace {
             began: Instant::now(),
             lines: Vec::new(),
             closed: false,
-            digest: 0xcbf2_9ce4_8422_2325,
         }
     }
+}
 
+impl Trace {
     pub fn now(&self) -> Duration {
         self.began.elapsed()
     }
@@ -43,14 +43,7 @@ impl Trace {
             now.as_secs(),
             now.subsec_millis()
         );
-        for byte in line.bytes() {
-            self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
         self.lines.push(line);
-    }
-
-    pub fn digest(&self) -> u64 {
-        self.digest
     }
 
     pub fn into_lines(self) -> Vec<String> {

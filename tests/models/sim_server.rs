@@ -2,12 +2,11 @@
 
 use fastrand::Rng;
 
-use crate::sim::differential::cluster::TwoNodes;
 use crate::sim::differential::step::{Fault, Mood, Step};
 use crate::sim::differential::world::{Real, World};
 use crate::sim::differential::{differ, explore};
 use crate::sim::scripts::{ALL, SEMAPHORE, digest};
-use crate::sim::server::{ConnectionId, Reply, Server, descriptions, key_places};
+use crate::sim::server::{ConnectionId, Reply, Server, descriptions};
 
 /// Some moment of 2027, in microseconds.
 const NOW: u64 = 1_800_000_000_000_000;
@@ -28,9 +27,13 @@ async fn model_and_server_say_and_store_the_same() {
     let seed = seed();
     let mut real = Real::start().await;
     let tally = explore(&mut real, seed, 300, 120);
-    println!("{tally}");
-    let missing = tally.missing();
-    assert!(missing.is_empty(), "hardly answered: {missing:?}");
+    println!("{tally:?}");
+    // The comparison does not call these yet.
+    const UNUSED: [&str; 3] = ["FAIR_LOCK", "READ_WRITE", "RENEW_READ_WRITE"];
+    for (name, _) in ALL.iter().filter(|(name, _)| !UNUSED.contains(name)) {
+        let [answered, _] = tally.get(name).copied().unwrap_or_default();
+        assert!(answered >= 20, "{name} has hardly answered");
+    }
 }
 
 /// Otherwise it would be missing in what is looked at, and nobody would notice.
@@ -52,115 +55,17 @@ fn each_script_of_the_crate_is_known_by_its_name() {
 #[tokio::test]
 async fn each_command_is_what_the_server_says_it_is() {
     let mut real = Real::start().await;
-    for (name, arity, flags) in descriptions() {
-        let (real_arity, mut real_flags) = real.description(name);
-        real_flags.retain(|flag| {
-            ["write", "denyoom", "noscript", "loading", "allow_busy"].contains(&flag.as_str())
-        });
-        let (mut flags, mut real_flags): (Vec<_>, Vec<_>) =
-            (flags, real_flags.iter().map(String::as_str).collect());
-        flags.sort_unstable();
+    for (name, arity, flags, keys) in descriptions() {
+        let (real_arity, mut real_flags, real_keys) = real.description(name);
+        real_flags.retain(|flag| ["write", "noscript"].contains(&flag.as_str()));
         real_flags.sort_unstable();
-        assert_eq!((arity, flags), (real_arity, real_flags), "{name}");
+        let real_flags: Vec<_> = real_flags.iter().map(String::as_str).collect();
+        assert_eq!(
+            (arity, flags, keys),
+            (real_arity, real_flags, real_keys),
+            "{name}"
+        );
     }
-}
-
-#[tokio::test]
-async fn keys_are_the_words_that_the_server_takes_for_them() {
-    let mut real = Real::start().await;
-    for (name, places) in key_places() {
-        assert_eq!(places, real.key_places(name), "{name}");
-    }
-}
-
-/// To which of two nodes, and what.
-const AT_A_CLUSTER: [(usize, &str); 58] = [
-    (0, "GET {}a"),
-    (0, "GET a{b"),
-    (0, "GET {{b}}a"),
-    (0, "CLUSTER NOPE"),
-    (0, "CLUSTER"),
-    // Here: b, at home in slot 3300; there: a, in 15495.
-    (0, "SET b 1"),
-    (0, "SET a 1"),
-    (1, "SET a 1"),
-    (1, "GET b"),
-    (1, "DEL b {b}x"),
-    (0, "DEL a b"),
-    (0, "DEL b a"),
-    (0, "RENAME b a"),
-    (0, "PUBLISH a x"),
-    (0, "SPUBLISH b x"),
-    (0, "SPUBLISH a x"),
-    (0, "SSUBSCRIBE a"),
-    (0, "SSUBSCRIBE a b"),
-    (0, "PUBSUB SHARDNUMSUB a"),
-    (0, "EVAL return 1"),
-    (0, "EVAL return 1 0"),
-    (0, "EVAL return 1 2 a b"),
-    (0, "EVAL return 1 1 a"),
-    (0, "EVAL return(redis.call('GET','a')) 1 b"),
-    (0, "EVAL return(redis.call('GET','b')) 0"),
-    (0, "EVAL return(redis.call('GET','a')) 0"),
-    (0, "EVAL return(redis.call('GET','c')) 1 b"),
-    (0, "EVAL return(redis.call('DEL','b','a')) 1 b"),
-    (
-        0,
-        "EVAL redis.call('GET','c')return(redis.call('GET','b')) 0",
-    ),
-    (0, "EVAL return(redis.call('SPUBLISH','a','x')) 1 b"),
-    (0, "EVAL return(redis.call('SPUBLISH','b','x')) 1 b"),
-    (0, "EVAL return(redis.call('PUBLISH','a','x')) 1 b"),
-    (0, "ASKING"),
-    (0, "SET a 1"),
-    (0, "SUNSUBSCRIBE a"),
-    // The slot of b begins to move.
-    (0, "CLUSTER MOVE b"),
-    (0, "GET b"),
-    (0, "GET {b}y"),
-    (0, "DEL b {b}y"),
-    (1, "GET b"),
-    (1, "ASKING"),
-    (1, "GET b"),
-    (1, "GET b"),
-    (1, "ASKING"),
-    (1, "DEL b {b}y"),
-    (0, "SPUBLISH b x"),
-    (0, "EVAL return(redis.call('GET','{b}y')) 1 b"),
-    (
-        0,
-        "EVAL redis.call('DEL','b')return(redis.call('SET','b',1)) 1 b",
-    ),
-    (1, "ASKING"),
-    (
-        1,
-        "EVAL redis.call('SET','b',2)return(redis.call('DEL','b','{b}z')) 1 b",
-    ),
-    (0, "GET {b}x"),
-    // Who listens is told.
-    (0, "SSUBSCRIBE b"),
-    (0, "CLUSTER MOVED b"),
-    (0, "UNSUBSCRIBE"),
-    (0, "GET b"),
-    (0, "SPUBLISH b x"),
-    (1, "GET b"),
-    (1, "SSUBSCRIBE b"),
-];
-
-#[tokio::test]
-async fn nodes_of_a_cluster_say_the_same() {
-    let mut nodes = TwoNodes::start().await;
-    for (node, text) in AT_A_CLUSTER {
-        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
-        let both = match words[..] {
-            [b"CLUSTER", b"MOVE", key] => nodes.opens(key),
-            [b"CLUSTER", b"MOVED", key] => nodes.has_moved(key),
-            _ => nodes.command(node, &words),
-        };
-        assert_eq!(both.model, both.real, "{node}: {text}");
-    }
-    let both = nodes.slots();
-    assert_eq!(both.model, both.real);
 }
 
 /// What chance seldom comes to.
@@ -233,33 +138,6 @@ async fn a_server_without_replicas_waits_the_same() {
         let both = world.command(0, &words);
         assert_eq!(differ(&words, both), None, "{text}");
     }
-}
-
-#[tokio::test]
-async fn a_busy_server_refuses_the_same() {
-    let mut real = Real::start().await;
-    let mut world = World::new(&mut real);
-    world.begin_busy();
-    for text in [
-        "GET s",
-        "SET s 1",
-        "PING",
-        "TIME",
-        "PUBLISH ch x",
-        "EVAL return 0",
-        "SUBSCRIBE ch",
-        "NOPE",
-        "GET",
-    ] {
-        let words: Vec<Vec<u8>> = text.split(' ').map(Into::into).collect();
-        let both = world.command(0, &words);
-        assert_eq!(differ(&words, both), None, "{text}");
-    }
-    world.end_busy();
-    let words = vec![b"PING".to_vec()];
-    let both = world.command(0, &words);
-    assert_eq!(both.model, [Reply::status("PONG")]);
-    assert_eq!(differ(&words, both), None);
 }
 
 #[test]
@@ -401,15 +279,4 @@ fn records_can_be_evicted() {
         call(&mut server, connection, SEMAPHORE, RELEASE),
         Reply::bulk("done 4 -1 -1 0 0 0 2 | ")
     );
-}
-
-#[test]
-fn a_server_that_loads_its_data_refuses_all_but_a_few() {
-    let mut server = Server::new(NOW);
-    let connection = server.connect();
-    server.faults(|faults| faults.loading = true);
-    let loading = Reply::Error(b"LOADING Redis is loading the dataset in memory".into());
-    assert_eq!(ask(&mut server, connection, "GET s"), loading);
-    assert_eq!(call(&mut server, connection, SEMAPHORE, RELEASE), loading);
-    assert_eq!(ask(&mut server, connection, "PUBLISH ch x"), Reply::Int(0));
 }

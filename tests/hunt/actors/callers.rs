@@ -27,8 +27,7 @@ impl Actor {
             match call.object {
                 Object::Semaphore(object) => {
                     let semaphore = self.semaphore(object).await;
-                    let settings = &self.settings;
-                    if settings.watched[object] && (call.guard || !settings.mixed) {
+                    if self.settings.watched[object] {
                         self.hold_watched(&semaphore, object, &call).await;
                     } else {
                         self.hold_permits(&semaphore, object, &call).await;
@@ -45,7 +44,7 @@ impl Actor {
                 Object::Recipe(number) => {
                     let client = self.client().await;
                     let handle = recipes::handle(&client, number, &self.settings.recipes[number]);
-                    self.hold_recipe(&handle, number, &call).await;
+                    self.hold_recipe(&*handle, number, &call).await;
                 }
                 Object::Latch => self.wait_for_latch(&call).await,
             }
@@ -324,6 +323,6 @@ impl Drop for Waiting<'_> {
 }
 
 /// The handle with this lease, if it is to have one.
-pub(super) fn leased(lock: &Arc<dyn Lock>, lease: Option<Duration>) -> Arc<dyn Lock> {
+fn leased(lock: &Arc<dyn Lock>, lease: Option<Duration>) -> Arc<dyn Lock> {
     lease.map_or_else(|| Arc::clone(lock), |lease| lock.with_lease(lease))
 }

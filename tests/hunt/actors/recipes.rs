@@ -3,139 +3,83 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_semaphore::{
-    Client, Effect, Error, Lease, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
-    RPermitExpirableSemaphore,
-};
+use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore, RPermitExpirableSemaphore};
 use tokio::time::Instant;
 
 use super::Actor;
 use crate::judge::{Object, Term};
 use crate::plan::{Ask, Call, Give, Layout, Recipe};
 
-/// A semaphore or lock of a recipe.
-pub(super) enum Handle {
-    Semaphore(Arc<dyn LeasedSemaphore>),
-    Lock(Arc<dyn Lock>),
-}
-
-pub(super) fn handle(client: &Client, number: usize, recipe: &Recipe) -> Handle {
+pub(super) fn handle(client: &Client, number: usize, recipe: &Recipe) -> Arc<dyn LeasedSemaphore> {
     let key = Object::Recipe(number).key();
     let (limit, timeout, check) = (recipe.limit, recipe.timeout, recipe.check);
-    let fair = || {
-        let fair = client.fair_semaphore(&key, limit);
-        fair.timeout(timeout).check_interval(check)
-    };
     match recipe.layout {
-        Layout::Timestamp => {
-            let semaphore = client.timestamp_semaphore(&key, limit);
-            Handle::Semaphore(Arc::new(semaphore.timeout(timeout).check_interval(check)))
+        Layout::FairUnderLock => {
+            let semaphore = client.fair_semaphore(&key, limit).under_lock(&key);
+            Arc::new(semaphore.timeout(timeout).check_interval(check))
         }
-        Layout::Fair => Handle::Semaphore(Arc::new(fair())),
-        Layout::FairUnderLock => Handle::Semaphore(Arc::new(fair().under_lock(&key))),
-        Layout::Set => {
-            let semaphore = client.set_semaphore(&key, limit);
-            Handle::Semaphore(Arc::new(semaphore.check_interval(check)))
-        }
+        Layout::Set => Arc::new(client.set_semaphore(&key, limit).check_interval(check)),
         Layout::Slots => {
             let semaphore = client.slot_semaphore(&key, limit);
-            Handle::Semaphore(Arc::new(semaphore.timeout(timeout).check_interval(check)))
+            Arc::new(semaphore.timeout(timeout).check_interval(check))
         }
-        Layout::Expirable => {
-            let semaphore = client.permit_expirable_semaphore(&key);
-            Handle::Semaphore(Arc::new(match recipe.endless {
-                true => semaphore,
-                false => semaphore.with_lease(timeout),
-            }))
-        }
-        Layout::StringLock => {
-            let lock = client.string_lock(&key);
-            Handle::Lock(Arc::new(lock.timeout(timeout).check_interval(check)))
-        }
-    }
-}
-
-/// What is in hand.
-enum Guard {
-    Permit(LeasedPermit),
-    Lock(LockGuard),
-}
-
-impl Guard {
-    fn lease(&self) -> &Lease {
-        match self {
-            Guard::Permit(permit) => permit.lease(),
-            Guard::Lock(guard) => guard.lease(),
-        }
-    }
-
-    async fn release(self) -> Result<(), Error> {
-        match self {
-            Guard::Permit(permit) => permit.release().await.map(drop),
-            Guard::Lock(guard) => guard.unlock().await,
-        }
+        Layout::Expirable if recipe.endless => Arc::new(client.permit_expirable_semaphore(&key)),
+        Layout::Expirable => Arc::new(client.permit_expirable_semaphore(&key).with_lease(timeout)),
     }
 }
 
 impl Actor {
-    pub(super) async fn hold_recipe(&self, handle: &Handle, number: usize, call: &Call) {
+    pub(super) async fn hold_recipe(
+        &self,
+        semaphore: &dyn LeasedSemaphore,
+        number: usize,
+        call: &Call,
+    ) {
         let recipe = &self.settings.recipes[number];
         if recipe.layout == Layout::Expirable && call.ask == Ask::Try && call.several {
             return self.hold_several(number, call).await;
         }
-        if let (Handle::Semaphore(semaphore), false) = (handle, call.guard) {
-            return self.hold_by_id(&**semaphore, number, call).await;
+        if !call.guard {
+            return self.hold_by_id(semaphore, number, call).await;
         }
-        let granted = match handle {
-            Handle::Semaphore(semaphore) => {
-                let asking = async {
-                    match call.ask {
-                        Ask::Wait => semaphore.permit().await.map(Some),
-                        Ask::Try => semaphore.try_permit().await,
-                        Ask::For(wait) => semaphore.permit_for(wait).await,
-                    }
-                };
-                let granted = self.wait(call, asking).await;
-                granted.map(|(_, permit)| (permit.id().to_owned(), Guard::Permit(permit)))
-            }
-            Handle::Lock(lock) => {
-                let lock = super::callers::leased(lock, call.lease);
-                let asking = lock.guarded(call.ask.limit());
-                let granted = self.wait(call, asking).await;
-                granted.map(|(_, guard)| (String::new(), Guard::Lock(guard)))
+        let asking = async {
+            match call.ask {
+                Ask::Wait => semaphore.permit().await.map(Some),
+                Ask::Try => semaphore.try_permit().await,
+                Ask::For(wait) => semaphore.permit_for(wait).await,
             }
         };
-        let Some((id, guard)) = granted else { return };
-        let lasts = match handle {
-            Handle::Lock(_) if call.lease.is_some() => None,
-            _ => Some(self.guards_last(number)),
+        let Some((_, permit)) = self.wait(call, asking).await else {
+            return;
         };
-        let lease = guard.lease().clone();
-        if let (Some(Some(lasts)), None) = (lasts, call.stall) {
+        let id = permit.id().to_owned();
+        let lasts = self.guards_last(number);
+        let lease = permit.lease().clone();
+        if let (Some(lasts), None) = (lasts, call.stall) {
             let lost = lease.is_lost();
             self.judge().is_handed(call.object, self.host, lasts, lost);
         }
-        let held =
-            self.judge()
-                .has_permit(number, self.host, &id, Term::Lease(lease), recipe.limit);
+        let term = Term::Lease(lease.clone());
+        let held = self
+            .judge()
+            .has_permit(number, self.host, &id, term, recipe.limit);
         let in_hand = InHand { actor: self, held };
         if recipe.layout == Layout::Expirable {
             self.prolong(number, &id, call).await;
         }
-        let lease = guard.lease();
         let lost = self
             .keeps(call.hold, lease.lost(), || lease.is_lost())
             .await;
         // Nobody keeps what its caller has not looked at.
-        if let (true, Some(lasts), None) = (lost, lasts, call.stall) {
+        if lost && call.stall.is_none() {
             self.judge().loses_permit(held, lasts);
         }
         drop(in_hand);
         if call.give != Give::Call {
             return;
         }
-        match guard.release().await {
-            Ok(()) | Err(Error::NotHeld { .. }) => {}
+        match permit.release().await {
+            Ok(_) | Err(Error::NotHeld { .. }) => {}
             Err(error) => {
                 if error.effect() == Effect::NotApplied {
                     self.judge().stays(number, &id);

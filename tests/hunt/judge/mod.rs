@@ -47,28 +47,6 @@ pub struct Fault {
     pub detail: String,
 }
 
-impl Fault {
-    /// What it is about, of which object, whoever did it, and when and how often.
-    pub fn gist(&self) -> String {
-        let plain = |word: &str| {
-            word.trim_matches(|char: char| !char.is_alphanumeric())
-                .to_owned()
-        };
-        let number = |word: &String| word.starts_with(|char: char| char.is_ascii_digit());
-        // And ids, and times of the server's clock.
-        let long = |word: &String| word.bytes().filter(u8::is_ascii_digit).count() > 5;
-        let client = |word: &String| {
-            let number = word.strip_prefix('c');
-            number.is_some_and(|number| number.parse::<Host>().is_ok())
-        };
-        let words = self.detail.split_whitespace().map(plain);
-        let gist: Vec<_> = words
-            .filter(|word| !number(word) && !client(word) && !long(word))
-            .collect();
-        gist.join(" ")
-    }
-}
-
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.judge, self.detail)
@@ -157,6 +135,7 @@ impl Rules {
     }
 }
 
+#[derive(Default)]
 pub struct Judge {
     pub trace: Trace,
     pub fault: Option<Fault>,
@@ -189,7 +168,7 @@ pub struct Judge {
     pub calls: u64,
     rules: Rules,
     /// Since when nothing has happened but scripts, and how many.
-    vain: (Instant, u32),
+    vain: (Option<Instant>, u32),
     admin: crate::admin::Ledger,
     /// The last time that nobody had to wait for the latch.
     open_at: Option<Instant>,
@@ -214,36 +193,9 @@ impl Judge {
         };
         Judge {
             trace,
-            fault: None,
             ledgers: rules.permits.iter().map(ledger).collect(),
-            locks: BTreeMap::new(),
-            robbed: BTreeMap::new(),
-            stuck: BTreeMap::new(),
-            given_back: BTreeSet::new(),
-            releasing: Vec::new(),
-            outlasting: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            tries: BTreeSet::new(),
-            clients: BTreeMap::new(),
-            ids: BTreeMap::new(),
-            last_number: 0,
-            forbidden: None,
-            healed: None,
-            commands: 0,
-            work: 0,
-            granted: 0,
-            calls: 0,
             rules,
-            vain: (Instant::now(), 0),
-            admin: crate::admin::Ledger::default(),
-            open_at: None,
-            recipes: Recipes::default(),
-            watched: Watched::default(),
-            undone: false,
-            order: Order::default(),
-            tokens: BTreeMap::new(),
-            free_since: BTreeMap::new(),
-            freed_by: BTreeMap::new(),
+            ..Judge::default()
         }
     }
 

@@ -102,7 +102,7 @@ impl Judge {
         if delta > 0 || delta < 0 && !left_by_a_jvm {
             ledger.changed_by = host;
         }
-        self.vain = (Instant::now(), 0);
+        self.vain = (Some(Instant::now()), 0);
         let before: i64 = ledger.recorded.values().sum();
         let after: i64 = recorded.values().sum();
         for (host, permits) in &ledger.recorded {

@@ -13,10 +13,6 @@ pub(super) struct Recipes {
     held: BTreeMap<u64, Held>,
     /// Those that somebody has meddled with, and until when their holders may not know.
     robbed: BTreeMap<usize, Instant>,
-    /// Peers that have a permit with an id, and how long.
-    peers: BTreeMap<(usize, usize), Instant>,
-    /// Some have had any.
-    peers_came: bool,
     /// When permits with ids end.
     ends: BTreeMap<usize, BTreeMap<String, f64>>,
     /// What guards have let go before it was lost.
@@ -32,7 +28,6 @@ pub(super) struct Recipes {
 struct Held {
     host: Host,
     recipe: usize,
-    /// Empty for a lock, which has one holder.
     id: String,
     term: Term,
     /// It is being given back.
@@ -105,29 +100,11 @@ impl Judge {
     fn count_holders(&mut self, recipe: usize, limit: u32) {
         let all = self.recipes.held.values();
         let ours = all.filter(|held| held.recipe == recipe && held.is_in_hand());
-        let now = Instant::now();
-        let peers =
-            (self.recipes.peers.iter()).filter(|((of, _), until)| *of == recipe && now < **until);
-        let (ours, peers) = (ours.count(), peers.count());
-        if ours + peers > limit as usize && !self.is_permit_robbed(recipe) {
-            let detail =
-                format!("{ours} of ours and {peers} peers have permits of r{recipe}, of {limit}");
+        let ours = ours.count();
+        if ours > limit as usize && !self.is_permit_robbed(recipe) {
+            let detail = format!("{ours} have permits of r{recipe}, of {limit}");
             self.accuse("holders", detail);
         }
-    }
-
-    /// A peer has a permit with an id.
-    pub fn peer_has(&mut self, recipe: usize, peer: usize, lasts: Duration, limit: u32) {
-        self.note(format_args!("peer {peer} has one of r{recipe}"));
-        let until = Instant::now() + lasts;
-        self.recipes.peers.insert((recipe, peer), until);
-        self.recipes.peers_came = true;
-        self.count_holders(recipe, limit);
-    }
-
-    /// It is given back.
-    pub fn peer_gives(&mut self, recipe: usize, peer: usize) {
-        self.recipes.peers.remove(&(recipe, peer));
     }
 
     /// It is given back.
@@ -142,7 +119,7 @@ impl Judge {
                 ..
             } = held;
             self.note(format_args!("c{host} lets {id} of r{recipe} go"));
-            let by_guard = matches!(term, Term::Lease(_)) && !id.is_empty();
+            let by_guard = matches!(term, Term::Lease(_));
             if by_guard && !is_lost && !self.has_ended(host) {
                 self.recipes.let_go.insert((recipe, id), host);
             }
@@ -273,11 +250,7 @@ impl Judge {
             self.accuse("balance", detail);
         }
         let of_it = |held: &&Held| held.recipe == recipe && held.is_in_hand();
-        let stands = |id: &String| match id.is_empty() {
-            true => !standing.ids.is_empty(),
-            false => standing.ids.contains(id),
-        };
-        let unknown = |held: &&Held| of_it(held) && !stands(&held.id);
+        let unknown = |held: &&Held| of_it(held) && !standing.ids.contains(&held.id);
         let untold = self.recipes.held.values().find(unknown);
         if let Some(held) = untold.filter(|_| !robbed) {
             let detail = format!(
@@ -315,7 +288,6 @@ impl Judge {
     /// Whether an id that does not end, and nobody has in hand, is to be given back by a client, as its caller has never been told of it: that
     /// is not to take long.
     pub fn is_owed_back(&mut self, recipe: usize, id: &str) -> bool {
-        let by_somebody_else = self.recipes.peers_came || self.rules.forgetful;
         let hosts: Vec<Host> = self.clients.keys().copied().collect();
         // What was refused when it shut down is lost.
         let lost = |host: &Host| {
@@ -323,7 +295,7 @@ impl Judge {
             self.gives_up(*host) || self.has_ended(*host) && (refused || !self.is_settled(*host))
         };
         let told = self.recipes.known.contains(id) || id.starts_with("peer");
-        if told || by_somebody_else || self.rules.inexact() || hosts.iter().any(lost) {
+        if told || self.rules.forgetful || self.rules.inexact() || hosts.iter().any(lost) {
             return false;
         }
         let now = Instant::now();

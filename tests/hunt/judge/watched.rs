@@ -205,14 +205,6 @@ impl Judge {
         }
     }
 
-    /// A script has left what had run out before.
-    pub fn leaves_ended(&mut self, key: &str, entry: &str) {
-        if !self.rules.meddled {
-            let detail = format!("a script leaves {entry} granted at {key}, which is over");
-            self.accuse("reclaim", detail);
-        }
-    }
-
     /// Whether somebody should have given back for this client.
     fn should_be_back(&self, object: usize, host: Host) -> bool {
         if !self.has_ended(host) || self.rules.meddled {

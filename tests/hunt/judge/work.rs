@@ -12,7 +12,7 @@ const MOST_SCRIPTS: u32 = 500;
 
 /// In the server, for each client at each object, when it is quiet; and for each connection there has been, as calls that
 /// it has left without an answer have records that are not used again.
-const MOST_BYTES: i64 = 250;
+const MOST_KEYS: usize = 2;
 
 /// Of each client, when it is quiet; and for each node of a cluster.
 const MOST_TASKS: usize = 8;
@@ -27,12 +27,6 @@ impl Judge {
     pub fn count_command(&mut self, calls: bool) {
         self.commands += 1;
         self.work += u64::from(calls);
-    }
-
-    /// A script has answered as if the server were none that only reads, though it was told so.
-    pub fn hides_a_replica(&mut self, script: &str, refused: &str) {
-        let detail = format!("{script} was refused {refused} by a replica, and does not say so");
-        self.accuse("replica", detail);
     }
 
     /// A client calls those who wait for permits where nobody listens but those who hear everything.
@@ -53,9 +47,8 @@ impl Judge {
         let times = 1 + u32::from(self.rules.replicated);
         let most = MOST_SCRIPTS * times + (self.rules.clients as f64 * self.rules.looks) as u32;
         let (since, count) = &mut self.vain;
-        if since.elapsed() > Duration::from_secs(1) {
-            self.vain = (Instant::now(), 0);
-            return;
+        if since.is_none_or(|since| since.elapsed() > Duration::from_secs(1)) {
+            return self.something_happens();
         }
         *count += 1;
         if *count > most {
@@ -67,13 +60,11 @@ impl Judge {
     }
 
     /// What is left in the server when it has been quiet for long.
-    pub fn judge_size(&mut self, keys: &[String], bytes: i64, connections: usize) {
+    pub fn judge_size(&mut self, keys: &[(String, i64)], connections: usize) {
         let (count, clients) = (keys.len(), self.clients.len());
-        self.note(format_args!("it is quiet: {count} keys of {bytes} bytes"));
-        let places = clients * self.rules.objects + connections;
-        if bytes > MOST_BYTES * i64::try_from(places).expect("a few") {
-            let keys = keys.join(" ");
-            let detail = format!("{bytes} bytes are left of {clients} clients: {keys}");
+        self.note(format_args!("it is quiet: {count} keys"));
+        if count > MOST_KEYS * (clients * self.rules.objects + connections) {
+            let detail = format!("{count} keys are left of {clients} clients: {keys:?}");
             self.accuse("size", detail);
         }
     }
@@ -110,6 +101,6 @@ impl Judge {
 
     /// Scripts are not in vain.
     pub fn something_happens(&mut self) {
-        self.vain = (Instant::now(), 0);
+        self.vain = (Some(Instant::now()), 0);
     }
 }

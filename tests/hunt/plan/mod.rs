@@ -5,9 +5,7 @@ mod chance;
 mod faults;
 mod meddling;
 mod mood;
-mod nested;
 mod orderly;
-mod quiet;
 mod recipes;
 mod scenes;
 mod settings;
@@ -102,20 +100,20 @@ impl Plan {
             25..30 => scenes::outage(rng, &mut settings, &mut events),
             30..35 => scenes::busy_peers(rng, &mut settings, &mut events),
             35..43 => scenes::late(rng, &settings, &mut events),
-            43..48 => scenes::unanswered(rng, &settings, &mut events),
-            48..54 => nested::is_let_go(rng, &mut settings, &mut events),
+            43..47 => scenes::unanswered(rng, &settings, &mut events),
+            47..55 => scenes::is_let_go(rng, &mut settings, &mut events),
             // A call that is not polled keeps what it was granted.
-            54..58 if mood.stalls == 0 => {
+            55..59 if mood.stalls == 0 => {
                 scenes::ends_behind_a_stall(rng, &settings, &mut events);
             }
-            58..66 => orderly::come_by_and_by(rng, &mut settings, &mut events),
+            59..67 => orderly::come_by_and_by(rng, &mut settings, &mut events),
             _ => {}
         }
         if settings.orderly.is_none() {
             shifts::happen(rng, &settings, &mut events);
             replica_leaves(rng, &settings, &mut events);
             if settings.threads.is_some() && chance(rng, 70) {
-                quiet::falls(rng, &mut settings, &mut events);
+                scenes::quiet(rng, &mut settings, &mut events);
             }
         }
         events.sort_by_key(|event| event.at);

@@ -25,7 +25,7 @@ pub(super) fn come_by_and_by(rng: &mut Rng, settings: &mut Settings, events: &mu
             settings.recipes = vec![Recipe {
                 layout: match number {
                     6..9 => Layout::Expirable,
-                    _ => pick(rng, &[Layout::Fair, Layout::Timestamp, Layout::Set]),
+                    _ => pick(rng, &[Layout::FairUnderLock, Layout::Set]),
                 },
                 limit: rng.u32(1..4),
                 timeout: Duration::from_secs(10),

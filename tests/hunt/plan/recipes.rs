@@ -9,17 +9,14 @@ use super::chance::{chance, millis, pick};
 /// What a permit is in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    Timestamp,
-    Fair,
     FairUnderLock,
     Set,
     Slots,
-    StringLock,
     /// `RPermitExpirableSemaphore`: each step of a peer is one script.
     Expirable,
 }
 
-/// A semaphore or lock of a recipe.
+/// A semaphore of a recipe.
 #[derive(Debug, Clone)]
 pub struct Recipe {
     pub layout: Layout,
@@ -57,25 +54,21 @@ pub enum Death {
 
 impl Recipe {
     pub(super) fn random(rng: &mut Rng) -> Recipe {
+        use Layout::{Expirable, FairUnderLock, Set, Slots};
         let layout = pick(
             rng,
             &[
-                Layout::Timestamp,
-                Layout::Fair,
-                Layout::FairUnderLock,
-                Layout::Set,
-                Layout::Slots,
-                Layout::StringLock,
-                Layout::Expirable,
-                Layout::Expirable,
+                FairUnderLock,
+                FairUnderLock,
+                Set,
+                Slots,
+                Expirable,
+                Expirable,
             ],
         );
         Recipe {
             layout,
-            limit: match layout {
-                Layout::StringLock => 1,
-                _ => pick(rng, &[1, 1, 2, 4]),
-            },
+            limit: pick(rng, &[1, 1, 2, 4]),
             timeout: Duration::from_millis(pick(rng, &[1000, 3000, 10_000])),
             check: Duration::from_millis(pick(rng, &[20, 100, 100])),
             endless: layout == Layout::Expirable && chance(rng, 20),
@@ -95,7 +88,7 @@ impl Recipe {
 
     /// Peers come to this one.
     pub fn has_peers(&self) -> bool {
-        matches!(self.layout, Layout::FairUnderLock | Layout::Expirable)
+        self.layout == Layout::FairUnderLock
     }
 
     /// The key of a peer's lock.

@@ -189,3 +189,82 @@ pub(super) fn ends_behind_a_stall(rng: &mut Rng, settings: &Settings, events: &m
     let what = What::Life(place, ENDS_BESIDE_CALLERS);
     events.push(Event { at, what });
 }
+
+/// A holder takes a lock of its own twice, and the answer to what it asks about when it lets go for the first time is lost; others wait
+/// for that lock. Or it takes it again and again, and the first unlock arrives once more.
+pub(super) fn is_let_go(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Event>) {
+    let object = Object::Lock(settings.locks);
+    settings.locks += 1;
+    let place = rng.usize(..settings.clients);
+    let hold = millis(rng, 100..2000);
+    let call = Call::keeping(object, hold);
+    let begins = millis(rng, 200..9000);
+    let mut happens = |after: Duration, what: What| {
+        let at = begins + after;
+        events.push(Event { at, what });
+    };
+    let there_and_back = settings.latency[place] * 2;
+    if rng.bool() {
+        let again = Call {
+            rounds: 3,
+            one_owner: true,
+            ..call
+        };
+        happens(Duration::ZERO, What::Call(place, again));
+        let unlocks = hold + there_and_back.mul_f64(rng.f64());
+        let copy = LinkFault::LateCopy(millis(rng, 20..200));
+        happens(unlocks, What::Link(place, copy));
+        return;
+    }
+    // The hold that ends first is not to end the other.
+    settings.watchdog = settings.watchdog.max(Duration::from_secs(3));
+    let lease = rng.bool().then(|| millis(rng, 100..900));
+    let twice = Call {
+        nested: Some((lease, rng.bool())),
+        give: pick(rng, &[Give::Call, Give::Drop]),
+        ..call.clone()
+    };
+    happens(Duration::ZERO, What::Call(place, twice));
+    let waits = What::Call(rng.usize(..settings.clients), call);
+    happens(millis(rng, 20..100), waits);
+    // It takes the lock in two round trips, and holds it then.
+    let lets_go = hold + there_and_back.mul_f64(2.0 * rng.f64());
+    let lost = LinkFault::LoseAnswer(millis(rng, 0..300));
+    happens(lets_go, What::Link(place, lost));
+}
+
+/// So many semaphores.
+const SEMAPHORES: usize = 12;
+
+/// So long after the second caller has been told to wait nobody else is asked.
+const HAND_OVER: Duration = Duration::from_millis(100);
+
+/// Two callers of one client come to a semaphore of their own, and the second one gives up at about the time when the first one
+/// hands over to it, of which the server is told nothing.
+pub(super) fn quiet(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Event>) {
+    // A client far away hands over, too.
+    settings.local_hand_off = HAND_OVER;
+    let until = settings.healing.as_millis() as u64;
+    for _ in 0..SEMAPHORES {
+        let object = settings.one_more_semaphore(1);
+        let place = rng.usize(..settings.clients);
+        let there_and_back = settings.latency[place] * 2;
+        let hold = there_and_back + millis(rng, 0..30);
+        let first = Call {
+            guard: rng.bool(),
+            give: pick(rng, &[Give::Call, Give::Drop]),
+            ..Call::keeping(object, hold)
+        };
+        let second = Call {
+            // It may lose it from about the moment on when the first one lets go.
+            patience: Some((there_and_back + hold) * 2),
+            hold: Duration::ZERO,
+            ..first.clone()
+        };
+        let at = millis(rng, 0..until);
+        for call in [first, second] {
+            let what = What::Call(place, call);
+            events.push(Event { at, what });
+        }
+    }
+}

@@ -22,8 +22,6 @@ pub struct Settings {
     pub permits: Vec<i64>,
     /// Those whose callers take guards with a watchdog.
     pub watched: Vec<bool>,
-    /// Some callers of these take no guard.
-    pub mixed: bool,
     pub locks: usize,
     pub lock_kind: LockKind,
     pub recipes: Vec<Recipe>,
@@ -123,7 +121,6 @@ impl Settings {
             replication: None,
             permits: vec![permits],
             watched: vec![false],
-            mixed: false,
             locks: 1,
             lock_kind: LockKind::Plain,
             recipes: Vec::new(),
@@ -155,7 +152,6 @@ impl Settings {
         let mut settings = Settings {
             permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
             watched: (0..semaphores).map(|_| chance(rng, 30)).collect(),
-            mixed: chance(rng, 25),
             locks: pick(rng, &[0, 0, 1, 1, 2]),
             lock_kind: pick(
                 rng,

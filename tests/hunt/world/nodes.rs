@@ -367,10 +367,6 @@ impl Node {
         all.filter(of_channel).count()
     }
 
-    pub fn forbids_something(&mut self) -> bool {
-        (self.server).faults(|faults| !faults.forbidden.is_empty())
-    }
-
     /// Whether clients may ask how many listen.
     pub fn tells_who_listens(&mut self) -> bool {
         let counts = |command: &String| command.starts_with("pubsub|");

@@ -1,14 +1,11 @@
-//! Peers of other programs at the recipes' semaphores: each step as it stands in the book, with a pause before the next. They come to
-//! the fair semaphore under a lock, whose steps are single commands, and to permits with ids, where each step is one script.
-
-use std::time::Duration;
+//! Peers of other programs at the fair semaphore under a lock: each step as it stands in the book, with a pause before the next.
 
 use tokio::time::Instant;
 
-use super::recipes::{permits_of, texts};
+use super::recipes::texts;
 use super::{Happening, World};
 use crate::judge::Object;
-use crate::plan::{self, Death, Layout};
+use crate::plan::{self, Death};
 use crate::sim::server::Reply;
 
 pub(super) struct Peer {
@@ -17,20 +14,11 @@ pub(super) struct Peer {
     tries: u32,
     rounds: u32,
     counter: String,
-    /// How many permits with ids it has had.
-    had: u32,
-}
-
-impl Peer {
-    /// The id of the permit that it asks for, or has: sixteen bytes, as Redisson's.
-    fn permit(&self, number: usize) -> String {
-        format!("peer{number:06}{:06}", self.had)
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Takes the lock; or a permit, where that is a script.
+    /// Takes the lock.
     Begin,
     /// Gives the lock an expiry.
     Expire,
@@ -51,7 +39,6 @@ impl World {
             tries: plan.tries,
             rounds: plan.rounds,
             counter: "0".to_owned(),
-            had: 0,
             plan,
         });
         self.happens(now, Happening::Peer(number, Step::Begin));
@@ -69,15 +56,7 @@ impl World {
         self.look_at_counters(None);
         // Ours look as often as peers try, as long as these hand their lock round.
         self.judge().something_happens();
-        let next = match self.settings.recipes[plan.recipe].layout {
-            Layout::Expirable => {
-                self.nodes.node(home).server.begin();
-                let next = self.peer_of_ids(number, step, &key);
-                self.nodes.node(home).server.end();
-                next
-            }
-            _ => self.peer_in_line(number, step, &key),
-        };
+        let next = self.peer_does(number, step, &key);
         let dies = plan.dies.filter(|_| self.peers[number].rounds == 1);
         let (after, next) = match next {
             Some(Step::Expire) if dies == Some(Death::WithTheLock) => return,
@@ -101,8 +80,8 @@ impl World {
         self.happens(now + after, Happening::Peer(number, next));
     }
 
-    /// The next step of a peer of the fair semaphore; `None`: that was in vain, or the last one.
-    fn peer_in_line(&mut self, number: usize, step: Step, key: &str) -> Option<Step> {
+    /// Its next step; `None`: that was in vain, or the last one.
+    fn peer_does(&mut self, number: usize, step: Step, key: &str) -> Option<Step> {
         let peer = &self.peers[number];
         let (id, counter) = (peer.id.clone(), peer.counter.clone());
         let recipe = self.settings.recipes[peer.plan.recipe].clone();
@@ -118,7 +97,8 @@ impl World {
                 Some(Step::Number)
             }
             Step::Number => {
-                let old = (now - millis(recipe.timeout)).to_string();
+                let millis = i64::try_from(recipe.timeout.as_millis()).expect("seconds");
+                let old = (now - millis).to_string();
                 for id in texts(self.ask(&["ZRANGEBYSCORE", key, "-inf", &old])) {
                     self.ask(&["ZREM", key, &id]);
                     self.ask(&["ZREM", &owners, &id]);
@@ -155,59 +135,4 @@ impl World {
             }
         }
     }
-
-    /// The same of a peer that takes permits with ids.
-    fn peer_of_ids(&mut self, number: usize, step: Step, key: &str) -> Option<Step> {
-        match step {
-            Step::Release => {
-                self.gives_permit(number, key);
-                None
-            }
-            _ => self.takes_permit(number, key).then_some(Step::Release),
-        }
-    }
-
-    /// One permit that has ended becomes free; then one is taken, if there is one.
-    fn takes_permit(&mut self, number: usize, key: &str) -> bool {
-        let recipe = self.peers[number].plan.recipe;
-        let (permits, now) = (permits_of(key), self.server_millis());
-        let ended = ["ZRANGEBYSCORE", &permits, "0", &now.to_string()];
-        if let Some(Reply::Array(ended)) = self.ask(&[&ended[..], &["LIMIT", "0", "1"]].concat())
-            && let Some(Reply::Bulk(id)) = ended.first()
-        {
-            self.nodes.ask(&[b"ZREM", permits.as_bytes(), id]);
-            let total = self.ask(&["INCRBY", key, "1"]);
-            if let Some(Reply::Int(total @ 1..)) = total {
-                self.announce(&format!("redisson_sc:{key}"), &total.to_string());
-            }
-        }
-        if self.nodes.counter(key.as_bytes()).unwrap_or_default() < 1 {
-            return false;
-        }
-        let (limit, lasts) = {
-            let recipe = &self.settings.recipes[recipe];
-            (recipe.limit, recipe.timeout)
-        };
-        self.peers[number].had += 1;
-        let id = self.peers[number].permit(number);
-        self.ask(&["DECRBY", key, "1"]);
-        self.ask(&["ZADD", &permits, &(now + millis(lasts)).to_string(), &id]);
-        self.judge().peer_has(recipe, number, lasts, limit);
-        true
-    }
-
-    fn gives_permit(&mut self, number: usize, key: &str) {
-        let recipe = self.peers[number].plan.recipe;
-        self.judge().peer_gives(recipe, number);
-        let id = self.peers[number].permit(number);
-        if self.ask(&["ZREM", &permits_of(key), &id]) == Some(Reply::Int(1))
-            && let Some(Reply::Int(total)) = self.ask(&["INCRBY", key, "1"])
-        {
-            self.announce(&format!("redisson_sc:{key}"), &total.to_string());
-        }
-    }
-}
-
-fn millis(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).expect("seconds")
 }

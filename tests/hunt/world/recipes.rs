@@ -68,7 +68,7 @@ impl World {
         let (mut live, mut sum) = (0, None);
         let mut ids = BTreeSet::new();
         match recipe.layout {
-            Layout::Timestamp | Layout::Fair | Layout::FairUnderLock => {
+            Layout::FairUnderLock => {
                 let all = texts(self.ask(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]));
                 let millis = i64::try_from(recipe.timeout.as_millis()).expect("seconds");
                 for pair in all.chunks(2) {
@@ -91,15 +91,9 @@ impl World {
                 ids = texts(self.ask(&["SMEMBERS", &key])).into_iter().collect();
                 live = i64::try_from(ids.len()).expect("a few");
             }
-            Layout::Slots | Layout::StringLock => {
-                let keys = match recipe.layout {
-                    Layout::Slots => (1..=recipe.limit)
-                        .map(|slot| format!("{key}:{slot}"))
-                        .collect(),
-                    _ => vec![format!("lock:{key}")],
-                };
-                for key in keys {
-                    if let Some(Reply::Bulk(id)) = self.ask(&["GET", &key]) {
+            Layout::Slots => {
+                for slot in 1..=recipe.limit {
+                    if let Some(Reply::Bulk(id)) = self.ask(&["GET", &format!("{key}:{slot}")]) {
                         ids.insert(String::from_utf8_lossy(&id).into_owned());
                         live += 1;
                     }

@@ -25,7 +25,6 @@ impl World {
         self.nodes.node(node).overheard(&[]);
         let server = &mut self.nodes.node(node).server;
         let reply = server.execute(connection, words);
-        let refused = server.refused_as_replica();
         self.has_written(Some(host), words);
         self.waits(number);
         let name = words[0].to_ascii_lowercase();
@@ -57,21 +56,6 @@ impl World {
         let is_call = name.starts_with(b"eval");
         let script = (is_call.then(|| scripts::name_of(words[1]))).flatten();
         if is_call {
-            // What was forbidden before that is what it says.
-            let refused = refused.filter(|_| !self.nodes.node(node).forbids_something());
-            let says = matches!(&reply, Some(Reply::Error(text))
-                if text.windows(8).any(|word| word == b"READONLY"));
-            // What changes nothing may be answered all the same.
-            let says =
-                says || script == Some("SEMAPHORE") && matches!(reply, Some(Reply::Array(_)));
-            if let Some(refused) = refused.filter(|_| !says) {
-                self.judge()
-                    .hides_a_replica(script.unwrap_or("a script"), refused);
-            }
-            let counts = !self.nodes.node(node).replaced;
-            if script == Some("SEMAPHORE") && counts && self.is_done_now(reply.as_ref()) {
-                self.is_reclaimed(words[4]);
-            }
             if script == Some("SEMAPHORE") && words.contains(&&b"announce"[..]) {
                 let (node, channel) = (self.nodes.node(node), words[5]);
                 let calls = node.overheard(channel);
@@ -209,37 +193,6 @@ impl World {
             }
         }
         granted
-    }
-
-    /// Whether a batch has just been carried out, and not in short: the answer to an earlier one names an earlier time; what is done in
-    /// short never says when to look.
-    fn is_done_now(&self, reply: Option<&Reply>) -> bool {
-        const LOOK: usize = 2;
-        const CLOCK: usize = 6;
-        let text = match reply {
-            Some(Reply::Bulk(text)) => text,
-            Some(Reply::Array(words)) => match &words[..] {
-                [Reply::Bulk(text), ..] => text,
-                _ => return false,
-            },
-            _ => return false,
-        };
-        let text = String::from_utf8_lossy(text);
-        let words: Vec<&str> = text.split(' ').take(CLOCK + 1).collect();
-        let now = self.nodes.now().to_string();
-        words.len() > CLOCK && words[0] == "done" && words[LOOK] != "-1" && words[CLOCK] == now
-    }
-
-    /// A script has been carried out at a semaphore: what had run out before is free.
-    fn is_reclaimed(&mut self, key: &[u8]) {
-        let Ok(key) = std::str::from_utf8(key) else {
-            return;
-        };
-        let now = self.nodes.now().to_string();
-        let late = texts(self.ask(&["ZRANGEBYSCORE", &grants_of(key), "-inf", &now]));
-        if let Some(entry) = late.first() {
-            self.judge().leaves_ended(key, entry);
-        }
     }
 
     /// Tells the judges what is on record of permits.
@@ -441,18 +394,6 @@ impl World {
     /// How many connections there have been.
     pub fn connections_made(&self) -> usize {
         self.wires.len()
-    }
-
-    /// The keys, and how many bytes they take.
-    pub fn size(&mut self) -> (Vec<String>, i64) {
-        let keys = self.keys().into_iter().map(|(key, _)| key);
-        let keys: Vec<String> = keys.collect();
-        let of = |key: &String| match self.ask(&["MEMORY", "USAGE", key]) {
-            Some(Reply::Int(bytes)) => bytes,
-            _ => 0,
-        };
-        let bytes = keys.iter().map(of).sum();
-        (keys, bytes)
     }
 
     /// All keys, with their times to live in milliseconds.

@@ -1,21 +1,25 @@
 //! Runs sequences of steps on both servers, and makes one by which they differ as short as it gets.
 
+use std::collections::BTreeMap;
+
 use fastrand::Rng;
 
 use super::step::{CONNECTIONS, Mood, Step, Words};
-use super::tally::Tally;
 use super::world::{Both, Real, World};
+use crate::sim::scripts::name_of;
 use crate::sim::server::Reply;
 
-/// Where the two differ.
-#[derive(Debug)]
-struct Difference {
-    /// After which step; none: when all was compared at the end.
-    after: Option<Step>,
-    /// A command that was sent to compare what is stored.
-    looking: Option<String>,
-    model: Vec<Reply>,
-    real: Vec<Reply>,
+/// How often each script has answered something, and how often it has refused: two servers that refuse every call agree, and that
+/// proves nothing.
+pub type Tally = BTreeMap<&'static str, [usize; 2]>;
+
+/// Notes the answer to a command, if that was a call of a script of the crate.
+fn note(tally: &mut Tally, words: &Words, replies: &[Reply]) {
+    let name = words.get(1).and_then(|word| name_of(word));
+    if let (Some(name), Some(reply)) = (name, replies.first()) {
+        let refuses = matches!(reply, Reply::Error(_));
+        tally.entry(name).or_default()[usize::from(refuses)] += 1;
+    }
 }
 
 /// Tries so many random sequences of `length` steps; panics with the shortest by which the two differ. What the scripts have
@@ -66,8 +70,8 @@ fn shorten(real: &mut Real, mut steps: Vec<Step>) -> Vec<Step> {
     }
 }
 
-/// The first difference.
-fn difference(real: &mut Real, steps: &[Step], tally: &mut Tally) -> Option<Difference> {
+/// The first difference: what the two have said, and to which command.
+fn difference(real: &mut Real, steps: &[Step], tally: &mut Tally) -> Option<String> {
     let mut world = World::new(real);
     for step in steps {
         match step {
@@ -76,14 +80,9 @@ fn difference(real: &mut Real, steps: &[Step], tally: &mut Tally) -> Option<Diff
             Step::Reconnect(connection) => world.reconnect(*connection),
             Step::Command(connection, words) => {
                 let both = world.command(*connection, words);
-                tally.note(words, &both.real);
+                note(tally, words, &both.real);
                 if let Some((model, real)) = differ(words, both) {
-                    return Some(Difference {
-                        after: Some(step.clone()),
-                        looking: None,
-                        model,
-                        real,
-                    });
+                    return Some(format!("{step:?}: {model:?}, {real:?}"));
                 }
             }
         }
@@ -92,12 +91,12 @@ fn difference(real: &mut Real, steps: &[Step], tally: &mut Tally) -> Option<Diff
 }
 
 /// Whether there is a message that the model has not sent.
-fn compare_messages(world: &mut World<'_>) -> Option<Difference> {
+fn compare_messages(world: &mut World<'_>) -> Option<String> {
     (0..CONNECTIONS).find_map(|connection| look(world, connection, &["PING", "last"]))
 }
 
 /// All keys: when they end, and what they hold.
-fn compare_keys(world: &mut World<'_>) -> Option<Difference> {
+fn compare_keys(world: &mut World<'_>) -> Option<String> {
     world.heal();
     let found = look(world, 0, &["KEYS", "*"]);
     if found.is_some() {
@@ -139,18 +138,15 @@ fn words(texts: &[&str]) -> Words {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-fn look(world: &mut World<'_>, connection: usize, command: &[&str]) -> Option<Difference> {
+fn look(world: &mut World<'_>, connection: usize, command: &[&str]) -> Option<String> {
     look_at(world, connection, words(command))
 }
 
-fn look_at(world: &mut World<'_>, connection: usize, words: Words) -> Option<Difference> {
+fn look_at(world: &mut World<'_>, connection: usize, words: Words) -> Option<String> {
     let both = world.command(connection, &words);
-    differ(&words, both).map(|(model, real)| Difference {
-        after: None,
-        looking: Some(format!("{:?}", Step::Command(connection, words))),
-        model,
-        real,
-    })
+    let (model, real) = differ(&words, both)?;
+    let command = Step::Command(connection, words);
+    Some(format!("at the end: {command:?}: {model:?}, {real:?}"))
 }
 
 /// What the two say, if it is not the same.

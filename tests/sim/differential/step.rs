@@ -4,9 +4,9 @@ use std::fmt;
 
 use fastrand::Rng;
 
-use super::script_calls::{Call, Subject};
-use super::{commands, contents, script_calls};
-use crate::sim::scripts;
+use super::commands;
+use super::scripts::{self, SUBJECTS, Subject};
+use crate::sim::scripts::name_of;
 
 pub const CONNECTIONS: usize = 4;
 /// From this one on they listen most of the time.
@@ -29,10 +29,8 @@ pub enum Step {
 /// What can be wrong with a real server in an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    OutOfMemory,
     TooFewReplicas,
     Replica,
-    CannotSave,
     /// A command that may not be used.
     Forbidden(&'static str),
 }
@@ -57,42 +55,34 @@ impl Step {
         if mood.calm {
             steps.push(Step::Command(LISTENERS, commands::all_channels()));
         }
-        if mood.stranger {
-            let words = ["SUBSCRIBE", "ch:s", "news"];
-            steps.push(Step::Command(LISTENERS + 1, words.map(Into::into).into()));
-        }
         steps
     }
 
     pub fn random(rng: &mut Rng, mood: &mut Mood) -> Step {
         let kind = rng.u32(..100);
+        let script = rng.usize(..LISTENERS);
         if mood.calm {
             return match kind {
-                0..=11 => Step::Clock(clock_step(rng, mood.hasty)),
-                12..=13 => {
+                0..12 => Step::Clock(clock_step(rng)),
+                12..14 => {
                     Step::Command(rng.usize(LISTENERS..CONNECTIONS), commands::listening(rng))
                 }
-                14..=15 => {
+                14..32 => {
                     let subject = mood.subject(rng);
-                    Step::Command(0, contents::spoiling(rng, subject))
+                    Step::Command(0, scripts::tending(rng, subject))
                 }
-                16..=28 => {
-                    let subject = mood.subject(rng);
-                    Step::Command(0, contents::tending(rng, subject))
-                }
-                kind => match mood.trouble.filter(|_| kind < 31) {
-                    Some(trouble) => Step::Fault(trouble, rng.bool()),
-                    None => Step::Command(rng.usize(..LISTENERS), script_calls::random(rng, mood)),
-                },
+                32..35 => Step::Fault(mood.trouble, rng.bool()),
+                _ => Step::Command(script, scripts::random(rng, mood)),
             };
         }
         match kind {
-            0..=7 => Step::Clock(clock_step(rng, mood.hasty)),
-            8..=9 => Step::Fault(fault(rng), rng.u32(..3) == 0),
+            0..8 => Step::Clock(clock_step(rng)),
+            8..10 => Step::Fault(fault(rng), rng.u32(..3) == 0),
             10 => Step::Reconnect(rng.usize(..CONNECTIONS)),
-            11..=14 => Step::Command(rng.usize(LISTENERS..CONNECTIONS), commands::listening(rng)),
-            15..=44 => Step::Command(connection(rng), script_calls::random(rng, mood)),
-            _ => Step::Command(connection(rng), commands::random(rng)),
+            11..15 => Step::Command(rng.usize(LISTENERS..CONNECTIONS), commands::listening(rng)),
+            15..45 => Step::Command(script, scripts::random(rng, mood)),
+            45 => Step::Command(LISTENERS, commands::random(rng)),
+            _ => Step::Command(script, commands::random(rng)),
         }
     }
 }
@@ -101,40 +91,33 @@ impl Step {
 pub struct Mood {
     /// Mostly the crate's scripts, as it calls them; otherwise anything.
     pub calm: bool,
-    /// Of whose scripts most are; none: any.
-    subject: Option<Subject>,
-    /// Much time goes by.
-    hasty: bool,
-    /// Somebody listens who takes no turns.
-    stranger: bool,
+    /// The object whose scripts most are.
+    subject: usize,
     /// Is wrong now and then, where it is calm.
-    trouble: Option<Fault>,
+    trouble: Fault,
     /// The last sequence number that was given out.
     sequence: u32,
-    /// Some of the last calls that are carried out once, however often they are sent.
-    sent: Vec<Call>,
+    /// Some of the last calls that are carried out once, however often they are sent, and how many keys they have.
+    sent: Vec<(Words, usize)>,
 }
 
 impl Mood {
     pub fn random(rng: &mut Rng) -> Mood {
         Mood {
-            calm: rng.bool(),
-            subject: (rng.u32(..4) > 0).then(|| Subject::random(rng)),
-            hasty: rng.u32(..3) == 0,
-            stranger: rng.bool(),
-            trouble: (rng.u32(..3) == 0).then(|| match rng.bool() {
-                true => forbidden(rng),
-                false => fault(rng),
-            }),
+            calm: rng.u32(..3) > 0,
+            subject: rng.usize(..SUBJECTS.len()),
+            trouble: fault(rng),
             sequence: 0,
             sent: Vec::new(),
         }
     }
 
-    /// Whose script is called next.
-    pub fn subject(&self, rng: &mut Rng) -> Subject {
-        let usual = self.subject.filter(|_| rng.u32(..10) > 0);
-        usual.unwrap_or_else(|| Subject::random(rng))
+    /// The object whose script is called next.
+    pub fn subject(&self, rng: &mut Rng) -> &'static Subject {
+        match rng.u32(..10) {
+            0 => &SUBJECTS[rng.usize(..SUBJECTS.len())],
+            _ => &SUBJECTS[self.subject],
+        }
     }
 
     /// A sequence number: mostly the next one, now and then one that was used.
@@ -151,67 +134,41 @@ impl Mood {
         self.sequence.saturating_sub(rng.u32(..16))
     }
 
-    pub fn remember(&mut self, call: &Call) {
+    pub fn remember(&mut self, call: &Words, keys: usize) {
         const MOST: usize = 4;
         if self.sent.len() == MOST {
             self.sent.remove(0);
         }
-        self.sent.push(call.clone());
+        self.sent.push((call.clone(), keys));
     }
 
     /// One of those that were sent before.
-    pub fn earlier(&self, rng: &mut Rng) -> Option<Call> {
+    pub fn earlier(&self, rng: &mut Rng) -> Option<(Words, usize)> {
         let count = self.sent.len();
         (count > 0).then(|| self.sent[rng.usize(..count)].clone())
     }
 }
 
-fn connection(rng: &mut Rng) -> usize {
-    if rng.u32(..50) == 0 {
-        LISTENERS
-    } else {
-        rng.usize(..LISTENERS)
-    }
-}
-
-fn clock_step(rng: &mut Rng, hasty: bool) -> i64 {
-    const STEPS: [i64; 12] = [
-        1,
-        499,
-        1000,
-        1001,
-        5000,
-        20_000,
-        100_000,
-        999_999,
-        1_000_000,
-        10_000_000,
-        61_000_000,
-        4_000_000_000,
+fn clock_step(rng: &mut Rng) -> i64 {
+    const STEPS: [i64; 11] = [
+        1, 499, 1000, 1001, 5000, 20_000, 100_000, 999_999, 1_000_000, 10_000_000, 61_000_000,
     ];
     // What is short does not end a lease, mostly.
     const SHORT: usize = 7;
-    let all = hasty || rng.u32(..6) == 0;
+    let all = rng.u32(..4) == 0;
     let step = STEPS[rng.usize(..if all { STEPS.len() } else { SHORT })];
-    if rng.u32(..10) == 0 {
-        -step.min(2_000_000)
-    } else {
-        step
+    match rng.u32(..10) {
+        0 => -step.min(2_000_000),
+        _ => step,
     }
 }
 
 fn fault(rng: &mut Rng) -> Fault {
-    match rng.u32(..7) {
-        0..=1 => Fault::OutOfMemory,
-        2 => Fault::TooFewReplicas,
-        3 => Fault::Replica,
-        4 => Fault::CannotSave,
-        _ => forbidden(rng),
+    match rng.u32(..5) {
+        0 => Fault::TooFewReplicas,
+        1 => Fault::Replica,
+        _ => Fault::Forbidden(FORBIDDEN[rng.usize(..FORBIDDEN.len())]),
     }
-}
-
-fn forbidden(rng: &mut Rng) -> Fault {
-    Fault::Forbidden(FORBIDDEN[rng.usize(..FORBIDDEN.len())])
 }
 
 impl fmt::Debug for Step {
@@ -220,7 +177,7 @@ impl fmt::Debug for Step {
             Step::Command(connection, words) => {
                 write!(f, "{connection}:")?;
                 for word in words {
-                    match scripts::name_of(word) {
+                    match name_of(word) {
                         Some(name) => write!(f, " {name}")?,
                         None => write!(f, " \"{}\"", word.escape_ascii())?,
                     }

@@ -82,7 +82,6 @@ impl Real {
             "the model is one of Redis 7.0, this is another version"
         );
         real.order(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
-        real.fail_to_save();
         real
     }
 
@@ -99,17 +98,6 @@ impl Real {
         String::from_utf8_lossy(&text).lines().any(wanted)
     }
 
-    /// Leaves a failed attempt to save; it matters as soon as the server is told to save at all.
-    fn fail_to_save(&mut self) {
-        std::fs::create_dir_all(self.server.directory().join("taken/x"))
-            .expect("the directory is ours");
-        self.order(&["CONFIG", "SET", "dbfilename", "taken"]);
-        self.order(&["BGSAVE"]);
-        until("the server fails to save", || {
-            self.information("persistence", |line| line == "rdb_last_bgsave_status:err")
-        });
-    }
-
     fn set_clock(&mut self, micros: u64) {
         self.clock
             .write_all_at(&micros.to_ne_bytes(), 0)
@@ -123,7 +111,6 @@ pub struct World<'a> {
     pub model: Server,
     connections: Vec<(Wire, ConnectionId)>,
     now: u64,
-    endless: Option<Wire>,
 }
 
 /// What one command brought.
@@ -145,7 +132,6 @@ impl<'a> World<'a> {
             real,
             model: Server::new(BEGINNING),
             now: BEGINNING,
-            endless: None,
         };
         for _ in 0..CONNECTIONS {
             let connection = world.connect();
@@ -226,10 +212,8 @@ impl<'a> World<'a> {
     pub fn fault(&mut self, fault: Fault, on: bool) {
         self.real.set_fault(fault, on);
         self.model.faults(|faults| match fault {
-            Fault::OutOfMemory => faults.out_of_memory = on,
             Fault::TooFewReplicas => faults.too_few_replicas = on,
             Fault::Replica => faults.replica = on,
-            Fault::CannotSave => faults.cannot_save = on,
             Fault::Forbidden(command) if on => {
                 faults.forbidden.insert(command.to_owned());
             }
@@ -237,30 +221,6 @@ impl<'a> World<'a> {
                 faults.forbidden.remove(command);
             }
         });
-    }
-
-    /// Somebody's script does not end, until [`end_busy`](Self::end_busy).
-    pub fn begin_busy(&mut self) {
-        self.real
-            .order(&["CONFIG", "SET", "busy-reply-threshold", "1"]);
-        let mut wire = Wire::open(self.real.server.port());
-        wire.send(&["EVAL", "while true do end", "0"]);
-        until("the server is busy", || {
-            let reply = self.real.operator.ask(&["PING"]);
-            matches!(reply, Reply::Error(text) if text.starts_with(b"BUSY"))
-        });
-        self.endless = Some(wire);
-        self.model.faults(|faults| faults.busy = true);
-    }
-
-    pub fn end_busy(&mut self) {
-        self.real.order(&["SCRIPT", "KILL"]);
-        let mut wire = self.endless.take().expect("it was begun");
-        assert!(
-            matches!(wire.receive(), Reply::Error(_)),
-            "the script was killed"
-        );
-        self.model.faults(|faults| faults.busy = false);
     }
 
     /// Ends all that is wrong.
@@ -274,38 +234,23 @@ impl<'a> World<'a> {
 }
 
 impl Real {
-    /// What the server tells of its command: how many words it takes, and its flags.
-    pub fn description(&mut self, command: &str) -> (i64, Vec<String>) {
+    /// What the server tells of its command: how many words it takes, its flags, and which words are keys.
+    pub fn description(&mut self, command: &str) -> (i64, Vec<String>, [i64; 3]) {
         let reply = self.operator.ask(&["COMMAND", "INFO", command]);
         if let Reply::Array(commands) = &reply
             && let [Reply::Array(parts)] = commands.as_slice()
-            && let [_, Reply::Int(arity), Reply::Array(flags), ..] = parts.as_slice()
+            && let [_, Reply::Int(arity), Reply::Array(flags), keys @ ..] = parts.as_slice()
+            && let [Reply::Int(first), Reply::Int(last), Reply::Int(step), ..] = keys
         {
             let text = |flag: &Reply| match flag {
                 Reply::Status(word) => String::from_utf8_lossy(word).into_owned(),
                 _ => panic!("a flag is a word"),
             };
-            return (*arity, flags.iter().map(text).collect());
-        }
-        panic!("COMMAND INFO {command} answers with a command: {reply:?}");
-    }
-
-    /// Which words of a command are keys: the first, the last, and how far they are apart.
-    pub fn key_places(&mut self, command: &str) -> [i64; 3] {
-        let reply = self.operator.ask(&["COMMAND", "INFO", command]);
-        if let Reply::Array(commands) = &reply
-            && let [Reply::Array(parts)] = commands.as_slice()
-            && let [
-                _,
-                _,
-                _,
-                Reply::Int(first),
-                Reply::Int(last),
-                Reply::Int(step),
-                ..,
-            ] = parts.as_slice()
-        {
-            return [*first, *last, *step];
+            return (
+                *arity,
+                flags.iter().map(text).collect(),
+                [*first, *last, *step],
+            );
         }
         panic!("COMMAND INFO {command} answers with a command: {reply:?}");
     }
@@ -321,16 +266,11 @@ impl Real {
     fn set_fault(&mut self, fault: Fault, on: bool) {
         let number = if on { "1" } else { "0" };
         match fault {
-            Fault::OutOfMemory => self.order(&["CONFIG", "SET", "maxmemory", number]),
             Fault::TooFewReplicas => {
                 self.order(&["CONFIG", "SET", "min-replicas-to-write", number])
             }
             Fault::Replica if on => self.order(&["REPLICAOF", "127.0.0.1", "1"]),
             Fault::Replica => self.order(&["REPLICAOF", "NO", "ONE"]),
-            Fault::CannotSave => {
-                let often = if on { "100000 1000000" } else { "" };
-                self.order(&["CONFIG", "SET", "save", often]);
-            }
             Fault::Forbidden(command) => {
                 let rule = format!("{}{command}", if on { '-' } else { '+' });
                 self.order(&["ACL", "SETUSER", "default", &rule]);
@@ -339,12 +279,7 @@ impl Real {
     }
 
     fn clear_faults(&mut self) {
-        for fault in [
-            Fault::OutOfMemory,
-            Fault::TooFewReplicas,
-            Fault::Replica,
-            Fault::CannotSave,
-        ] {
+        for fault in [Fault::TooFewReplicas, Fault::Replica] {
             self.set_fault(fault, false);
         }
         for command in FORBIDDEN {

@@ -35,11 +35,7 @@ pub enum Run {
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
-const MEMORY: u16 = 2;
-const NO_SCRIPT: u16 = 4;
-const LOADING: u16 = 8;
-const GROW: u16 = WRITE | MEMORY;
-const OUTSIDE: u16 = NO_SCRIPT | LOADING;
+const NO_SCRIPT: u16 = 2;
 
 impl Command {
     fn has(&self, what: u16) -> bool {
@@ -48,14 +44,6 @@ impl Command {
 
     pub fn writes(&self) -> bool {
         self.has(WRITE)
-    }
-
-    pub fn takes_memory(&self) -> bool {
-        self.has(MEMORY)
-    }
-
-    pub fn while_loading(&self) -> bool {
-        self.has(LOADING)
     }
 
     pub fn while_subscribed(&self) -> bool {
@@ -75,12 +63,9 @@ impl Command {
             | "subscribe" | "time" | "unsubscribe" | "wait" | "eval" | "evalsha" => {
                 return None;
             }
-            "memory|usage" => (2, 2, 1),
             name if name.contains('|') => return None,
-            "copy" | "rename" | "renamenx" => (1, 2, 1),
-            "del" | "exists" | "mget" | "ssubscribe" | "sunsubscribe" | "touch" | "unlink" => {
-                (1, -1, 1)
-            }
+            "rename" | "renamenx" => (1, 2, 1),
+            "del" | "exists" | "mget" | "ssubscribe" | "sunsubscribe" => (1, -1, 1),
             _ => (1, 1, 1),
         })
     }
@@ -119,36 +104,22 @@ impl Command {
     }
 }
 
-/// Each command as `COMMAND INFO` describes it: its name, how many words it takes, and the flags that matter here.
-pub fn descriptions() -> impl Iterator<Item = (&'static str, i64, Vec<&'static str>)> {
-    const FLAGS: [(u16, &str); 4] = [
-        (WRITE, "write"),
-        (MEMORY, "denyoom"),
-        (NO_SCRIPT, "noscript"),
-        (LOADING, "loading"),
-    ];
+/// Each command as `COMMAND INFO` describes it: its name, how many words it takes, the flags that matter here, and which words are
+/// keys: the first, the last, and how far they are apart.
+pub fn descriptions() -> impl Iterator<Item = (&'static str, i64, Vec<&'static str>, [i64; 3])> {
+    const FLAGS: [(u16, &str); 2] = [(NO_SCRIPT, "noscript"), (WRITE, "write")];
     COMMANDS.iter().map(|command| {
-        let flags = FLAGS
-            .iter()
-            .filter(|(flag, _)| command.has(*flag))
-            .map(|(_, name)| *name);
-        let arity = i64::try_from(command.arity).expect("few words");
-        (command.name, arity, flags.collect())
-    })
-}
-
-/// Each command, and which of its words `COMMAND INFO` calls keys: the first, the last, and how far they are apart.
-pub fn key_places() -> impl Iterator<Item = (&'static str, [i64; 3])> {
-    let number = |number: usize| i64::try_from(number).expect("few words");
-    COMMANDS.iter().map(move |command| {
+        let flags = FLAGS.iter().filter(|(flag, _)| command.has(*flag));
+        let flags = flags.map(|(_, name)| *name).collect();
         let places = command.key_places();
-        let places = places.map(|(first, last, step)| [number(first), last as i64, number(step)]);
-        (command.name, places.unwrap_or_default())
+        let places = places.map(|(first, last, step)| [first as i64, last as i64, step as i64]);
+        let places = places.unwrap_or_default();
+        (command.name, command.arity as i64, flags, places)
     })
 }
 
 /// Commands that are only the first half of a name.
-const CONTAINERS: [&str; 5] = ["client", "cluster", "memory", "pubsub", "script"];
+const CONTAINERS: [&str; 4] = ["client", "cluster", "pubsub", "script"];
 
 enum Found {
     Command(&'static Command),
@@ -280,7 +251,7 @@ const fn subscription(
     Command {
         name,
         arity,
-        traits: OUTSIDE,
+        traits: NO_SCRIPT,
         run: Run::Subscription(run),
     }
 }
@@ -296,12 +267,11 @@ const fn script(name: &'static str, arity: isize) -> Command {
 
 static COMMANDS: &[Command] = &[
     data("asking", 1, READ, cluster::asking),
-    data("client|setname", 3, OUTSIDE, connection::set_name),
+    data("client|setname", 3, NO_SCRIPT, connection::set_name),
     data("cluster|info", 2, READ, cluster::info),
     data("cluster|slots", 2, READ, cluster::slots),
-    data("copy", -3, GROW, keys::copy),
-    data("decr", 2, GROW, strings::decr),
-    data("decrby", 3, GROW, strings::decr_by),
+    data("decr", 2, WRITE, strings::decr),
+    data("decrby", 3, WRITE, strings::decr_by),
     data("del", -2, WRITE, keys::del),
     script("eval", -3),
     script("evalsha", -3),
@@ -311,57 +281,51 @@ static COMMANDS: &[Command] = &[
     data("hexists", 3, READ, hashes::hexists),
     data("hget", 3, READ, hashes::hget),
     data("hgetall", 2, READ, hashes::hgetall),
-    data("hincrby", 4, GROW, hashes::hincrby),
     data("hkeys", 2, READ, hashes::hkeys),
     data("hlen", 2, READ, hashes::hlen),
     data("hmget", -3, READ, hashes::hmget),
-    data("hset", -4, GROW, hashes::hset),
-    data("hstrlen", 3, READ, hashes::hstrlen),
-    data("incr", 2, GROW, strings::incr),
-    data("incrby", 3, GROW, strings::incr_by),
-    data("info", -1, LOADING, server_info::info),
+    data("hset", -4, WRITE, hashes::hset),
+    data("incr", 2, WRITE, strings::incr),
+    data("incrby", 3, WRITE, strings::incr_by),
+    data("info", -1, READ, server_info::info),
     data("keys", 2, READ, keys::keys),
     data("lindex", 3, READ, lists::lindex),
-    data("linsert", 5, GROW, lists::linsert),
+    data("linsert", 5, WRITE, lists::linsert),
     data("llen", 2, READ, lists::llen),
     data("lpop", -2, WRITE, lists::lpop),
     data("lpos", -3, READ, lists::lpos),
-    data("lpush", -3, GROW, lists::lpush),
+    data("lpush", -3, WRITE, lists::lpush),
     data("lrange", 4, READ, lists::lrange),
     data("lrem", 4, WRITE, lists::lrem),
-    data("memory|usage", -3, READ, keys::memory_usage),
     data("mget", -2, READ, strings::mget),
     data("persist", 2, WRITE, expiry::persist),
     data("pexpire", -3, WRITE, expiry::pexpire),
-    data("pexpireat", -3, WRITE, expiry::pexpire_at),
     data("pexpiretime", 2, READ, expiry::pexpire_time),
     data("ping", -1, READ, connection::ping),
     subscription("psubscribe", -2, pubsub::psubscribe),
     data("pttl", 2, READ, expiry::pttl),
-    data("publish", 3, LOADING, pubsub::publish),
-    data("pubsub|numsub", -2, LOADING, pubsub::numsub),
-    data("pubsub|shardnumsub", -2, LOADING, pubsub::shard_numsub),
+    data("publish", 3, READ, pubsub::publish),
+    data("pubsub|numsub", -2, READ, pubsub::numsub),
+    data("pubsub|shardnumsub", -2, READ, pubsub::shard_numsub),
     data("rename", 3, WRITE, keys::rename),
     data("renamenx", 3, WRITE, keys::rename_nx),
-    data("role", 1, OUTSIDE, server_info::role),
+    data("role", 1, NO_SCRIPT, server_info::role),
     data("rpop", -2, WRITE, lists::rpop),
-    data("rpush", -3, GROW, lists::rpush),
-    data("sadd", -3, GROW, sets::sadd),
+    data("rpush", -3, WRITE, lists::rpush),
+    data("sadd", -3, WRITE, sets::sadd),
     data("scard", 2, READ, sets::scard),
     script("script|flush", -2),
-    data("set", -3, GROW, strings::set),
+    data("set", -3, WRITE, strings::set),
     data("sismember", 3, READ, sets::sismember),
     data("smembers", 2, READ, sets::smembers),
-    data("spublish", 3, LOADING, pubsub::spublish),
+    data("spublish", 3, READ, pubsub::spublish),
     data("srem", -3, WRITE, sets::srem),
     data("sscan", -3, READ, sets::sscan),
     subscription("ssubscribe", -2, pubsub::ssubscribe),
     subscription("subscribe", -2, pubsub::subscribe),
     subscription("sunsubscribe", -1, pubsub::sunsubscribe),
-    data("time", 1, LOADING, server_info::time),
-    data("touch", -2, READ, keys::touch),
+    data("time", 1, READ, server_info::time),
     data("type", 2, READ, keys::type_of),
-    data("unlink", -2, WRITE, keys::del),
     subscription("unsubscribe", -1, pubsub::unsubscribe),
     Command {
         name: "wait",
@@ -369,7 +333,7 @@ static COMMANDS: &[Command] = &[
         traits: NO_SCRIPT,
         run: Run::Wait,
     },
-    data("zadd", -4, GROW, zsets::zadd),
+    data("zadd", -4, WRITE, zsets::zadd),
     data("zcard", 2, READ, zsets::zcard),
     data("zcount", 4, READ, zset_ranges::zcount),
     data("zmscore", -3, READ, zsets::zmscore),
@@ -377,7 +341,6 @@ static COMMANDS: &[Command] = &[
     data("zrangebyscore", -4, READ, zset_ranges::zrangebyscore),
     data("zrank", 3, READ, zsets::zrank),
     data("zrem", -3, WRITE, zsets::zrem),
-    data("zremrangebyscore", 4, WRITE, zset_ranges::zremrangebyscore),
     data("zrevrangebyscore", -4, READ, zset_ranges::zrevrangebyscore),
     data("zscan", -3, READ, zsets::zscan),
     data("zscore", 3, READ, zsets::zscore),

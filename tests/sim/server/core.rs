@@ -22,8 +22,6 @@ pub struct Core {
     pub replica: Replica,
     /// The script that is being carried out.
     pub script: Option<Script>,
-    /// Which change of the last script was refused as this is a replica: the first one.
-    pub refused_as_replica: Option<&'static str>,
     /// As a node of a cluster.
     pub cluster: Option<Membership>,
     /// What was published here, and is to be passed on to the other nodes.
@@ -75,7 +73,6 @@ impl Core {
             )
             .into());
         }
-        self.faults.admit_late(command)?;
         Ok(command)
     }
 
@@ -102,12 +99,7 @@ impl Core {
         let command = command::find_in_script(words)?;
         let may_fail = !script.has_written;
         self.faults
-            .admit_in_script(command, &self.connections[&connection], may_fail)
-            .inspect_err(|refusal| {
-                if refusal.0.starts_with(b"READONLY ") {
-                    self.refused_as_replica.get_or_insert(command.name);
-                }
-            })?;
+            .admit_in_script(command, &self.connections[&connection], may_fail)?;
         if command.writes() {
             self.script.as_mut().expect("a script runs").has_written = true;
         }

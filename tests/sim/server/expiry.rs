@@ -63,11 +63,10 @@ impl Conditions {
     }
 }
 
-/// `base` is the moment from which the time counts, in milliseconds.
-fn set_end(context: &mut Context<'_>, words: &[&[u8]], base: i64, name: &str) -> Outcome {
+pub fn pexpire(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let conditions = Conditions::read(&words[3..])?;
-    let end = check_integer(words[2])?.checked_add(base);
-    let end = end.ok_or_else(|| invalid(name))?;
+    let end = check_integer(words[2])?.checked_add(context.core.millis());
+    let end = end.ok_or_else(|| invalid("pexpire"))?;
     let key = words[1];
     if !context.has(key) || !conditions.allow(context.expires(key), end) {
         return Ok(Reply::Int(0));
@@ -78,15 +77,6 @@ fn set_end(context: &mut Context<'_>, words: &[&[u8]], base: i64, name: &str) ->
         entry.expires = Some(end);
     }
     Ok(Reply::Int(1))
-}
-
-pub fn pexpire(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let now = context.core.millis();
-    set_end(context, words, now, "pexpire")
-}
-
-pub fn pexpire_at(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    set_end(context, words, 0, "pexpireat")
 }
 
 pub fn persist(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {

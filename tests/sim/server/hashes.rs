@@ -1,7 +1,7 @@
 //! Commands on hashes.
 
 use super::context::Context;
-use super::number::{self, check_integer};
+
 use super::reply::{Outcome, Reply};
 use super::value::Hash;
 
@@ -48,13 +48,6 @@ pub fn hexists(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     ))
 }
 
-pub fn hstrlen(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let hash = context.read::<Hash>(words[1])?;
-    Ok(Reply::count(
-        hash.and_then(|hash| hash.get(words[2])).map_or(0, Vec::len),
-    ))
-}
-
 /// Sets pairs of fields and values; how many fields are new.
 fn set_all(
     context: &mut Context<'_>,
@@ -82,20 +75,4 @@ pub fn hdel(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
             words[2..].iter().filter(|field| hash.remove(field)).count()
         })
         .map(Reply::count)
-}
-
-pub fn hincrby(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let amount = check_integer(words[3])?;
-    let hash = context.read::<Hash>(words[1])?;
-    let old = match hash.and_then(|hash| hash.get(words[2])) {
-        None => 0,
-        Some(text) => number::integer(text).ok_or("ERR hash value is not an integer")?,
-    };
-    let sum = old
-        .checked_add(amount)
-        .ok_or("ERR increment or decrement would overflow")?;
-    context.change(words[1], |hash: &mut Hash| {
-        hash.set(words[2], sum.to_string().into_bytes())
-    })?;
-    Ok(Reply::Int(sum))
 }

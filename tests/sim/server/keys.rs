@@ -2,8 +2,7 @@
 
 use super::context::Context;
 use super::glob;
-use super::reply::{NO_SUCH_KEY, Outcome, Reply, SYNTAX};
-use super::value::Value;
+use super::reply::{NO_SUCH_KEY, Outcome, Reply};
 
 pub fn del(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(Reply::count(
@@ -17,12 +16,6 @@ pub fn exists(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
             .iter()
             .filter(|key| context.peek(key).is_some())
             .count(),
-    ))
-}
-
-pub fn touch(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    Ok(Reply::count(
-        words[1..].iter().filter(|key| context.has(key)).count(),
     ))
 }
 
@@ -62,28 +55,6 @@ pub fn rename_nx(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     move_to(context, words[1], words[2], false).map(|done| Reply::flag(done.is_some()))
 }
 
-pub fn copy(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let (from, to) = (words[1], words[2]);
-    let mut replace = false;
-    for word in &words[3..] {
-        match word.to_ascii_lowercase().as_slice() {
-            b"replace" => replace = true,
-            _ => return Err(SYNTAX.into()),
-        }
-    }
-    if from == to {
-        return Err("ERR source and destination objects are the same".into());
-    }
-    let Some(entry) = context.peek(from).cloned() else {
-        return Ok(Reply::Int(0));
-    };
-    if context.has(to) && !replace {
-        return Ok(Reply::Int(0));
-    }
-    context.core.keys.insert(to, entry);
-    Ok(Reply::Int(1))
-}
-
 pub fn keys(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     // What has expired is not shown, but left.
     let now = context.core.millis();
@@ -93,29 +64,4 @@ pub fn keys(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
         .map(|(key, _)| key)
         .filter(|key| glob::matches(words[1], key));
     Ok(Reply::array(found.cloned()))
-}
-
-/// How much memory a key takes: something like it, more for who holds more.
-pub fn memory_usage(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    const OVERHEAD: usize = 56;
-    const ELEMENT: usize = 16;
-    let key = words[2].len();
-    Ok(context.peek(words[2]).map_or(Reply::Nil, |entry| {
-        let elements = |sizes: &mut dyn Iterator<Item = usize>| {
-            sizes.map(|size| size + ELEMENT).sum::<usize>()
-        };
-        Reply::count(
-            OVERHEAD
-                + key
-                + match &entry.value {
-                    Value::Text(text) => text.len(),
-                    Value::List(list) => elements(&mut list.iter().map(Vec::len)),
-                    Value::Set(set) => elements(&mut set.iter().map(Vec::len)),
-                    Value::Hash(hash) => {
-                        elements(&mut hash.iter().map(|(field, value)| field.len() + value.len()))
-                    }
-                    Value::Zset(zset) => elements(&mut zset.iter().map(|(member, _)| member.len())),
-                },
-        )
-    }))
 }

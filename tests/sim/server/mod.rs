@@ -16,7 +16,7 @@
 //!   has one replica at the most, which is not looked into;
 //! - a node of a cluster hears of the others only what it is told ([`Server::member`]), has no replicas but in what it tells, and
 //!   names no hosts, as with `cluster-preferred-endpoint-type unknown-endpoint`;
-//! - `MEMORY USAGE` is an estimate, `INFO` and `ROLE` are short;
+//! - `INFO` and `ROLE` are short;
 //! - it speaks the second version of the protocol only, and has one user.
 
 mod cluster;
@@ -50,7 +50,7 @@ use std::rc::Rc;
 #[allow(unused_imports)]
 pub use cluster::{Membership, Port, slot};
 #[allow(unused_imports)]
-pub use command::{descriptions, key_of, key_places};
+pub use command::{descriptions, key_of};
 pub use connection::ConnectionId;
 pub use faults::Faults;
 pub use reply::Reply;
@@ -140,7 +140,6 @@ impl Server {
     /// subscriptions are; or it [waits](Self::waits), and sends no other command before that is answered.
     pub fn execute(&mut self, connection: ConnectionId, words: &[&[u8]]) -> Option<Reply> {
         let asked = self.core.borrow_mut().connection(connection).asking;
-        self.core.borrow_mut().refused_as_replica = None;
         let written = self.written();
         let admitted = self.core.borrow_mut().admit(connection, words);
         let outcome: Outcome = match admitted {
@@ -173,11 +172,6 @@ impl Server {
         }
         drop(core);
         Some(outcome.into())
-    }
-
-    /// The first change of the last script that was refused as this is a replica.
-    pub fn refused_as_replica(&self) -> Option<&'static str> {
-        self.core.borrow().refused_as_replica
     }
 
     /// Takes what the connection was sent besides the answers of its commands, in order: messages, and the

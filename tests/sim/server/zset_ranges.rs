@@ -141,16 +141,3 @@ pub fn zcount(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
         .filter(|(_, score)| scores.contain(*score));
     Ok(Reply::count(inside.count()))
 }
-
-pub fn zremrangebyscore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let scores = Scores::read(words[2], words[3])?;
-    let removed = context.change(words[1], |zset: &mut Zset| {
-        let inside = zset.iter().filter(|(_, score)| scores.contain(*score));
-        let gone: Vec<Bytes> = inside.map(|(member, _)| member.clone()).collect();
-        for member in &gone {
-            zset.remove(member);
-        }
-        gone.len()
-    })?;
-    Ok(Reply::count(removed))
-}
