@@ -26,8 +26,6 @@ pub struct Keyspace {
     replicated: Option<u64>,
     /// What the command being carried out has changed so far.
     current: Vec<Change>,
-    /// It is a part of something larger.
-    unfinished: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -67,9 +65,6 @@ impl Keyspace {
 
     /// Ends a command: what it has changed is one write.
     pub fn commit(&mut self) {
-        if self.unfinished {
-            return;
-        }
         let mut changes = std::mem::take(&mut self.current);
         self.written += u64::from(!changes.is_empty());
         changes.retain(|change| change.before.as_ref() != self.get(&change.key));
@@ -80,16 +75,6 @@ impl Keyspace {
             self.history.pop_front();
         }
         self.history.push_back((self.written, changes));
-    }
-
-    /// The commands that follow are parts of one write, to the end of it.
-    pub fn begin(&mut self) {
-        self.unfinished = true;
-    }
-
-    pub fn end(&mut self) {
-        self.unfinished = false;
-        self.commit();
     }
 
     /// What has been written so far is not lost any more.

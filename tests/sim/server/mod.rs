@@ -213,15 +213,6 @@ impl Server {
         self.core.borrow_mut().keys = snapshot.0.clone();
     }
 
-    /// The commands that follow are one write, as those of a script are, until [`Self::end`].
-    pub fn begin(&mut self) {
-        self.core.borrow_mut().keys.begin();
-    }
-
-    pub fn end(&mut self) {
-        self.core.borrow_mut().keys.end();
-    }
-
     /// Looks at what it knows of its cluster, or changes it.
     pub fn member<T>(&mut self, change: impl FnOnce(&mut Membership) -> T) -> T {
         let mut core = self.core.borrow_mut();
