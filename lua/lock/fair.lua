@@ -97,7 +97,8 @@ local function take_or_queue(number, lease, share)
   local first = not front or front == field
   if holds(number) or total == 1 and first then
     local gone = moved
-    if front then leave_queue({ [field] = math.abs(share) }) end
+    -- Without a queue nothing is left of it.
+    if front then leave_queue({ [field] = math.abs(share) }) else redis.call('DEL', ENDS) end
     moved, leased = gone, lease + 0 ~= WATCHDOG
     take(entry_for('g', 0, number, '0:' .. lease), nil, nil, true)
     return taken(1)

@@ -152,3 +152,20 @@ async fn many_waiters_leave_together() {
     assert!(soon <= late - 300_000 * (MANY as i64 - 1), "{late}, {soon}");
     assert_eq!(redis.zcard::<_, u64>(ENDS).await, Ok(1));
 }
+
+/// The list of waiters is deleted by hand, so nothing tells that others are first.
+#[tokio::test]
+async fn deleted_queue_leaves_no_ends_behind() {
+    let (server, mut redis) = start_controlled().await;
+    let client = connect(server.url()).await;
+    let holder = client.fair_lock("door");
+    holder.lock().await.unwrap();
+    let lock = client.fair_lock("door");
+    let next = waiting(&server, &lock, 0).await;
+    let () = redis.del(QUEUE).await.unwrap();
+    holder.unlock().await.unwrap();
+    assert!(holder.try_lock().await.unwrap());
+    assert!(!redis.exists::<_, bool>(ENDS).await.unwrap());
+    holder.unlock().await.unwrap();
+    next.abort();
+}
