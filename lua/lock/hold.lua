@@ -102,7 +102,7 @@ local function take(entry, _, life, by_answer)
     if held > 0 then lease = math.max(lease, number == HOLDER and LEAST or 0, kept[number] or 0) end
   else
     lease = life + 1
-    note('lent', client_of(entry))
+    lend(client_of(entry), life)
   end
   set(client_of(entry) .. ':' .. number, held + 1, lease)
   counts = by_answer and { [number] = held + 1 } or {}

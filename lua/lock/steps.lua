@@ -57,19 +57,11 @@ local function step(i)
   return result, i + 3
 end
 
--- A client that let a grant run out queues again when it speaks.
-local function open_lent()
-  if not lent or lent ~= CLIENT and total == 0 then return end
-  redis.call('HDEL', NOTES, 'lent')
-  if lent ~= CLIENT then drop_all({ [lent] = true }) end
-end
-
 local function work()
   local refusal = open_lock()
   if refusal then return refusal end
   open_queue()
   open_account()
-  open_lent()
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
   settle()

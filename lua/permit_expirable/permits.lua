@@ -1,8 +1,7 @@
 -- Purpose: permits with ids, as the queue uses them. Those that are held stand in a zset; a grant is a permit that ends soon
 -- Counterpart: RPermitExpirableSemaphore.acquire, tryAcquire, tryRelease; the part behind semaphore/permits.lua, whose counter it moves, and
 --   queue/entries.lua. Behind the life of an entry stand its lease in milliseconds, "0" for none, and a secret of its client: the
---   ids of its permits come of that and of its ticket. In the notes stands "lent:<client>" -> when the first grant ends of a client
---   that has not been heard since
+--   ids of its permits come of that and of its ticket
 -- KEYS[5] permits: zset, id of 16 bytes -> when it ends, in milliseconds since 1970; 922337203685477: never
 -- ARGV[7] this client's secret
 -- Returns: nothing by itself. It defines `free`, `fits`, `take`, `enter_permits`, `confirm`, `leave`, `extend`, `reclaim`, and for the steps
@@ -42,19 +41,13 @@ local function read_entry(entry)
   if ticket and amount + 0 <= MOST then return ids_of(secret, ticket, amount + 0), lease end
 end
 
--- Notes the end of the first grant that `client` has not confirmed.
-local function lend(client, ends)
-  local field = 'lent:' .. client
-  if redis.call('HEXISTS', NOTES, field) == 0 then note(field, score(ends)) end
-end
-
 -- Takes permits for `entry`: for its lease where its caller learns of it by the answer, else for `life` milliseconds, rounded up.
 -- Returns the text that the answer adds: the lease. Nothing for an entry that is not of this crate.
 local function take(entry, amount, life, by_answer)
   local ids, lease = read_entry(entry)
   if not ids then return end
   local ends = by_answer and end_in(lease) or millis() + life + 1
-  if not by_answer then lend(client_of(entry), ends) end
+  if not by_answer then lend(client_of(entry), life) end
   for i = 1, amount do
     entered[#entered + 1] = score(ends)
     entered[#entered + 1] = ids[i]
@@ -144,17 +137,7 @@ local function extend(entry)
   return 1
 end
 
--- Frees what has ended. A client that has let a grant run out queues again when it speaks.
+-- Frees what has ended.
 local function reclaim()
-  local over, gone = redis.call('ZRANGEBYSCORE', PERMITS, '-inf', score(millis()), 'WITHSCORES', 'LIMIT', 0, MOST), {}
-  more_ended = remove(over) == MOST
-  local notes = over[1] and waiting > 0 and redis.call('HGETALL', NOTES) or {}
-  for i = 1, #notes, 2 do
-    local client = string.match(notes[i], '^lent:(.+)$')
-    if client and (tonumber(notes[i + 1]) or 0) <= millis() then
-      gone[client] = true
-      redis.call('HDEL', NOTES, notes[i])
-    end
-  end
-  drop_all(gone)
+  more_ended = remove(redis.call('ZRANGEBYSCORE', PERMITS, '-inf', score(millis()), 'WITHSCORES', 'LIMIT', 0, MOST)) == MOST
 end

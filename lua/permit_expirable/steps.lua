@@ -137,7 +137,6 @@ local function work()
   stood = exists
   open_queue()
   open_account()
-  if has_notes then redis.call('HDEL', NOTES, 'lent:' .. CLIENT) end
   reclaim()
   local i = 11
   while ARGV[i] do results[#results + 1], i = step(i) end

@@ -3,11 +3,11 @@
 -- KEYS[4] queue: zset, entry -> arrival in microseconds of the server's clock. An entry is
 --   "<client>:<kind><ticket>:<amount>:<life of its grant in ms>", and more behind that, by the primitive
 -- KEYS[6] notes: hash, "look" -> "<time> <client>": until then the client looks whether something has run out; "block" -> "<from> <until>" an
---   entry has blocked those behind it; "lent" -> the client that was granted a lock last, by a message, and has sent no script since; and those of jvms.lua
+--   entry has blocked those behind it; "lent" -> "<client> <when its first grant ends that it has not confirmed> ...", where grants end by themselves; and those of jvms.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[5] this client's id
 -- ARGV[8] for how many milliseconds queue and notes are kept without use
--- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `enter`, `message`,
+-- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `lend`, `open_lent`, `close_lent`, `enter`, `message`,
 --   `notify`
 --   The part before it defines `clock`: the server's in microseconds where it is known
 -- Publishes: to the queue's name, ":" and a client's id: "grant <kind><ticket> <now in microseconds>", and what `take` adds; "none <kind><ticket>"
@@ -41,8 +41,8 @@ end
 local waiting, served, kept, messages = 0, 0, false, {}
 -- The note of the client that looks, where it has been read; whether a note was written.
 local looks, noted
--- The note of the client that had a grant last and has not been heard since.
-local lent
+-- By client, when its first grant ends behind which it has sent no script; whether that has changed.
+local lent, lent_changed = {}, false
 -- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when. Where the order is `strict` it always
 -- does.
 local block_end, block, strict
@@ -72,6 +72,26 @@ local function drop_all(gone)
   for client, others in pairs(gone) do
     if others then message(client, 'gone') end
   end
+end
+-- `client` is granted something for `life` milliseconds, by a message.
+local function lend(client, life)
+  if not lent[client] then lent[client], lent_changed = now() + life * 1000, true end
+end
+-- Reads the note of such clients. One that has let a grant run out leaves the queue, and queues again when it speaks.
+local function open_lent(text)
+  local gone = {}
+  for client, ends in string.gmatch(text or '', '(%S+) (%d+)') do
+    local late = client ~= CLIENT and ends + 0 <= now()
+    if late then gone[client] = true elseif client ~= CLIENT then lent[client] = ends + 0 end
+    lent_changed = lent_changed or not lent[client]
+  end
+  drop_all(gone)
+end
+local function close_lent()
+  if not lent_changed then return end
+  local words = {}
+  for client, ends in pairs(waiting > 0 and lent or {}) do words[#words + 1] = client .. ' ' .. score(ends) end
+  if words[1] then note('lent', table.concat(words, ' ')) else redis.call('HDEL', NOTES, 'lent') end
 end
 local function enter(entry, arrival)
   local new = redis.call('ZADD', QUEUE, 'NX', score(arrival), entry)

@@ -11,6 +11,7 @@
 -- ends that was granted. From the permits that are left to them, `say` computes how many permits there are for them, and how many of these are new.
 local function finish(results, own, tells, again, say, ends)
   local watches = choose_watcher()
+  close_lent()
   local left = close_account()
   -- Where this client's callers have taken the added permits, a message would wake JVMs for nothing.
   if total > 0 and (tells or again or left > 0) then

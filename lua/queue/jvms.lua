@@ -25,7 +25,8 @@ local function open_account()
   if waiting == 0 and redis.call('EXISTS', NOTES) == 0 then return end
   has_notes = true
   local notes = read('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'stay', 'look', 'block', 'lent')
-  watcher, looks, block, lent = notes[1], notes[7], notes[8], notes[9]
+  watcher, looks, block = notes[1], notes[7], notes[8]
+  open_lent(notes[9])
   jvms = count_jvms()
   if jvms == 0 then
     if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'rate', 'stay') end

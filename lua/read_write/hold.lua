@@ -157,7 +157,7 @@ local function take(entry, _, life, by_answer)
   lease = lease + 0
   if not by_answer then
     lease = life + 1
-    note('lent', client_of(entry))
+    lend(client_of(entry), life)
   elseif kind == 'w' and held > 0 then
     lease = math.max(lease, least[owner] or 0)
   end

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::support::channel::Channel;
 use crate::support::clients::{
     LIMIT, builder, connect, served, start_behind_a_proxy, start_controlled, stored, until_stored,
 };
@@ -289,40 +288,4 @@ async fn lock_whose_confirmation_does_not_arrive_is_lost_before_the_next_has_it(
     assert!(!next.is_lost() && next.handle().is_held().await.unwrap());
     next.unlock().await.unwrap();
     assert!(!holder.is_locked().await.unwrap());
-}
-
-/// A client that let a grant run out leaves the queue with all of its waiters: others do not wait for each of them.
-#[tokio::test]
-async fn stalled_client_is_granted_a_lock_once() {
-    let (server, mut control) = start_controlled().await;
-    let (proxy, stalled) = far(&server).await;
-    let holder = connect(server.url()).await.lock(NAME);
-    let next = connect(server.url()).await.lock(NAME);
-    holder.lock().await.unwrap();
-    let own = format!("redisson_lock_waiters:{{{NAME}}}:{}", stalled.id());
-    let mut own_channel = Channel::subscribe(&server, &own).await;
-    let locking = |lock: RLock| tokio::spawn(async move { lock.lock().await });
-    let mut waiting = Vec::new();
-    for count in 1..=2 {
-        waiting.push(locking(stalled.lock(NAME)));
-        until_lock_queued(&mut control, NAME, count).await;
-    }
-    until_subscribers(&mut control, &own, 2).await;
-    // Answered behind the waiters' own requests.
-    assert!(!stalled.lock(NAME).try_lock().await.unwrap());
-    let third = locking(next.clone());
-    until_lock_queued(&mut control, NAME, 3).await;
-    proxy.deafen();
-    own_channel.until_marker().await;
-    holder.unlock().await.unwrap();
-    served(third).await;
-    let messages = own_channel.until_marker().await;
-    let words = messages.iter().map(|message| &message.payload[..4]);
-    assert_eq!(words.collect::<Vec<_>>(), ["gran", "gone"]);
-    proxy.clear();
-    next.unlock().await.unwrap();
-    for waiting in waiting {
-        served(waiting).await;
-        holder.force_unlock().await.unwrap();
-    }
 }

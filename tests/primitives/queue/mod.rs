@@ -2,3 +2,4 @@
 
 mod grants;
 mod order;
+mod stalled;
