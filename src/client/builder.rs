@@ -145,6 +145,7 @@ settings! {
     call_timeout: Duration;
 
     /// Sets after how long a client asks again for its waiters; 5 s by default, varied by a quarter, and up to a second later.
+    /// Where it has asked in the last half of that time anyway, one check is left out.
     ///
     /// Notifications wake waiters at once. This check is for permits that appear without one, as when a key is set by
     /// hand, and for notifications that are lost. A client that waits at more objects than 200 for each second of this checks 200 of them a second.
