@@ -17,23 +17,10 @@ const LICENCES: [&str; 8] = [
 
 /// The packages that are built for the crate, and their licences.
 fn dependencies(features: &str) -> BTreeMap<String, String> {
+    let words = "tree --locked --offline --package redisson-semaphore --edges normal,build --prefix none --format {p}={l}";
     let tree = Command::new(env!("CARGO"))
-        .args([
-            "tree",
-            "--locked",
-            "--offline",
-            "--package",
-            "redisson-semaphore",
-        ])
-        .args([
-            "--edges",
-            "normal,build",
-            "--prefix",
-            "none",
-            "--format",
-            "{p}={l}",
-            features,
-        ])
+        .args(words.split(' '))
+        .arg(features)
         .output()
         .expect("cargo runs");
     let errors = String::from_utf8_lossy(&tree.stderr);
