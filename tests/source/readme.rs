@@ -116,21 +116,21 @@ fn grants(introduction: &str) -> Vec<&'static str> {
     lines.collect()
 }
 
-/// A user who has been granted what everybody needs, and this.
-async fn user(control: &mut MultiplexedConnection, name: &str, introductions: &[&str]) {
+/// A server whose user `app` has been granted what everybody needs, and this.
+async fn granting(introductions: &[&str]) -> (RedisServer, MultiplexedConnection) {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
     let all = ["Everybody:"].iter().chain(introductions);
     for rules in all.flat_map(|introduction| grants(introduction)) {
-        grant(control, name, rules).await;
+        let words: Vec<_> = ["app"].into_iter().chain(rules.split(' ')).collect();
+        set_user(&mut control, &words).await;
     }
+    (server, control)
 }
 
-async fn grant(control: &mut MultiplexedConnection, name: &str, rules: &str) {
-    let words: Vec<_> = std::iter::once(name).chain(rules.split(' ')).collect();
-    set_user(control, &words).await;
-}
-
-async fn connect(server: &RedisServer, user: &str) -> Client {
-    let builder = builder(server.url_as(user, "secret")).client_name(user);
+/// A client of that user.
+async fn connect(server: &RedisServer) -> Client {
+    let builder = builder(server.url_as("app", "secret")).client_name("app");
     builder.connect().await.unwrap()
 }
 
@@ -179,6 +179,14 @@ async fn statistics(control: &mut MultiplexedConnection) -> String {
     info.arg("commandstats").query_async(control).await.unwrap()
 }
 
+/// Waits until so many stand in a queue, which is a sorted set.
+async fn until_in_line(control: &mut MultiplexedConnection, queue: &str, count: u64) {
+    until(&format!("{count} wait in {queue}"), LIMIT, async || {
+        control.zcard::<_, u64>(queue).await.unwrap() == count
+    })
+    .await;
+}
+
 /// A second or two after their last waiter has gone.
 async fn channels_are_left(control: &mut MultiplexedConnection) {
     until("channels are left", LIMIT, async || {
@@ -205,13 +213,11 @@ async fn what_was_granted_was_enough_and_needed(
 #[tokio::test]
 async fn what_semaphores_need() {
     const THESE: &[&str] = &["For semaphores,"];
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    user(&mut control, "app", THESE).await;
-    // Guards are renewed every third of a second.
+    let (server, mut control) = granting(THESE).await;
+    // Guards are renewed every second.
     let connect = async || {
         let builder = builder(server.url_as("app", "secret"));
-        let builder = builder.lock_watchdog_timeout(Duration::from_secs(1));
+        let builder = builder.lock_watchdog_timeout(Duration::from_secs(3));
         builder.connect().await.unwrap()
     };
     let (client, other) = (connect().await, connect().await);
@@ -229,11 +235,7 @@ async fn what_semaphores_need() {
     let (larger, large) = (waiter(&mut control, &waiting, 9).await, semaphore.clone());
     let large = tokio::spawn(async move { large.acquire(8).await });
     let jvm = Channel::subscribe(&server, &channel("seats")).await;
-    until("both wait", LIMIT, async || {
-        let queued: u64 = control.zcard("redisson_sc_queue:{seats}").await.unwrap();
-        queued == 2
-    })
-    .await;
+    until_in_line(&mut control, "redisson_sc_queue:{seats}", 2).await;
     semaphore.release(12).await.unwrap();
     for task in [large, larger] {
         served(task).await;
@@ -275,11 +277,9 @@ async fn what_semaphores_need() {
 #[tokio::test]
 async fn what_permits_with_ids_need() {
     const THESE: &[&str] = &["For semaphores whose permits have ids,"];
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    user(&mut control, "app", THESE).await;
-    // Guards are renewed every second.
-    let lease = Duration::from_secs(3);
+    let (server, mut control) = granting(THESE).await;
+    // Guards are renewed every two seconds.
+    let lease = Duration::from_secs(6);
     let client = builder(server.url_as("app", "secret")).lock_watchdog_timeout(lease);
     let client = client.connect().await.unwrap();
     let work = client.permit_expirable_semaphore("work");
@@ -287,18 +287,12 @@ async fn what_permits_with_ids_need() {
     let guard = work.permit().await.unwrap();
     let held = work.clone().with_lease(LIMIT).acquire().await.unwrap();
     // Two wait, in two clients.
-    let other = connect(&server, "app").await;
+    let other = connect(&server).await;
     let waits = [&client, &other].map(|client| {
         let next = client.permit_expirable_semaphore("work");
         tokio::spawn(async move { next.permit().await?.release().await.map(drop) })
     });
-    until("both wait", LIMIT, async || {
-        control
-            .zcard::<_, u64>("redisson_sc_leased_queue:{work}")
-            .await
-            == Ok(2)
-    })
-    .await;
+    until_in_line(&mut control, "redisson_sc_leased_queue:{work}", 2).await;
     assert_eq!(
         work.update_lease_time(held.id(), Some(LIMIT)).await,
         Ok(true)
@@ -347,11 +341,9 @@ async fn what_permits_with_ids_need() {
 async fn what_fair_locks_need() {
     const THESE: &[&str] = &["For fair locks:"];
     const QUEUE: &str = "redisson_lock_queue:{turn}";
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    user(&mut control, "app", THESE).await;
+    let (server, mut control) = granting(THESE).await;
     let clients = [(); 3];
-    let [client, one, two] = clients.map(|()| connect(&server, "app"));
+    let [client, one, two] = clients.map(|()| connect(&server));
     let (client, one, two) = (client.await, one.await, two.await);
     let turn = client.fair_lock("turn");
     turn.lock().await.unwrap();
@@ -384,10 +376,8 @@ async fn what_fair_locks_need() {
 #[tokio::test]
 async fn what_locks_need() {
     const THESE: &[&str] = &["For locks,"];
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    user(&mut control, "app", THESE).await;
-    let (client, other) = (connect(&server, "app").await, connect(&server, "app").await);
+    let (server, mut control) = granting(THESE).await;
+    let (client, other) = (connect(&server).await, connect(&server).await);
     let channel = "redisson_lock__channel:{door}";
     let waits = |next: RLock| {
         tokio::spawn(async move {
@@ -406,14 +396,10 @@ async fn what_locks_need() {
         served(task).await;
     }
     // And to the first of several clients that wait.
-    let third = connect(&server, "app").await;
+    let third = connect(&server).await;
     door.lock().await.unwrap();
     let tasks = [&other, &third].map(|client| waits(client.lock("door")));
-    until("both wait in the queue", LIMIT, async || {
-        let queue = "redisson_lock_waiters:{door}";
-        control.zcard::<_, u64>(queue).await.unwrap() == 2
-    })
-    .await;
+    until_in_line(&mut control, "redisson_lock_waiters:{door}", 2).await;
     door.unlock().await.unwrap();
     for task in tasks {
         served(task).await;
@@ -436,10 +422,8 @@ async fn what_locks_need() {
 #[tokio::test]
 async fn what_read_write_locks_need() {
     const THESE: &[&str] = &["For read-write locks,"];
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    user(&mut control, "app", THESE).await;
-    let (client, other) = (connect(&server, "app").await, connect(&server, "app").await);
+    let (server, mut control) = granting(THESE).await;
+    let (client, other) = (connect(&server).await, connect(&server).await);
     let (prices, next) = (
         client.read_write_lock("prices"),
         other.read_write_lock("prices"),
@@ -457,11 +441,7 @@ async fn what_read_write_locks_need() {
         });
         let writes = next.write();
         let writes = tokio::spawn(async move { writes.guard().await?.unlock().await });
-        until("three wait in the queue", LIMIT, async || {
-            let queue = "redisson_rwlock_waiters:{prices}";
-            control.zcard::<_, u64>(queue).await.unwrap() == 3
-        })
-        .await;
+        until_in_line(&mut control, "redisson_rwlock_waiters:{prices}", 3).await;
         first
             .downgrade(writer)
             .await
@@ -488,9 +468,7 @@ async fn what_read_write_locks_need() {
 #[tokio::test]
 async fn what_latches_need() {
     const THESE: &[&str] = &["For latches:"];
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    user(&mut control, "app", THESE).await;
+    let (server, mut control) = granting(THESE).await;
     let proxy = Proxy::start(&server).await;
     let client = builder(proxy.url_as("app", "secret")).client_name("app");
     let client = client.connect().await.unwrap();
@@ -510,10 +488,8 @@ async fn what_latches_need() {
 
 #[tokio::test]
 async fn what_recipes_need() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    user(&mut control, "app", &["For the recipes,"]).await;
-    let (client, other) = (connect(&server, "app").await, connect(&server, "app").await);
+    let (server, mut control) = granting(&["For the recipes,"]).await;
+    let (client, other) = (connect(&server).await, connect(&server).await);
     for layout in crate::layouts::ALL {
         let name = format!("jobs-{layout:?}");
         let one = layout.make(&client, &name, Shape::new(1));
@@ -565,15 +541,7 @@ async fn use_everything(server: &RedisServer, tenant: &str) {
         format!("redisson_lock__channel:{{{tenant}:door}}"),
         format!("redisson_countdownlatch__channel__{{{tenant}:done}}"),
     ] {
-        until("it listens", LIMIT, async || {
-            let count: HashMap<String, u64> = redis::cmd("PUBSUB")
-                .arg(&["NUMSUB", &channel])
-                .query_async(&mut control)
-                .await
-                .unwrap();
-            count[&channel] > 0
-        })
-        .await;
+        until_subscribers(&mut control, &channel, 1).await;
     }
     guard.release().await.unwrap();
     held.unlock().await.unwrap();
@@ -637,15 +605,8 @@ async fn a_tenant_has_its_own_objects_and_those_of_no_other() {
 
 #[tokio::test]
 async fn what_operations_on_objects_need() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    user(
-        &mut control,
-        "app",
-        &["For semaphores,", "Operations on the object"],
-    )
-    .await;
-    let client = connect(&server, "app").await;
+    let (server, mut control) = granting(&["For semaphores,", "Operations on the object"]).await;
+    let client = connect(&server).await;
     let seats = client.semaphore("seats");
     seats.release(3).await.unwrap();
     seats.exists().await.unwrap();
