@@ -3,97 +3,22 @@
 
 use std::time::Duration;
 
-use crate::support::clients::warm_up;
+use crate::pair::Pair;
 use crate::support::clients::{
-    LIMIT, NEVER, builder, connect, release_as_redisson, served, stored,
+    LIMIT, NEVER, builder, connect, release_as_redisson, served, stored, until_stored, warm_up,
 };
 use crate::support::log;
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
-use crate::support::server::{NOWHERE, RedisServer, replica_of};
-use crate::support::waiters::{channel, until, until_linked, until_subscribers, waiter};
-use redis::AsyncCommands;
+use crate::support::server::replica_of;
+use crate::support::waiters::{channel, until, until_subscribers, waiter};
 use redisson_semaphore::Client;
 use tokio::time::timeout;
 
-/// Two servers, and an address that leads to the primary.
-struct Pair {
-    primary: RedisServer,
-    replica: RedisServer,
-    address: Proxy,
-}
-
-impl Pair {
-    async fn start() -> Pair {
-        let primary = RedisServer::start().await;
-        let replica = RedisServer::options().replica_of(&primary).start().await;
-        until_linked(&mut replica.connection().await).await;
-        let address = Proxy::start(&primary).await;
-        Pair {
-            primary,
-            replica,
-            address,
-        }
-    }
-
-    async fn connect(&self) -> Client {
-        connect(self.address.url()).await
-    }
-
-    /// The two change places. The address still leads to the old primary, which is a replica now.
-    async fn change_places(&mut self) {
-        replica_of(&mut self.replica.connection().await, None).await;
-        let old = &mut self.primary.connection().await;
-        replica_of(old, Some(self.replica.port())).await;
-        until_linked(old).await;
-        std::mem::swap(&mut self.primary, &mut self.replica);
-    }
-
-    /// The address leads to the new primary.
-    fn follow(&self) {
-        self.address.lead_to(&self.primary);
-    }
-
-    /// Waits until the replica has what the primary has: a mark that is written behind it.
-    async fn until_across(&self) {
-        let mark: u64 = self
-            .primary
-            .connection()
-            .await
-            .incr("mark", 1)
-            .await
-            .unwrap();
-        let mut replica = self.replica.connection().await;
-        until("the mark gets across", LIMIT, async || {
-            let seen: Option<u64> = replica.get("mark").await.unwrap();
-            seen == Some(mark)
-        })
-        .await;
-    }
-
-    async fn until_stored(&self, name: &str, permits: i64) {
-        until(&format!("{permits} permits"), LIMIT, async || {
-            stored(&self.primary, name).await == [permits.to_string()]
-        })
-        .await;
-    }
-}
-
-fn of_both(pair: &Pair) -> String {
-    let ports = [pair.primary.port(), pair.replica.port()];
-    let [first, second] = ports.map(|port| format!("127.0.0.1:{port}"));
-    format!("redis+replicated://{first},{second}")
-}
-
-/// Of the one of the two that is the master: nobody changes the place where an address leads to.
+/// A client of the one of the two that is the master: nobody changes the place where an address leads to.
 async fn of_the_master(pair: &Pair) -> Client {
     // Nothing is found by looking once in a while.
-    let connecting = builder(of_both(pair)).safety_interval(NEVER);
+    let connecting = builder(pair.url()).safety_interval(NEVER);
     connecting.connect().await.unwrap()
-}
-
-/// Goes on with what it has, and hears of nothing any more.
-async fn is_left_alone(old: &RedisServer) {
-    replica_of(&mut old.connection().await, Some(NOWHERE)).await;
 }
 
 /// What changes nothing is carried out by a replica, and is all that a waiter sends.
@@ -105,10 +30,9 @@ async fn who_only_waits_leaves_a_master_that_has_become_a_replica() {
     semaphore.try_set_permits(0).await.unwrap();
     latch.try_set_count(1).await.unwrap();
     pair.until_across().await;
-    let task = waiter(&mut pair.primary.connection().await, &semaphore, 1).await;
+    let task = waiter(&mut pair.master.connection().await, &semaphore, 1).await;
     let open = tokio::spawn(async move { latch.wait().await });
-    replica_of(&mut pair.replica.connection().await, None).await;
-    is_left_alone(&pair.primary).await;
+    pair.part_as_masters().await;
     let other = connect(pair.replica.url()).await;
     other.semaphore("left").release(1).await.unwrap();
     other.count_down_latch("shut").count_down().await.unwrap();
@@ -121,14 +45,13 @@ async fn who_only_waits_leaves_a_master_that_has_become_a_replica() {
 async fn who_only_holds_leaves_a_master_that_has_become_a_replica() {
     const LEASE: Duration = Duration::from_secs(3);
     let pair = Pair::start().await;
-    let connecting = builder(of_both(&pair)).lock_watchdog_timeout(LEASE);
+    let connecting = builder(pair.url()).lock_watchdog_timeout(LEASE);
     let client = connecting.connect().await.unwrap();
     let seats = client.semaphore("held").watched();
     seats.try_set_permits(2).await.unwrap();
     let permit = seats.permit(1).await.unwrap();
     pair.until_across().await;
-    replica_of(&mut pair.replica.connection().await, None).await;
-    is_left_alone(&pair.primary).await;
+    pair.part_as_masters().await;
     // Looks after the dead, too.
     let connecting = builder(pair.replica.url()).lock_watchdog_timeout(LEASE);
     let other = connecting.connect().await.unwrap();
@@ -150,13 +73,12 @@ async fn messages_are_heard_where_commands_go_to() {
     let semaphore = client.semaphore("heard");
     semaphore.try_set_permits(0).await.unwrap();
     pair.until_across().await;
-    let task = waiter(&mut pair.primary.connection().await, &semaphore, 1).await;
-    replica_of(&mut pair.replica.connection().await, None).await;
-    is_left_alone(&pair.primary).await;
+    let task = waiter(&mut pair.master.connection().await, &semaphore, 1).await;
+    pair.part_as_masters().await;
     let kill = redis::cmd("CLIENT")
         .arg(&["KILL", "TYPE", "normal"])
         .clone();
-    let _: u64 = (kill.query_async(&mut pair.primary.connection().await).await).unwrap();
+    let _: u64 = (kill.query_async(&mut pair.master.connection().await).await).unwrap();
     let replica = &mut pair.replica.connection().await;
     until_subscribers(replica, &channel("heard"), 1).await;
     release_as_redisson(replica, "heard", 1).await;
@@ -167,19 +89,21 @@ async fn messages_are_heard_where_commands_go_to() {
 #[tokio::test]
 async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
     let mut pair = Pair::start().await;
+    let address = Proxy::start(&pair.master).await;
     // Both know the scripts: else a reply that is lost may say no more than that the server does not.
     for _ in 0..2 {
-        warm_up(&pair.primary).await;
+        warm_up(&pair.master).await;
         pair.change_places().await;
     }
-    let client = pair.connect().await;
+    address.lead_to(&pair.master);
+    let client = connect(address.url()).await;
     let semaphore = client.semaphore("across");
     let other = client.semaphore("moved");
     semaphore.try_set_permits(9).await.unwrap();
     for fate in LOST_REPLIES {
         for (call, left) in [("acquire", 7), ("release", 8), ("add", 3), ("drain", 0)] {
-            let struck = pair.address.struck();
-            pair.address.at_script(1, fate);
+            let struck = address.struck();
+            address.at_script(1, fate);
             let semaphore = semaphore.clone();
             let task = tokio::spawn(async move {
                 match call {
@@ -189,15 +113,15 @@ async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
                     _ => semaphore.drain_permits().await,
                 }
             });
-            pair.address.until_struck(struck + 1).await;
+            address.until_struck(struck + 1).await;
             pair.until_across().await;
             pair.change_places().await;
-            pair.follow();
+            address.lead_to(&pair.master);
             let answer = timeout(LIMIT, task).await.expect("it ends").unwrap();
             assert_eq!(answer, Ok(if call == "drain" { 3 } else { 0 }), "{call}");
-            assert_eq!(stored(&pair.primary, "across").await, [left.to_string()]);
+            assert_eq!(stored(&pair.master, "across").await, [left.to_string()]);
             // The next one must not begin at the new replica.
-            pair.address.cut();
+            address.cut();
             assert_eq!(
                 client.semaphore("across").available_permits().await,
                 Ok(left)
@@ -207,35 +131,36 @@ async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
     }
     // The new primary must know the script: else the reply that is lost says that it does not.
     assert_eq!(semaphore.clear_expire().await, Ok(false));
-    pair.address.at_script(1, Fate::LoseReplyAndClose);
-    let struck = pair.address.struck();
+    address.at_script(1, Fate::LoseReplyAndClose);
+    let struck = address.struck();
     let renamed =
         tokio::spawn(async move { semaphore.object().rename(other.name()).await.map(drop) });
-    pair.address.until_struck(struck + 1).await;
+    address.until_struck(struck + 1).await;
     pair.until_across().await;
     pair.change_places().await;
-    pair.follow();
+    address.lead_to(&pair.master);
     assert_eq!(timeout(LIMIT, renamed).await.unwrap().unwrap(), Ok(()));
-    assert_eq!(stored(&pair.primary, "moved").await, ["9"]);
+    assert_eq!(stored(&pair.master, "moved").await, ["9"]);
 }
 
 #[tokio::test]
 async fn who_waits_is_served_by_the_new_primary() {
     let mut pair = Pair::start().await;
-    let client = pair.connect().await;
+    let address = Proxy::start(&pair.master).await;
+    let client = connect(address.url()).await;
     let semaphore = client.semaphore("waited");
     for cut in [false, true] {
-        let task = waiter(&mut pair.primary.connection().await, &semaphore, 2).await;
+        let task = waiter(&mut pair.master.connection().await, &semaphore, 2).await;
         pair.change_places().await;
-        pair.follow();
+        address.lead_to(&pair.master);
         if cut {
             // The old primary is gone for this client.
-            pair.address.cut();
+            address.cut();
         }
         // Replicas hear the messages of their primary.
-        release_as_redisson(&mut pair.primary.connection().await, "waited", 2).await;
+        release_as_redisson(&mut pair.master.connection().await, "waited", 2).await;
         served(task).await;
-        pair.until_stored("waited", 0).await;
+        until_stored(&pair.master, "waited", 0).await;
         assert_eq!(semaphore.available_permits().await, Ok(0));
     }
 }
@@ -245,8 +170,8 @@ async fn who_waits_is_served_by_the_new_primary() {
 async fn the_log_tells_of_a_replica_once_and_of_its_end() {
     log::record();
     let pair = Pair::start().await;
-    pair.address.lead_to(&pair.replica);
-    let client = builder(pair.address.url())
+    let address = Proxy::start(&pair.replica).await;
+    let client = builder(address.url())
         .retry_window(LIMIT)
         .local_hand_off(Duration::ZERO)
         .connect()
@@ -254,19 +179,19 @@ async fn the_log_tells_of_a_replica_once_and_of_its_end() {
         .unwrap();
     let semaphore = client.semaphore("told");
     let mut control = pair.replica.connection().await;
-    let opened = pair.address.opened();
+    let opened = address.opened();
     let waiting = semaphore.clone();
     let waiting = tokio::spawn(async move { waiting.acquire(7).await });
     let release = semaphore.clone();
     let release = tokio::spawn(async move { release.release(7).await });
     until("it is tried again and again", LIMIT, async || {
-        pair.address.opened() >= opened + 6
+        address.opened() >= opened + 6
     })
     .await;
     replica_of(&mut control, None).await;
     assert_eq!(timeout(LIMIT, release).await.unwrap().unwrap(), Ok(()));
     served(waiting).await;
-    let lines = || log::lines(tracing::Level::INFO, &pair.address.address());
+    let lines = || log::lines(tracing::Level::INFO, &address.address());
     until("the end is told", LIMIT, async || lines().len() >= 2).await;
     let told: Vec<_> = lines().iter().map(|line| line.level).collect();
     let expected = [tracing::Level::WARN, tracing::Level::INFO];

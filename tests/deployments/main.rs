@@ -5,6 +5,7 @@ mod certificates;
 mod cluster;
 mod cluster_waiting;
 mod failover;
+mod pair;
 mod redis_rs;
 mod redisson_yaml;
 mod replicas;

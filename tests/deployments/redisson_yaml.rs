@@ -1,18 +1,18 @@
 //! Redisson's own configuration: the same file is read by a JVM and by this crate, and what is wrong with one is told.
 
-// Not every part of them is used here.
-#[allow(dead_code)]
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::certificates::Authority;
-use crate::sentinels::{Deployment, MASTER};
-use crate::support::clients::{LIMIT, served, stored};
+use crate::pair::Pair;
+use crate::sentinels::MASTER;
+use crate::support::clients::{served, stored};
 use crate::support::cluster::Cluster;
 use crate::support::peer::JavaPeer;
-use crate::support::server::{RedisServer, replica_of};
-use crate::support::waiters::{until, until_linked, waiter};
+use crate::support::server::RedisServer;
+use crate::support::waiters::waiter;
 use redisson_semaphore::{Client, Error, NameMapper, RedissonYaml, Tls};
 use serde_json::json;
 
@@ -21,7 +21,9 @@ struct File(PathBuf);
 
 impl File {
     fn new(text: &str) -> File {
-        let name = format!("redisson-{}.yaml", number());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("redisson-{}-{number}.yaml", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::write(&path, text).unwrap();
         File(path)
@@ -36,13 +38,6 @@ impl Drop for File {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
-}
-
-fn number() -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{}-{number}", std::process::id())
 }
 
 fn ignored(yaml: &RedissonYaml) -> Vec<(usize, String)> {
@@ -66,6 +61,19 @@ async fn share(client: &Client, peer: &JavaPeer, name: &str) {
     semaphore.release(2).await.unwrap();
     let taken = peer.call("tryAcquire", json!({ "name": name, "permits": 3 }));
     assert_eq!(taken.await.unwrap().value, json!(true));
+}
+
+/// A JVM of this version and this crate read the same file, and share permits.
+async fn share_by(text: &str, version: &str, name: &str) {
+    let file = File::new(text);
+    let client = Client::from_redisson_yaml(file.path()).await.unwrap();
+    share_with_jvm(&client, &file, version, name).await;
+}
+
+async fn share_with_jvm(client: &Client, file: &File, version: &str, name: &str) {
+    let peer = JavaPeer::start_with(version, "redis://", &["--yaml", file.path()]).await;
+    share(client, &peer, name).await;
+    peer.shutdown().await;
 }
 
 /// As 4.x has it: user and password beside the servers, delays as objects of classes.
@@ -126,10 +134,7 @@ async fn a_jvm_and_this_crate_read_the_same_file() {
     for (version, text) in [("4.7.0", OF_4), ("3.27.2", OF_3)] {
         let file = File::new(&text.replace("PORT", &server.port().to_string()));
         let client = Client::from_redisson_yaml(file.path()).await.unwrap();
-        let arguments = ["--yaml", file.path()];
-        let peer = JavaPeer::start_with(version, "redis://", &arguments).await;
-        share(&client, &peer, &format!("seats-{version}")).await;
-        peer.shutdown().await;
+        share_with_jvm(&client, &file, version, &format!("seats-{version}")).await;
         let list: String = redis::cmd("CLIENT")
             .arg("LIST")
             .query_async(&mut server.connection().await)
@@ -159,22 +164,7 @@ async fn a_cluster_is_found_by_the_same_file() {
          masterConnectionMinimumIdleSize: 1\n  slaveConnectionMinimumIdleSize: 1\n",
         nodes.concat()
     );
-    let file = File::new(&text);
-    let client = Client::from_redisson_yaml(file.path()).await.unwrap();
-    let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
-    share(&client, &peer, "seats").await;
-    peer.shutdown().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_are_found_by_the_same_file() {
-    let deployment = Deployment::start().await;
-    let file = File::new(&deployment.yaml());
-    let client = Client::from_redisson_yaml(file.path()).await.unwrap();
-    let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
-    share(&client, &peer, "seats").await;
-    deployment.until_all_have("seats", "0").await;
-    peer.shutdown().await;
+    share_by(&text, "4.7.0", "seats").await;
 }
 
 /// Redisson asks without a password first: then with that of the sentinels, or else of the servers, but never as their user.
@@ -205,11 +195,7 @@ async fn sentinels_are_told_a_password_where_they_want_one() {
              masterConnectionMinimumIdleSize: 1\n  username: app\n  password: shared\n",
             sentinel.port()
         );
-        let file = File::new(&text);
-        let client = Client::from_redisson_yaml(file.path()).await.unwrap();
-        let peer = JavaPeer::start_with(version, "redis://", &["--yaml", file.path()]).await;
-        share(&client, &peer, &format!("seats-{number}")).await;
-        peer.shutdown().await;
+        share_by(&text, version, &format!("seats-{number}")).await;
     }
 }
 
@@ -217,16 +203,13 @@ async fn sentinels_are_told_a_password_where_they_want_one() {
 async fn what_stands_beside_the_servers_comes_before_what_they_have() {
     let server = RedisServer::options().user("app on >secret ~* &* +@all");
     let server = server.start().await;
-    let text = format!(
-        "singleServerConfig:\n  address: redis://127.0.0.1:{}\n  connectionMinimumIdleSize: 1\n  username: nobody\n  \
-         password: other\nusername: app\npassword: secret\n",
+    let single = format!(
+        "singleServerConfig:\n  address: redis://127.0.0.1:{}\n  connectionMinimumIdleSize: 1\n",
         server.port()
     );
-    let file = File::new(&text);
-    let client = Client::from_redisson_yaml(file.path()).await.unwrap();
-    let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
-    share(&client, &peer, "seats").await;
-    peer.shutdown().await;
+    let text =
+        format!("{single}  username: nobody\n  password: other\nusername: app\npassword: secret\n");
+    share_by(&text, "4.7.0", "seats").await;
     // But for a mapper that is the default one.
     let mapped = text.replace(
         "  username",
@@ -235,26 +218,16 @@ async fn what_stands_beside_the_servers_comes_before_what_they_have() {
     let default = "nameMapper: !<org.redisson.api.DefaultNameMapper> {}\n";
     let error = RedissonYaml::text(mapped + default).builder().unwrap_err();
     assert!(error.to_string().contains("com.example.Mapper"), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_password_nobody_logs_in() {
-    let server = RedisServer::start().await;
-    let address = format!("\"redis://127.0.0.1:{}\"", server.port());
-    let text = format!(
-        "singleServerConfig:\n  address: {address}\n  connectionMinimumIdleSize: 1\nusername: nobody\n"
-    );
-    let file = File::new(&text);
-    let (builder, ignored) = RedissonYaml::file(file.path()).unwrap().builder().unwrap();
-    let user: Vec<_> = (ignored.iter().filter(|setting| setting.line == 4)).collect();
+    // Without a password nobody logs in.
+    let text = single + "username: nobody\n";
+    share_by(&text, "4.7.0", "without").await;
+    let (_, ignored) = RedissonYaml::text(text).builder().unwrap();
+    let user = ignored.iter().find(|setting| setting.line == 4);
+    let user = user.expect("it is told");
     assert!(
-        matches!(&user[..], [user] if user.key == "username" && user.reason.contains("no password")),
+        user.key == "username" && user.reason.contains("no password"),
         "{ignored:?}"
     );
-    let client = builder.connect().await.unwrap();
-    let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
-    share(&client, &peer, "seats").await;
-    peer.shutdown().await;
 }
 
 /// A JVM's key store is not read here: the authority is told beside the file.
@@ -299,39 +272,29 @@ async fn servers_and_sentinels_are_reached_by_tls_by_the_same_file() {
         assert_eq!(stores.count(), 1, "{ignored:?}");
         let builder = builder.tls(Tls::new().trust_only(authority.pem()));
         let client = builder.connect().await.unwrap();
-        let peer = JavaPeer::start_with(version, "redis://", &["--yaml", file.path()]).await;
-        share(&client, &peer, &format!("seats-{number}")).await;
-        peer.shutdown().await;
+        share_with_jvm(&client, &file, version, &format!("seats-{number}")).await;
     }
 }
 
 #[tokio::test]
 async fn a_master_is_found_among_its_replicas_again_and_again() {
-    let mut servers = vec![RedisServer::start().await];
-    let replica = RedisServer::options().replica_of(&servers[0]);
-    servers.push(replica.start().await);
-    until_linked(&mut servers[1].connection().await).await;
+    let mut pair = Pair::start().await;
     let text = format!(
         "replicatedServersConfig:\n  nodeAddresses: [\"redis://127.0.0.1:{}\", \"redis://127.0.0.1:{}\"]\n  timeout: 300\n",
-        servers[1].port(),
-        servers[0].port()
+        pair.replica.port(),
+        pair.master.port()
     );
     let (builder, _) = RedissonYaml::text(text).builder().unwrap();
     let client = builder.connect().await.unwrap();
     let semaphore = client.semaphore("seats");
     semaphore.try_set_permits(1).await.unwrap();
     let guard = semaphore.permit(1).await.unwrap();
-    let task = waiter(&mut servers[0].connection().await, &semaphore, 1).await;
-    until("it gets across", LIMIT, async || {
-        stored(&servers[1], "seats").await == ["0"]
-    })
-    .await;
-    replica_of(&mut servers[1].connection().await, None).await;
-    let new = servers[1].port();
-    replica_of(&mut servers[0].connection().await, Some(new)).await;
+    let task = waiter(&mut pair.master.connection().await, &semaphore, 1).await;
+    pair.until_across().await;
+    pair.change_places().await;
     guard.release().await.unwrap();
     served(task).await;
-    assert_eq!(stored(&servers[1], "seats").await, ["0"]);
+    assert_eq!(stored(&pair.master, "seats").await, ["0"]);
 }
 
 #[tokio::test]
@@ -387,136 +350,72 @@ fn what_has_no_meaning_here_is_told() {
 
 #[test]
 fn what_is_wrong_is_told_with_its_line_and_its_name() {
-    let single = "singleServerConfig:\n  address: redis://h:1\n";
-    let cases = [
+    let mut cases = vec![
+("singleServerConfig:\n\taddress: redis://h:1\n", 2, "no YAML"),
+("", 1, "nothing in it"),
+("just words", 1, "no settings"),
+("threads: 4\n", 1, "nowhere where Redis is: singleServerConfig"),
+("singleServerConfig:\n  timeout: 3000\n", 1, "singleServerConfig.address is missing"),
+("singleServerConfig: redis://h:1\n", 1, "singleServerConfig.: no settings"),
+("singleServerConfig:\n  address: [redis://h:1, redis://h:2]\n", 2, "address: one address"),
+("singleServerConfig:\n  address: h:1\n", 2, "singleServerConfig.address: no address"),
+("clusterServersConfig:\n  nodeAddresses:\n  - redis://h:1\n  - redis://secret@h\n", 4, "no port"),
+("clusterServersConfig:\n  nodeAddresses: []\n", 2, "no address"),
+("clusterServersConfig:\n  nodeAddresses: [redis://h:1, rediss://h:2]\n", 2, "some by TLS"),
+("replicatedServersConfig:\n  nodeAddresses: [\"redis://h:1\", \"redis://app:x@h:2\"]\n", 2, "some with another user"),
+("clusterServersConfig:\n  nodeAddresses: [redis://h:1]\n  shardedSubscriptionMode: MAYBE\n", 3, "none of AUTO, ON, OFF"),
+("sentinelServersConfig:\n  sentinelAddresses: [redis://h:1]\n", 1, "masterName is missing"),
+("multiClusterServersConfig:\n  primaryDiscoveryMode: X\n", 1, "Redisson PRO"),
+("rediss: &a [*a]\n", 1, "anchor"),
+    ]
+    .into_iter()
+    .map(|(text, line, told)| (text.to_owned(), line, told))
+    .collect::<Vec<_>>();
+    // Behind two good lines.
+    for (text, told) in [
         (
-            "singleServerConfig:\n\taddress: redis://h:1\n",
-            2,
-            "no YAML",
-        ),
-        ("", 1, "nothing in it"),
-        ("just words", 1, "no settings"),
-        (
-            "threads: 4\n",
-            1,
-            "nowhere where Redis is: singleServerConfig",
-        ),
-        (
-            &format!("{single}timeout: 3000\n"),
-            3,
+            "timeout: 3000",
             "timeout: Redisson has no such setting here",
         ),
         (
-            &format!("{single}  conectTimeout: 3000\n"),
-            3,
+            "  conectTimeout: 3000",
             "singleServerConfig.conectTimeout: Redisson",
         ),
         (
-            &format!("{single}clusterServersConfig:\n  nodeAddresses: [redis://h:1]\n"),
-            3,
+            "clusterServersConfig:\n  nodeAddresses: [redis://h:1]",
             "singleServerConfig already",
         ),
         (
-            &format!("{single}  timeout: soon\n"),
-            3,
+            "  timeout: soon",
             "singleServerConfig.timeout: no whole number",
         ),
         (
-            &format!("{single}  timeout: -1\n"),
-            3,
+            "  timeout: -1",
             "singleServerConfig.timeout: no whole number",
         ),
         (
-            &format!("{single}  timeout: [1]\n"),
-            3,
+            "  timeout: [1]",
             "singleServerConfig.timeout: no single value",
         ),
+        ("  retryDelay: 5", "singleServerConfig.retryDelay: no delay"),
         (
-            &format!("{single}  retryDelay: 5\n"),
-            3,
-            "singleServerConfig.retryDelay: no delay",
-        ),
-        (
-            &format!("{single}  password: ${{NO_SUCH_VARIABLE}}\n"),
-            3,
+            "  password: ${NO_SUCH_VARIABLE}",
             "NO_SUCH_VARIABLE is not set",
         ),
+        ("password: \"{aes}xyz\"", "password: encrypted"),
         (
-            &format!("{single}password: \"{{aes}}xyz\"\n"),
-            3,
-            "password: encrypted",
-        ),
-        (
-            &format!("{single}  address: redis://h:2\n"),
-            3,
+            "  address: redis://h:2",
             "address: it stands in line 2, too",
         ),
-        (
-            &format!("{single}nameMapper: own\n"),
-            3,
-            "nameMapper: no class",
-        ),
-        (
-            "singleServerConfig:\n  timeout: 3000\n",
-            1,
-            "singleServerConfig.address is missing",
-        ),
-        (
-            "singleServerConfig: redis://h:1\n",
-            1,
-            "singleServerConfig.: no settings",
-        ),
-        (
-            "singleServerConfig:\n  address: [redis://h:1, redis://h:2]\n",
-            2,
-            "address: one address",
-        ),
-        (
-            "singleServerConfig:\n  address: h:1\n",
-            2,
-            "singleServerConfig.address: no address",
-        ),
-        (
-            "clusterServersConfig:\n  nodeAddresses:\n  - redis://h:1\n  - redis://secret@h\n",
-            4,
-            "no port",
-        ),
-        (
-            "clusterServersConfig:\n  nodeAddresses: []\n",
-            2,
-            "no address",
-        ),
-        (
-            "clusterServersConfig:\n  nodeAddresses: [redis://h:1, rediss://h:2]\n",
-            2,
-            "some by TLS",
-        ),
-        (
-            "replicatedServersConfig:\n  nodeAddresses: [\"redis://h:1\", \"redis://app:x@h:2\"]\n",
-            2,
-            "some with another user",
-        ),
-        (
-            "clusterServersConfig:\n  nodeAddresses: [redis://h:1]\n  shardedSubscriptionMode: MAYBE\n",
-            3,
-            "none of AUTO, ON, OFF",
-        ),
-        (
-            "sentinelServersConfig:\n  sentinelAddresses: [redis://h:1]\n",
-            1,
-            "masterName is missing",
-        ),
-        (
-            "multiClusterServersConfig:\n  primaryDiscoveryMode: X\n",
-            1,
-            "Redisson PRO",
-        ),
-        ("rediss: &a [*a]\n", 1, "anchor"),
-    ];
+        ("nameMapper: own", "nameMapper: no class"),
+    ] {
+        let good = "singleServerConfig:\n  address: redis://h:1\n";
+        cases.push((format!("{good}{text}\n"), 3, told));
+    }
     for (text, line, told) in cases {
-        let file = File::new(text);
+        let file = File::new(&text);
         let error = RedissonYaml::file(file.path()).unwrap().builder();
-        let error = error.map(drop).expect_err(text);
+        let error = error.map(drop).expect_err(&text);
         assert!(matches!(error, Error::Configuration { .. }), "{error:?}");
         let error = error.to_string();
         let place = format!("{}:{line}: ", file.path());

@@ -3,13 +3,14 @@
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use crate::pair::Pair;
 use crate::support::clients::{
     LIMIT, NEVER, builder, commands, scripts, served, stored, until_stored,
 };
 use crate::support::cluster::{Cluster, ask};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until, until_counted, until_linked, waiter};
+use crate::support::waiters::{until, until_counted, waiter};
 use futures::future::join_all;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSemaphore, Lock as _};
 use tokio::time::timeout;
@@ -17,25 +18,16 @@ use tokio::time::timeout;
 /// How long a call may take here: some rounds of waiting for replicas.
 const BOUND: Duration = Duration::from_secs(2);
 
-struct Pair {
-    master: RedisServer,
-    replica: RedisServer,
+async fn start() -> Pair {
+    let pair = Pair::start().await;
+    until_counted(&mut pair.master.connection().await).await;
+    pair
 }
 
 impl Pair {
-    async fn start() -> Pair {
-        let master = RedisServer::start().await;
-        let replica = RedisServer::options().replica_of(&master).start().await;
-        until_linked(&mut replica.connection().await).await;
-        until_counted(&mut master.connection().await).await;
-        Pair { master, replica }
-    }
-
-    /// Of the one of them that is the master; no renewal is due in the time of a test.
+    /// No renewal is due in the time of a test.
     fn builder(&self) -> ClientBuilder {
-        let ports = [self.master.port(), self.replica.port()];
-        let [first, second] = ports.map(|port| format!("127.0.0.1:{port}"));
-        builder(format!("redis+replicated://{first},{second}"))
+        builder(self.url())
             .call_timeout(BOUND)
             .local_hand_off(Duration::ZERO)
             .lock_watchdog_timeout(NEVER)
@@ -46,11 +38,16 @@ impl Pair {
         builder.connect().await.unwrap()
     }
 
+    /// The replica logs in as somebody else.
+    async fn replica_is(&self, user: &str) {
+        for setting in ["masteruser", "masterauth"] {
+            ask::<()>(&self.replica, &["CONFIG", "SET", setting, user]).await;
+        }
+    }
+
     /// The replica gets nothing any more.
     async fn part(&self) {
-        for setting in ["masteruser", "masterauth"] {
-            ask::<()>(&self.replica, &["CONFIG", "SET", setting, "nobody"]).await;
-        }
+        self.replica_is("nobody").await;
         ask::<i64>(&self.master, &["CLIENT", "KILL", "TYPE", "replica"]).await;
         until("the replica is gone", LIMIT, async || {
             let info: String = ask(&self.master, &["INFO", "replication"]).await;
@@ -60,9 +57,7 @@ impl Pair {
     }
 
     async fn rejoin(&self) {
-        for setting in ["masteruser", "masterauth"] {
-            ask::<()>(&self.replica, &["CONFIG", "SET", setting, ""]).await;
-        }
+        self.replica_is("").await;
     }
 
     /// The master is gone, and what the replica does not have with it.
@@ -78,7 +73,7 @@ async fn waits(server: &RedisServer) -> u64 {
 
 #[tokio::test]
 async fn what_is_granted_is_on_the_replica_already() {
-    let mut pair = Pair::start().await;
+    let mut pair = start().await;
     let client = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
     let client = client.connect().await.unwrap();
     let semaphore = client.semaphore("seats");
@@ -105,7 +100,7 @@ async fn what_is_granted_is_on_the_replica_already() {
 /// Those who call at the same time wait together.
 #[tokio::test]
 async fn many_share_one_wait() {
-    let pair = Pair::start().await;
+    let pair = start().await;
     let client = pair.connect().await;
     let names: Vec<String> = (0..64).map(|number| format!("seats-{number}")).collect();
     let all = names.iter().map(async |name| {
@@ -125,7 +120,7 @@ async fn many_share_one_wait() {
 /// Who gets nothing has nothing that a replica could lose.
 #[tokio::test]
 async fn who_looks_or_gets_nothing_waits_for_no_replica() {
-    let pair = Pair::start().await;
+    let pair = start().await;
     let (client, other) = (
         pair.connect().await,
         pair.builder().connect().await.unwrap(),
@@ -171,7 +166,7 @@ async fn who_looks_or_gets_nothing_waits_for_no_replica() {
 /// for that.
 #[tokio::test]
 async fn what_is_answered_from_its_record_is_confirmed_too() {
-    let mut pair = Pair::start().await;
+    let mut pair = start().await;
     let proxy = Proxy::start(&pair.master).await;
     let client = builder(proxy.url())
         .call_timeout(BOUND)
@@ -255,14 +250,11 @@ async fn each_master_of_a_cluster_is_waited_for() {
 /// What nobody has confirmed was granted to nobody.
 #[tokio::test]
 async fn what_no_replica_confirms_is_given_back_and_told() {
-    let pair = Pair::start().await;
+    let pair = start().await;
     let client = pair.connect().await;
     let semaphore = client.semaphore("seats");
     semaphore.try_set_permits(5).await.unwrap();
-    let (lock, gate) = (client.lock("door"), client.lock("gate"));
-    let leased = client.permit_expirable_semaphore("work");
-    leased.try_set_permits(5).await.unwrap();
-    let slots = client.set_semaphore("slots", 5);
+    let (lock, slots) = (client.lock("door"), client.set_semaphore("slots", 5));
     // One that has to wait, and goes on waiting. What one caller of a client gives to the next is no change.
     let guard = semaphore.permit(5).await.unwrap();
     let other = pair.connect().await.semaphore("seats");
@@ -270,18 +262,14 @@ async fn what_no_replica_confirms_is_given_back_and_told() {
     pair.part().await;
 
     let wait = Duration::from_millis(10);
-    let (released, locked, timed, work, slot) = tokio::join!(
+    let (released, locked, slot) = tokio::join!(
         guard.release(),
         lock.try_lock(),
-        gate.guard_for(wait),
-        leased.permit_for(wait),
         LeasedSemaphore::permit_for(&slots, wait),
     );
     let told = [
         released.unwrap_err(),
         locked.map(drop).unwrap_err(),
-        timed.map(drop).unwrap_err(),
-        work.map(drop).unwrap_err(),
         slot.map(drop).unwrap_err(),
     ];
     for error in told {
@@ -289,12 +277,10 @@ async fn what_no_replica_confirms_is_given_back_and_told() {
         assert_eq!(error.effect(), Effect::Unknown);
         assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
     }
-    let gone = async |key: &str| ask::<i64>(&pair.master, &["EXISTS", key]).await == 0;
-    for lock in ["door", "gate"] {
-        until("the lock is free", LIMIT, async || gone(lock).await).await;
-    }
-    until("the slot is free", LIMIT, async || gone("slots").await).await;
-    until_stored(&pair.master, "work", 5).await;
+    until("lock and slot are free", LIMIT, async || {
+        ask::<i64>(&pair.master, &["EXISTS", "door", "slots"]).await == 0
+    })
+    .await;
     assert!(!line.is_finished());
     pair.rejoin().await;
     served(line).await;
@@ -318,7 +304,7 @@ async fn in_vain<T>(kind: &str, granted: impl AsyncFn() -> Result<T, Error>) {
 
 #[tokio::test]
 async fn what_no_replica_has_is_not_passed_on() {
-    let pair = Pair::start().await;
+    let pair = start().await;
     let patient = pair.builder().call_timeout(NEVER).connect().await.unwrap();
     let (seats, work) = (
         patient.semaphore("seats"),
@@ -371,15 +357,12 @@ async fn what_no_replica_has_is_not_passed_on() {
 #[tokio::test]
 async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {
     for careful in [false, true] {
-        let mut pair = Pair::start().await;
+        let mut pair = start().await;
         let builder = pair.builder().wait_for_replicas(careful.into());
         let client = builder.connect().await.unwrap();
         let semaphore = client.semaphore("seats");
         semaphore.try_set_permits(1).await.unwrap();
-        until("it gets across", LIMIT, async || {
-            stored(&pair.replica, "seats").await == ["1"]
-        })
-        .await;
+        until_stored(&pair.replica, "seats", 1).await;
         pair.part().await;
         let granted = semaphore.try_acquire(1).await;
         pair.fail_over().await;
@@ -398,37 +381,31 @@ async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {
     }
 }
 
-/// Who may not ask for replicas is told so.
+/// By a permission, or as managed services forbid commands, by another name for them; nothing has been changed then.
 #[tokio::test]
-async fn a_permission_that_is_missing_is_named() {
-    let server = RedisServer::options()
-        .user("app on >pw ~* &* +@all -wait")
-        .start()
-        .await;
-    let builder = builder(server.url_as("app", "pw")).wait_for_replicas(1);
-    let error = builder.connect().await.unwrap_err();
-    assert!(!error.is_retryable(), "{error}");
-    assert!(error.to_string().contains("'wait'"), "{error}");
-}
-
-/// Managed services forbid commands by another name for them.
-#[tokio::test]
-async fn a_server_without_the_command_is_told_before_anything_is_changed() {
+async fn a_server_that_does_not_let_clients_wait_for_replicas_is_told() {
     let options = RedisServer::options().setting("rename-command", "WAIT \"\"");
-    let server = options.start().await;
-    let plain = builder(server.url()).connect().await.unwrap();
+    let without = options.start().await;
+    let plain = builder(without.url()).connect().await.unwrap();
     assert_eq!(plain.semaphore("seats").try_set_permits(1).await, Ok(true));
-    let error = builder(server.url()).wait_for_replicas(1).connect().await;
-    let error = error.unwrap_err();
-    assert_eq!(error.effect(), Effect::NotApplied);
-    assert!(!error.is_retryable(), "{error}");
-    assert!(error.to_string().contains("wait_for_replicas"), "{error}");
+    let options = RedisServer::options().user("app on >pw ~* &* +@all -wait");
+    let forbidding = options.start().await;
+    for (url, words) in [
+        (without.url(), "wait_for_replicas"),
+        (forbidding.url_as("app", "pw"), "'wait'"),
+    ] {
+        let error = builder(url).wait_for_replicas(1).connect().await;
+        let error = error.unwrap_err();
+        assert_eq!(error.effect(), Effect::NotApplied);
+        assert!(!error.is_retryable(), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
 
 /// Whoever gives something back and is told that no replica has it yet has given it back all the same.
 #[tokio::test]
 async fn what_is_given_back_and_not_confirmed_is_given_back_behind_a_failover() {
-    let mut pair = Pair::start().await;
+    let mut pair = start().await;
     let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
     let client = builder.retry_window(BOUND).connect().await.unwrap();
     let semaphore = client.semaphore("seats");
@@ -452,8 +429,8 @@ async fn what_is_given_back_and_not_confirmed_is_given_back_behind_a_failover() 
 /// What is held lasts on while the replica is away, also where a step of its holder, or of its line, is not confirmed.
 #[tokio::test]
 async fn who_renews_waits_for_no_replica() {
-    const LASTS: Duration = Duration::from_secs(3);
-    let pair = Pair::start().await;
+    const LASTS: Duration = Duration::from_secs(5);
+    let pair = start().await;
     let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
     let builder = builder.retry_window(NEVER).lock_watchdog_timeout(LASTS);
     let client = builder.connect().await.unwrap();

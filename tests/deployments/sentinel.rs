@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::sentinels::{Deployment, MASTER, asked, until_has, waiter};
-use crate::support::clients::{LIMIT, builder, release_as_redisson, served, stored};
+use crate::support::clients::{LIMIT, NEVER, builder, release_as_redisson, served, stored};
 use crate::support::peer::{JavaPeer, NEWEST};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_linked};
-use redisson_semaphore::{Client, Effect, Error};
+use redisson_semaphore::{Effect, Error, RedissonYaml};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -279,12 +279,14 @@ async fn what_cannot_work_is_told() {
 }
 
 #[tokio::test]
-async fn a_jvm_follows_the_same_sentinels() {
+async fn a_jvm_follows_the_same_sentinels_by_the_same_file() {
     let deployment = Deployment::start().await;
-    let client: Client = deployment.builder().connect().await.unwrap();
     let file = deployment.sentinels[0].directory().join("redisson.yaml");
     std::fs::write(&file, deployment.yaml()).expect("the directory is ours");
     let file = file.to_str().expect("plain characters");
+    let (connecting, _) = RedissonYaml::file(file).unwrap().builder().unwrap();
+    let connecting = connecting.retry_window(2 * LIMIT).safety_interval(NEVER);
+    let client = connecting.connect().await.unwrap();
     let peer = JavaPeer::start_with(NEWEST, "redis://", &["--yaml", file]).await;
     let semaphore = client.semaphore("seats");
     let one = || json!({ "name": "seats", "permits": 1 });
