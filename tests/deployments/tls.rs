@@ -1,15 +1,12 @@
 //! The same over TLS, with certificates that are good and ones that are not.
 
 use crate::certificates::{Authority, Certificate};
-use crate::support::clients::{
-    LIMIT, RESPONSE_TIMEOUT, builder, release_as_redisson, served, stored,
-};
+use crate::support::clients::{LIMIT, RESPONSE_TIMEOUT, builder, served, stored};
 use crate::support::cluster::{self, Cluster};
 use crate::support::keeper::test_name;
 use crate::support::peer::{JavaPeer, NEWEST};
 use crate::support::server::{Options, RedisServer};
-use crate::support::waiters::{until, until_subscribers, waiter};
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LeasedSemaphore as _, Tls};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Tls};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -21,14 +18,14 @@ const HOST: &str = "127.0.0.1";
 const UNKNOWN_ISSUER: &str = "UnknownIssuer";
 const OTHER_NAME: &str = "redis.example";
 
-/// A server that shows `certificate`.
+/// The server shows `certificate`.
+fn with(options: Options, authority: &Authority, certificate: &Certificate) -> Options {
+    let (chain, key) = (&certificate.chain_file, &certificate.key_file);
+    options.tls(&authority.file(), chain, key, false)
+}
+
 fn showing(authority: &Authority, certificate: &Certificate) -> Options {
-    let Certificate {
-        chain_file,
-        key_file,
-        ..
-    } = certificate;
-    RedisServer::options().tls(&authority.file(), chain_file, key_file, false)
+    with(RedisServer::options(), authority, certificate)
 }
 
 /// A server whose certificate is good.
@@ -60,38 +57,6 @@ async fn told(connecting: ClientBuilder, server: &str) -> String {
     assert_eq!(name, server);
     assert_eq!(error.effect(), Effect::NotApplied);
     detail.clone()
-}
-
-#[tokio::test]
-async fn all_kinds_of_objects_wake_each_other() {
-    let authority = Authority::new();
-    let server = good(&authority).await;
-    let mut control = server.connection().await;
-    let client = to(&server, &authority).connect().await.unwrap();
-    let other = to(&server, &authority).connect().await.unwrap();
-    let task = waiter(&mut control, &client.semaphore("seats"), 2).await;
-    other.semaphore("seats").release(2).await.unwrap();
-    served(task).await;
-    let (held, wanted) = (other.lock("door"), client.lock("door"));
-    held.lock().await.unwrap();
-    let task = tokio::spawn(async move { wanted.lock().await });
-    until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
-    held.unlock().await.unwrap();
-    served(task).await;
-    let held = other.fair_semaphore("shared", 1).permit().await.unwrap();
-    let wanted = client.fair_semaphore("shared", 1);
-    let task = tokio::spawn(async move { wanted.permit().await.map(drop) });
-    until("it listens", LIMIT, async || {
-        let channels: Vec<String> = redis::cmd("PUBSUB")
-            .arg(&["CHANNELS", "redisson_sc_recipe*"])
-            .query_async(&mut control)
-            .await
-            .expect("it answers");
-        !channels.is_empty()
-    })
-    .await;
-    held.release().await.unwrap();
-    served(task).await;
 }
 
 #[tokio::test]
@@ -199,24 +164,14 @@ async fn settings_that_cannot_be_used_are_told_without_the_key() {
     let (authority, other) = (Authority::new(), Authority::new());
     let (one, two) = (authority.certificate("one"), other.certificate("two"));
     let secured = "rediss://127.0.0.1:1";
+    let trusting = || trusting(&authority);
+    let showing = |key: &str| trusting().client_certificate(one.chain.as_str(), key);
     for (url, tls, words) in [
         (secured, Tls::new().trust_only("no PEM"), "to trust"),
         (secured, Tls::new().trust_only(one.key.as_str()), "to trust"),
-        (
-            secured,
-            trusting(&authority).client_certificate(one.chain.as_str(), "secret"),
-            "not a private key",
-        ),
-        (
-            secured,
-            trusting(&authority).client_certificate(one.chain.as_str(), two.key.as_str()),
-            "cannot be used",
-        ),
-        (
-            secured,
-            trusting(&authority).server_name("no name"),
-            "no name that",
-        ),
+        (secured, showing("secret"), "not a private key"),
+        (secured, showing(&two.key), "cannot be used"),
+        (secured, trusting().server_name("no name"), "no name that"),
         ("redis://127.0.0.1:1", Tls::new(), "no URL is rediss://"),
     ] {
         assert!(!format!("{tls:?}").contains("secret"));
@@ -236,11 +191,8 @@ async fn sentinels_and_their_master_are_reached_by_tls() {
     let (authority, of_sentinels) = (Authority::new(), Authority::new());
     let server = good(&authority).await;
     let own = of_sentinels.certificate(HOST);
-    let sentinel = crate::sentinels::sentinel()
-        .tls(&authority.file(), &own.chain_file, &own.key_file, false)
-        .setting("tls-replication", "yes")
-        .start()
-        .await;
+    let sentinel = with(crate::sentinels::sentinel(), &authority, &own);
+    let sentinel = sentinel.setting("tls-replication", "yes").start().await;
     crate::sentinels::monitor(&sentinel, "secured", server.tls_port(), "harness", 1).await;
     let asked = format!("{HOST}:{}", sentinel.tls_port());
     let to = || {
@@ -264,15 +216,7 @@ async fn sentinels_and_their_master_are_reached_by_tls() {
 async fn all_nodes_of_a_cluster_are_reached_by_tls() {
     let authority = Authority::new();
     let certificate = authority.certificate(HOST);
-    let secured = Cluster::start_secured(|node| {
-        let Certificate {
-            chain_file,
-            key_file,
-            ..
-        } = &certificate;
-        node.tls(&authority.file(), chain_file, key_file, false)
-    })
-    .await;
+    let secured = Cluster::start_secured(|node| with(node, &authority, &certificate)).await;
     let seed = format!("rediss+cluster://{HOST}:{}", secured.servers[0].tls_port());
     let to = || builder(seed.clone()).retry_window(4 * LIMIT);
     let connect = || to().tls(trusting(&authority)).connect();
@@ -335,28 +279,4 @@ async fn without_settings_the_systems_authorities_are_trusted() {
     let output = output + &String::from_utf8_lossy(&stranger.stderr);
     assert!(output.contains(UNKNOWN_ISSUER), "{output}");
     assert_eq!(stored(&server, "seats").await, ["1"]);
-}
-
-#[tokio::test]
-async fn a_jvm_shares_a_semaphore_over_tls() {
-    let authority = Authority::new();
-    let server = good(&authority).await;
-    let client = to(&server, &authority).connect().await.unwrap();
-    let truststore = authority.truststore();
-    let truststore = truststore.to_str().expect("plain characters");
-    let url = url(&server);
-    let peer = JavaPeer::start_with(NEWEST, &url, &["--truststore", truststore]).await;
-    let semaphore = client.semaphore("seats");
-    let mut control = server.connection().await;
-    let task = waiter(&mut control, &semaphore, 2).await;
-    let arguments = json!({ "name": "seats", "permits": 3 });
-    peer.call("release", arguments.clone()).await.unwrap();
-    served(task).await;
-    assert_eq!(stored(&server, "seats").await, ["1"]);
-    let pending = peer.begin("acquire", arguments);
-    release_as_redisson(&mut control, "seats", 1).await;
-    semaphore.release(1).await.unwrap();
-    timeout(LIMIT, pending).await.unwrap().unwrap();
-    assert_eq!(stored(&server, "seats").await, ["0"]);
-    peer.shutdown().await;
 }
