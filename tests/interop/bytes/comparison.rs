@@ -65,13 +65,12 @@ impl Comparison {
         self.commands.until_marker().await;
 
         let mut effects = Vec::new();
-        let mut unheard = Vec::new();
+        let mut unheard = None;
         for (side, key) in [
             (Side::Java(&self.world.java), &java),
             (Side::Rust(&self.world.rust), &rust),
         ] {
-            let op = with_other(&case.op, key);
-            let outcome = side.run(key, &op).await;
+            let outcome = side.run(key, &with_other(&case.op, key)).await;
             let published = published(&self.commands.until_marker().await, key);
             if let Some(received) = &mut self.received {
                 let heard = received.until_marker().await.into_iter();
@@ -79,18 +78,19 @@ impl Comparison {
                 let heard: Vec<String> = heard.map(|message| message.payload).collect();
                 // Repeated wake-ups of those that are still parked come behind.
                 if !heard.starts_with(&published) {
-                    unheard.push(format!("published {published:?}, heard {heard:?}"));
+                    unheard = Some(format!("published {published:?}, heard {heard:?}"));
                 }
             }
-            effects.push((outcome, published));
+            effects.push((key, outcome, published));
         }
-        for text in unheard {
+        if let Some(text) = unheard {
             self.mistake(&case, &text);
         }
-        let (outcome, messages) = effects.pop().expect("two");
-        let ours = self.effect(&rust, outcome, messages).await;
-        let (outcome, messages) = effects.pop().expect("two");
-        let java = self.effect(&java, outcome, messages).await;
+        let mut after = Vec::new();
+        for (key, outcome, messages) in effects {
+            after.push(self.effect(key, outcome, messages).await);
+        }
+        let [java, ours] = after.try_into().expect("two sides");
 
         let (expected, differences) = case.expected(&before, &java, self.received.is_some());
         if !expected.matches(&case.op, &ours) {
