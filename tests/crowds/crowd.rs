@@ -1,20 +1,25 @@
 //! A crowd of both sides on one semaphore: two JVMs with blocked threads and futures, two Rust clients with
 //! callers that wait, run out of time and are cancelled.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::crowd::{Done, Gauge, RustCrowd};
+use crate::common::crowd::Gauge;
 use crate::common::parked::PATIENCE;
-use crate::common::world::{Mode, NEWEST, World};
-use crate::support::peer::JavaPeer;
+use crate::common::world::{Mode, World};
+use crate::support::peer::{JavaPeer, SUPPORTED, versions};
 use crate::support::waiters::until;
+use redisson_semaphore::{Client, Permit, RSemaphore};
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const NAME: &str = "crowded";
 const GAUGE: &str = "gauge";
 const PERMITS: u32 = 8;
 const MOST: u32 = 3;
+const HOLD: Duration = Duration::from_millis(2);
 /// How often each Java caller takes a turn.
 const TURNS: u64 = 40;
 /// For callers that hang: far more than any turn takes.
@@ -22,16 +27,20 @@ const GENEROUS: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mixed_crowd_never_holds_too_much_and_nobody_hangs() {
-    let world = World::start(NEWEST).await;
-    let second_jvm = JavaPeer::start(NEWEST, &world.server.url()).await;
+    for version in versions(&SUPPORTED) {
+        mixed_crowd(version).await;
+    }
+}
+
+async fn mixed_crowd(version: &str) {
+    let world = World::start(version).await;
+    let second_jvm = JavaPeer::start(version, &world.server.url()).await;
     let second_client = world.another_client().await;
     let semaphore = world.rust.semaphore(NAME);
     assert!(semaphore.try_set_permits(PERMITS).await.unwrap());
 
-    let mut gauge = Gauge::new(&world, GAUGE);
-    let hold = Duration::from_millis(2);
-    let rust = [&world.rust, &second_client]
-        .map(|client| RustCrowd::start(client, NAME, &gauge, 9, MOST, hold));
+    let mut gauge = Gauge::new(&world.redis, GAUGE);
+    let rust = [&world.rust, &second_client].map(|client| RustCrowd::start(client, &gauge));
     let mut java = Vec::new();
     for (jvm, peer) in [&world.java, &second_jvm].into_iter().enumerate() {
         for mode in Mode::BOTH {
@@ -90,4 +99,106 @@ fn check(client: usize, done: &[Done]) {
         cancelled > 10 && in_vain > 10,
         "{cancelled} cancelled, {in_vain} in vain"
     );
+}
+
+/// What one caller has done.
+#[derive(Debug, Default, Clone, Copy)]
+struct Done {
+    held: u64,
+    /// Futures dropped in the middle of an acquisition.
+    cancelled: u64,
+    /// Acquisitions that ran out of their own waiting time.
+    in_vain: u64,
+}
+
+struct RustCrowd {
+    stop: Arc<AtomicBool>,
+    /// How often each caller has held permits, until now.
+    held: Vec<Arc<AtomicU64>>,
+    callers: Vec<JoinHandle<Done>>,
+}
+
+impl RustCrowd {
+    /// Nine tasks that want 1 to [`MOST`] permits each time, and hold them for up to [`HOLD`].
+    fn start(client: &Client, gauge: &Gauge) -> RustCrowd {
+        let stop = Arc::new(AtomicBool::new(false));
+        let held: Vec<_> = (0..9).map(|_| Arc::default()).collect();
+        let callers = held.iter().enumerate().map(|(number, held)| {
+            let caller = Caller {
+                held: Arc::clone(held),
+                semaphore: client.semaphore(NAME),
+                gauge: gauge.clone(),
+                stop: Arc::clone(&stop),
+                // Some wait as long as it takes, some have their time, some are cancelled.
+                kind: number % 3,
+            };
+            tokio::spawn(caller.run())
+        });
+        RustCrowd {
+            callers: callers.collect(),
+            stop,
+            held,
+        }
+    }
+
+    /// Whether each caller has held permits so often.
+    fn each_held(&self, times: u64) -> bool {
+        self.held
+            .iter()
+            .all(|held| held.load(Ordering::Relaxed) >= times)
+    }
+
+    /// Lets all of them finish their turn.
+    async fn finish(self) -> Vec<Done> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut done = Vec::new();
+        for caller in self.callers {
+            done.push(caller.await.expect("a caller does not panic"));
+        }
+        done
+    }
+}
+
+struct Caller {
+    semaphore: RSemaphore,
+    gauge: Gauge,
+    stop: Arc<AtomicBool>,
+    held: Arc<AtomicU64>,
+    kind: usize,
+}
+
+impl Caller {
+    async fn run(mut self) -> Done {
+        let mut done = Done::default();
+        while !self.stop.load(Ordering::Relaxed) {
+            let permits = fastrand::u32(1..=MOST);
+            let patience = Duration::from_micros(fastrand::u64(0..20_000));
+            let guard: Option<Permit> = match self.kind {
+                0 => Some((self.semaphore.permit(permits).await).expect("the server runs")),
+                1 => {
+                    let guard = self.semaphore.permit_for(permits, patience).await;
+                    let guard = guard.expect("the server runs");
+                    done.in_vain += u64::from(guard.is_none());
+                    guard
+                }
+                _ => {
+                    let guard = timeout(patience, self.semaphore.permit(permits)).await;
+                    done.cancelled += u64::from(guard.is_err());
+                    guard.ok().map(|guard| guard.expect("the server runs"))
+                }
+            };
+            let Some(guard) = guard else { continue };
+            self.gauge.add(permits.into()).await;
+            tokio::time::sleep(HOLD.mul_f64(fastrand::f64())).await;
+            self.gauge.add(-i64::from(permits)).await;
+            self.held.fetch_add(1, Ordering::Relaxed);
+            if fastrand::bool() {
+                guard.release().await.expect("the server runs");
+            } else {
+                drop(guard);
+            }
+        }
+        done.held = self.held.load(Ordering::Relaxed);
+        done
+    }
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::locks::{LONG, NEWEST, World, client, versions};
+use crate::common::locks::versions;
+use crate::common::world::{NEWEST, World, builder};
 use crate::support::lock_crowd::{LockCrowd, Way};
-use crate::support::peer::{JavaPeer, PendingCall};
+use crate::support::peer::JavaPeer;
 use crate::support::server::RedisServer;
 use redis::AsyncCommands;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
 /// For callers that hang: far more than any turn takes, and less than a lock needs to end by itself often.
@@ -19,8 +20,8 @@ const LOOPS: u64 = 40;
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_and_nobody_hangs() {
     for version in versions() {
-        let mut world = World::start(version, LONG).await;
-        let second = client(&world.server, LONG).await;
+        let mut world = World::start(version).await;
+        let second = world.another_client().await;
         let _: () = world.redis.set("number", 0).await.unwrap();
         let crowd = json!({
             "name": "door", "counter": "number", "callers": CALLERS, "loops": LOOPS,
@@ -64,70 +65,39 @@ async fn nothing_is_lost_and_nobody_hangs() {
     }
 }
 
-/// Threads of one JVM that want the lock all the time.
-const THREADS: u64 = 2;
-
-fn threads(java: &JavaPeer, millis: u64, hold: Duration) -> PendingCall {
-    let args = json!({
-        "name": "door", "object": "lock", "mode": "sync", "callers": THREADS, "millis": millis,
-        "holdMicros": hold.as_micros() as u64, "permits": 1,
-    });
-    java.begin("crowd", args)
-}
-
-async fn over(crowd: PendingCall) -> Value {
-    let answer = timeout(GENEROUS, crowd).await.expect("Java hangs");
-    answer.expect("no call fails").value
-}
-
-/// The turns of each client, and those of each JVM, in the same time.
-struct Turns {
-    ours: Vec<u64>,
-    javas: Vec<u64>,
-}
-
-/// So many clients with so many callers each, beside JVMs with [`THREADS`] each.
-async fn crowd(
+/// How often all clients, and all JVMs, have had the lock in the same time: so many clients with so many callers each, beside JVMs
+/// with two threads each that want it all the time.
+async fn turns(
     javas: &[JavaPeer],
     server: &RedisServer,
     (clients, callers): (usize, usize),
     hold: Duration,
-) -> Turns {
+) -> (Vec<u64>, Vec<u64>) {
     let mut crowds = Vec::new();
     for _ in 0..clients {
-        let client = client(server, LONG).await;
+        let client = builder(server).connect().await.expect("the server runs");
         crowds.push(LockCrowd::start(&client, callers, Way::Lock, hold));
     }
-    let running: Vec<_> = javas
+    let threads = json!({
+        "name": "door", "object": "lock", "mode": "sync", "callers": 2, "millis": 2_500,
+        "holdMicros": hold.as_micros() as u64, "permits": 1,
+    });
+    let running = javas
         .iter()
-        .map(|java| threads(java, 2_500, hold))
-        .collect();
-    let mut of_java = Vec::new();
+        .map(|java| java.begin("crowd", threads.clone()));
+    let running: Vec<_> = running.collect();
+    let mut of_javas = Vec::new();
     for crowd in running {
-        of_java.push(over(crowd).await);
+        let answer = timeout(GENEROUS, crowd).await.expect("Java hangs");
+        let answer = answer.expect("no call fails").value;
+        of_javas.push(answer["acquisitions"].as_u64().expect("a number"));
     }
-    let ours: Vec<u64> = crowds.iter().map(LockCrowd::grants).collect();
-    let waits: Vec<_> = crowds.iter().map(LockCrowd::longest_wait).collect();
+    let ours = crowds.iter().map(LockCrowd::grants).collect();
     for crowd in crowds {
         crowd.stop().await;
     }
-    let turns = Turns {
-        ours,
-        javas: of_java
-            .iter()
-            .map(|answer| answer["acquisitions"].as_u64().expect("a number"))
-            .collect(),
-    };
-    println!(
-        "held for {hold:?}: ours {:?} ({waits:?}), JVMs {:?} ({:?})",
-        turns.ours,
-        turns.javas,
-        of_java
-            .iter()
-            .map(|answer| &answer["waitMicros"]["max"])
-            .collect::<Vec<_>>()
-    );
-    turns
+    println!("held for {hold:?}: ours {ours:?}, JVMs {of_javas:?}");
+    (ours, of_javas)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,20 +108,13 @@ async fn jvms_get_their_turns_beside_clients_that_want_the_lock_all_the_time() {
         javas.push(JavaPeer::start(NEWEST, &server.url()).await);
     }
     // The first seconds of a JVM are slow.
-    crowd(&javas, &server, (0, 0), Duration::from_millis(1)).await;
+    turns(&javas, &server, (0, 0), Duration::from_millis(1)).await;
     for (clients, micros) in [((1, 1), 1_500), ((2, 4), 1_000), ((1, 1), 20_000)] {
-        let turns = crowd(&javas, &server, clients, Duration::from_micros(micros)).await;
+        let hold = Duration::from_micros(micros);
+        let (ours, of_javas) = turns(&javas, &server, clients, hold).await;
         // Among JVMs the one that has just unlocked is mostly the next one, too: alone, one of two has had 8 of 120 turns.
-        let (ours, javas) = (
-            turns.ours.iter().sum::<u64>(),
-            turns.javas.iter().sum::<u64>(),
-        );
-        assert!(
-            javas * 2 > ours,
-            "JVMs {:?}, ours {:?}",
-            turns.javas,
-            turns.ours
-        );
-        assert!(!turns.ours.contains(&0));
+        let enough = of_javas.iter().sum::<u64>() * 2 > ours.iter().sum::<u64>();
+        assert!(enough, "JVMs {of_javas:?}, ours {ours:?}");
+        assert!(!ours.contains(&0));
     }
 }

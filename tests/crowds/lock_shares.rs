@@ -1,16 +1,13 @@
 //! Clients that want the same lock all the time: each gets its turn, and alone none pays for that.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::lock_crowd::{LockCrowd, Way};
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until, until_lock_queued, until_subscribers};
+use crate::support::waiters::until;
 use futures::future::join_all;
-use redis::AsyncCommands;
 use redisson_semaphore::Client;
-use tokio::task::JoinHandle;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -118,74 +115,6 @@ async fn a_client_that_is_far_away_has_its_turns() {
         println!("{hold:?}: {} of the near ones", near.grants());
         far.stop().await;
         near.stop().await;
-    }
-}
-
-const QUEUE: &str = "redisson_lock_waiters:{door}";
-
-/// Waits for the lock, is noted in `order` when it has it, and gives it back.
-fn waits(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {
-    let (door, order) = (client.lock("door"), Arc::clone(order));
-    tokio::spawn(async move {
-        let guard = door.guard().await.unwrap();
-        order.lock().unwrap().push(number);
-        guard.unlock().await.unwrap();
-    })
-}
-
-/// Whichever client it is, and though its owner wants it again at once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_comes_first_has_it_first() {
-    const CLIENTS: usize = 5;
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let owner = connect(server.url()).await;
-    let clients = join_all((0..CLIENTS).map(|_| connect(server.url()))).await;
-    let order = Arc::<Mutex<Vec<usize>>>::default();
-    for _ in 0..5 {
-        let door = owner.lock("door");
-        door.lock().await.unwrap();
-        let mut all = Vec::new();
-        for (number, client) in clients.iter().enumerate() {
-            all.push(waits(client, number, &order));
-            until_lock_queued(&mut redis, "door", number as u64 + 1).await;
-            let own = format!("{QUEUE}:{}", client.id());
-            until_subscribers(&mut redis, &own, 1).await;
-        }
-        door.unlock().await.unwrap();
-        all.push(waits(&owner, CLIENTS, &order));
-        join_all(all).await;
-        let order = std::mem::take(&mut *order.lock().unwrap());
-        assert_eq!(order.len(), CLIENTS + 1);
-        assert!(order.is_sorted(), "{order:?}");
-    }
-}
-
-/// Clients whose entries are deleted queue again at their next slow check.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deleted_entries_come_back() {
-    let server = RedisServer::start().await;
-    let mut connection = server.connection().await;
-    let hold = Duration::from_millis(1);
-    let mut crowds = Vec::new();
-    for _ in 0..2 {
-        let client = Client::builder(server.url()).safety_interval(Duration::from_millis(200));
-        let client = client.connect().await.expect("the server runs");
-        crowds.push(LockCrowd::start(&client, 2, Way::Lock, hold));
-    }
-    for _ in 0..8 {
-        for _ in 0..5 {
-            let () = connection.del(QUEUE).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        for crowd in &crowds {
-            let before = crowd.grants();
-            let what = format!("it has its turns behind {before}");
-            until(&what, LIMIT / 6, async || crowd.grants() > before + 5).await;
-        }
-    }
-    for crowd in crowds {
-        crowd.stop().await;
     }
 }
 

@@ -7,20 +7,14 @@ mod crowd;
 mod layouts;
 mod lock_crowd;
 mod lock_shares;
-#[path = "../interop/locks/mod.rs"]
-mod locks;
 // The tests of one recipe each use more of it.
 #[allow(dead_code)]
 #[path = "../primitives/recipes/peers/support.rs"]
 mod peers;
 mod permit_shares;
-mod recipe_cost;
 mod recipe_crowd;
 mod renewal;
-mod saturated;
 mod shares;
-mod starving;
 #[path = "../support/mod.rs"]
 mod support;
 mod turns;
-mod versions;

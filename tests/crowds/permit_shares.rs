@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::clients::{LIMIT, NEVER, builder, connect, scripts};
+use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use futures::future::join_all;
@@ -151,7 +152,7 @@ async fn permits_that_end_come_back_to_a_crowd_without_a_herd() {
 async fn a_frozen_client_holds_up_the_queue_once() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
-    let proxy = crate::support::proxy::Proxy::start(&server).await;
+    let proxy = Proxy::start(&server).await;
     let frozen = connect(proxy.url()).await.permit_expirable_semaphore(NAME);
     let holding = connect(server.url()).await.permit_expirable_semaphore(NAME);
     let last = connect(server.url()).await.permit_expirable_semaphore(NAME);
@@ -162,7 +163,7 @@ async fn a_frozen_client_holds_up_the_queue_once() {
     let second = acquire(&last);
     until_in_line(&mut control, 61).await;
     proxy.mute();
-    let released = std::time::Instant::now();
+    let released = Instant::now();
     holding.release(held.id()).await.unwrap();
     let _ = granted(second).await;
     // Each of the sixty would take 100 ms.

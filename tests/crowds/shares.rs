@@ -1,30 +1,35 @@
 //! Shares of clients in one queue: equal callers wait equally long, in whichever client they are.
 //!
-//! The clients live in one process here; see `processes.rs` for those that freeze and die. The margins are
-//! wide: without a queue one client takes nearly everything, and others wait for ever.
+//! The margins are wide: without a queue one client takes nearly everything, and others wait for ever.
 
 use std::time::Duration;
 
+use crate::support::clients::{connect, release_as_redisson, scripts, served};
 use crate::support::crowd::{Crowd, Tally};
+use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::support::waiters::until;
+use crate::support::waiters::{until, until_queued};
 use futures::future::join_all;
-use redis::aio::MultiplexedConnection;
+use redis::AsyncCommands;
 use redisson_semaphore::{Client, RSemaphore};
 
 const HOLD: Duration = Duration::from_millis(5);
-const NAME: &str = "shares";
+pub(crate) const NAME: &str = "shares";
+const LIMIT: Duration = Duration::from_secs(60);
 
-/// A client of its own.
-async fn semaphore(server: &RedisServer) -> RSemaphore {
-    let client = Client::connect(server.url()).await;
-    client
-        .expect("the server has just been started")
-        .semaphore(NAME)
+/// Of a client of its own, as a service makes it.
+pub(crate) async fn semaphore(url: String) -> RSemaphore {
+    let client = Client::connect(url).await;
+    client.expect("the server runs").semaphore(NAME)
 }
 
-async fn semaphores(server: &RedisServer, permits: u32, count: usize) -> Vec<RSemaphore> {
-    let all = join_all((0..count).map(|_| semaphore(server))).await;
+/// Of clients of their own.
+pub(crate) async fn semaphores(
+    server: &RedisServer,
+    permits: u32,
+    count: usize,
+) -> Vec<RSemaphore> {
+    let all = join_all((0..count).map(|_| semaphore(server.url()))).await;
     assert!(all[0].try_set_permits(permits).await.unwrap());
     all
 }
@@ -43,7 +48,7 @@ async fn run(semaphores: &[RSemaphore], sizes: &[usize], served: usize) -> Vec<T
 async fn tallies(crowds: &[Crowd], served: usize) -> Vec<Tally> {
     let total = || crowds.iter().map(Crowd::served).sum::<usize>();
     let until_served = async |goal: usize| {
-        until("served", Duration::from_secs(60), async || total() >= goal).await;
+        until("served", LIMIT, async || total() >= goal).await;
     };
     until_served(served / 3).await;
     for crowd in crowds {
@@ -109,50 +114,7 @@ async fn client_that_joins_gets_a_share() {
     assert_alike("two again", &counts(&tallies(&crowds, 500).await), 2.5);
 }
 
-/// The keys of this crate, but for the records of last calls.
-async fn keys(server: &RedisServer) -> Vec<String> {
-    let mut keys = Vec::new();
-    for pattern in [
-        "redisson_sc_queue*",
-        "redisson_sc_grants*",
-        "redisson_sc_notes*",
-    ] {
-        let mut connection = server.connection().await;
-        let mut command = redis::cmd("KEYS");
-        let found: Vec<String> = command
-            .arg(pattern)
-            .query_async(&mut connection)
-            .await
-            .unwrap();
-        keys.extend(found);
-    }
-    keys
-}
-
-#[tokio::test]
-async fn queue_and_grants_vanish_with_the_last_waiter() {
-    for clients in [1, 2] {
-        let server = RedisServer::start().await;
-        let clients = semaphores(&server, 2, clients).await;
-        let crowds: Vec<_> = clients
-            .iter()
-            .map(|client| Crowd::start(client, 16, 1, HOLD))
-            .collect();
-        tallies(&crowds, 200).await;
-        join_all(crowds.into_iter().map(Crowd::stop)).await;
-        until(
-            "queue and grants vanish",
-            Duration::from_secs(20),
-            async || {
-                let keys = keys(&server).await;
-                keys.iter().all(|key| key.starts_with("redisson_sc_notes"))
-            },
-        )
-        .await;
-    }
-}
-
-/// Also while it is used all the time.
+/// The keys that are kept for all who wait expire, unless they are used.
 #[tokio::test]
 async fn queue_and_notes_expire_unless_used() {
     let server = RedisServer::start().await;
@@ -160,18 +122,103 @@ async fn queue_and_notes_expire_unless_used() {
     let crowds = [&clients[0], &clients[1]].map(|client| Crowd::start(client, 4, 1, HOLD));
     tallies(&crowds, 100).await;
     let mut connection = server.connection().await;
-    let life = async |connection: &mut MultiplexedConnection, key: &str| {
-        let mut pttl = redis::cmd("PTTL");
-        let life: i64 = pttl.arg(key).query_async(connection).await.unwrap();
+    let mut life = async |of: &str| {
+        let key = format!("redisson_sc_{of}:{{{NAME}}}");
+        let life: i64 = connection.pttl(&key).await.unwrap();
         assert!((1..=60_000).contains(&life), "{key}: {life} ms");
         life
     };
-    let queue = format!("redisson_sc_queue:{{{NAME}}}");
-    life(&mut connection, &format!("redisson_sc_notes:{{{NAME}}}")).await;
-    let first = life(&mut connection, &queue).await;
-    // It is put off by use: it does not fall with the time that passes.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let second = life(&mut connection, &queue).await;
-    assert!(second > first - 2_500, "{first}, then {second} ms");
+    life("notes").await;
+    let mut lowest = life("queue").await;
+    until("use puts its end off", LIMIT, async || {
+        let now = life("queue").await;
+        std::mem::replace(&mut lowest, now) < now
+    })
+    .await;
     join_all(crowds.into_iter().map(Crowd::stop)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_clients_have_equal_shares_at_the_cost_of_two() {
+    const CLIENTS: usize = 100;
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let clients = semaphores(&server, 1, CLIENTS).await;
+    let crowds: Vec<Crowd> = (clients.iter())
+        .map(|client| Crowd::start(client, 1, 1, HOLD))
+        .collect();
+    until("each has been served", LIMIT, async || {
+        crowds.iter().all(|crowd| crowd.served() > 0)
+    })
+    .await;
+    for crowd in &crowds {
+        crowd.take();
+    }
+    let before = scripts(&mut connection).await;
+    let total = || crowds.iter().map(Crowd::served).sum::<usize>();
+    until("all are served five times", LIMIT, async || {
+        total() >= 5 * CLIENTS
+    })
+    .await;
+    let cost = (scripts(&mut connection).await - before) as f64 / total() as f64;
+    let shares: Vec<usize> = crowds.iter().map(Crowd::served).collect();
+    assert!(
+        shares.iter().all(|share| (3..=7).contains(share)),
+        "{shares:?}"
+    );
+    // A release, a request and a confirmation.
+    assert!(cost <= 3.3, "{cost} scripts a grant");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_far_away_is_served_beside_a_busy_one() {
+    for millis in [20, 60, 100] {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(&server).await;
+        let near = semaphores(&server, 1, 1).await.remove(0);
+        proxy.set_round_trip(Duration::from_millis(millis));
+        let far = semaphore(proxy.url()).await;
+        let busy = Crowd::start(&near, 16, 1, HOLD);
+        busy.until_served(16).await;
+        let distant = Crowd::start(&far, 1, 1, HOLD);
+        distant.until_served(2).await;
+        busy.take();
+        distant.take();
+        distant.until_served(10).await;
+        let share = busy.served() / 16;
+        assert!(share < 150, "10 grants beside {share}, {millis} ms away");
+        busy.stop().await;
+        distant.stop().await;
+    }
+}
+
+/// A release by Redisson is heard by one client, which is another one when that has gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn last_of_a_crowd_hears_a_release_by_redisson() {
+    const CROWD: usize = 40;
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let clients = join_all((0..=CROWD).map(|_| connect(server.url()))).await;
+    clients[0].semaphore(NAME).try_set_permits(1).await.unwrap();
+    for _ in 0..4 {
+        clients[0].semaphore(NAME).acquire(1).await.unwrap();
+        let crowd: Vec<_> = clients[1..]
+            .iter()
+            .map(|client| {
+                let semaphore = client.semaphore(NAME);
+                tokio::spawn(async move { semaphore.acquire(1).await })
+            })
+            .collect();
+        until_queued(&mut connection, NAME, CROWD).await;
+        let last = tokio::spawn({
+            let semaphore = clients[0].semaphore(NAME);
+            async move { semaphore.acquire(1).await }
+        });
+        until_queued(&mut connection, NAME, CROWD + 1).await;
+        crowd.iter().for_each(tokio::task::JoinHandle::abort);
+        until_queued(&mut connection, NAME, 1).await;
+        release_as_redisson(&mut connection, NAME, 1).await;
+        served(last).await;
+        clients[0].semaphore(NAME).release(1).await.unwrap();
+    }
 }

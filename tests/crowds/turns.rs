@@ -5,25 +5,26 @@
 
 use std::time::Duration;
 
+use crate::shares::{NAME, semaphores};
 use crate::support::crowd::Crowd;
 use crate::support::peer::{JavaPeer, NEWEST, SUPPORTED, versions};
 use crate::support::server::RedisServer;
-use redisson_semaphore::{Client, RSemaphore};
+use redisson_semaphore::RSemaphore;
 use serde_json::json;
 use tokio::time::timeout;
 
-const NAME: &str = "mixed";
 const HOLD: Duration = Duration::from_millis(5);
 const PERMITS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A caller of one side is served at the most so many times as often as one of the other.
 const ALIKE: f64 = 8.0;
 
-async fn client(server: &RedisServer) -> RSemaphore {
-    let client = Client::connect(server.url()).await;
-    client
-        .expect("the server has just been started")
-        .semaphore(NAME)
+/// A server, a JVM of this `version`, and a semaphore of ours.
+async fn start(version: &str) -> (RedisServer, JavaPeer, RSemaphore) {
+    let server = RedisServer::start().await;
+    let java = JavaPeer::start(version, &server.url()).await;
+    let ours = semaphores(&server, PERMITS, 1).await.remove(0);
+    (server, java, ours)
 }
 
 /// Lets threads of a JVM take a permit so often each, beside callers of ours that go on; how often those are served
@@ -42,10 +43,7 @@ async fn beside(java: &JavaPeer, ours: &Crowd, threads: u32, times: u32) -> f64 
 
 /// Threads of a JVM of this `version` and as many callers of ours.
 async fn share(version: &str) {
-    let server = RedisServer::start().await;
-    let java = JavaPeer::start(version, &server.url()).await;
-    let ours = client(&server).await;
-    assert!(ours.try_set_permits(PERMITS).await.unwrap());
+    let (_server, java, ours) = start(version).await;
     let crowd = Crowd::start(&ours, 32, 1, HOLD);
     crowd.until_served(100).await;
     // A JVM begins slowly.
@@ -68,10 +66,7 @@ async fn jvms_and_a_client_share() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn java_threads_get_on_beside_a_crowd() {
     const CROWD: u32 = 200;
-    let server = RedisServer::start().await;
-    let java = JavaPeer::start(NEWEST, &server.url()).await;
-    let ours = client(&server).await;
-    assert!(ours.try_set_permits(PERMITS).await.unwrap());
+    let (_server, java, ours) = start(NEWEST).await;
     let crowd = Crowd::start(&ours, CROWD as usize, 1, HOLD);
     crowd.until_served(100).await;
     // A JVM begins slowly.

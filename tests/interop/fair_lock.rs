@@ -2,26 +2,24 @@
 
 use std::time::Duration;
 
-use crate::locks::{LONG, NEWEST, PATIENCE, World, client, returned, served};
+use crate::common::locks::{Kind, locking, newer_versions};
+use crate::common::parked::{PATIENCE, returned, served};
+use crate::common::world::World;
 use crate::support::monitor::Monitor;
-use crate::support::peer::{JavaPeer, PendingCall, versions};
+use crate::support::peer::{JavaPeer, PendingCall};
 use crate::support::snapshot::snapshot;
 use crate::support::waiters::{until, until_subscribers};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, RFairLock, Result};
+use redisson_semaphore::{Client, Error, RLock, Result};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 const QUEUE: &str = "redisson_lock_queue:{door}";
 const ENDS: &str = "redisson_lock_timeout:{door}";
 
-fn tested() -> Vec<&'static str> {
-    versions(&[NEWEST, "3.52.0"])
-}
-
 fn of(thread: &str) -> Value {
-    json!({"name": "door", "fair": true, "thread": thread})
+    Kind::Fair.args("door", thread)
 }
 
 /// The owner of the lock, and how often it holds it.
@@ -31,6 +29,13 @@ async fn held(redis: &mut MultiplexedConnection) -> Vec<String> {
 
 async fn queue(redis: &mut MultiplexedConnection) -> Vec<String> {
     redis.lrange(QUEUE, 0, -1).await.unwrap()
+}
+
+async fn until_queue_of(redis: &mut MultiplexedConnection, count: usize) {
+    until(&format!("{count} queue"), PATIENCE, async || {
+        queue(redis).await.len() == count
+    })
+    .await;
 }
 
 async fn until_queued(redis: &mut MultiplexedConnection, owner: &str, place: usize) {
@@ -68,17 +73,12 @@ async fn until_nobody_queues(redis: &mut MultiplexedConnection) {
     .await;
 }
 
-fn locking(lock: &RFairLock) -> JoinHandle<Result<()>> {
-    let lock = lock.clone();
-    tokio::spawn(async move { lock.lock().await })
-}
-
 /// The waiters of one test, in the order in which they have come.
 struct Waiters(Vec<(String, Waiter)>);
 
 enum Waiter {
     Java(&'static str, PendingCall),
-    Rust(RFairLock, JoinHandle<Result<()>>),
+    Rust(RLock, JoinHandle<Result<()>>),
 }
 
 impl Waiters {
@@ -92,7 +92,7 @@ impl Waiters {
     }
 
     async fn rust(&mut self, world: &mut World, client: &Client) {
-        let lock = client.fair_lock("door");
+        let lock = Kind::Fair.of(client, "door");
         let mut attempts = Monitor::start(&world.server).await;
         let (owner, task) = (lock.owner().to_owned(), locking(&lock));
         until_queued(&mut world.redis, &owner, self.0.len() + 1).await;
@@ -125,9 +125,9 @@ impl Waiters {
 
 #[tokio::test]
 async fn rust_and_java_wait_in_one_order() {
-    for version in tested() {
-        let mut world = World::start(version, LONG).await;
-        let (one, two) = (world.rust.clone(), client(&world.server, LONG).await);
+    for version in newer_versions() {
+        let mut world = World::start(version).await;
+        let (one, two) = (world.rust.clone(), world.another_client().await);
         for java_holds in [false, true] {
             let holder = one.fair_lock("door");
             match java_holds {
@@ -154,8 +154,8 @@ async fn rust_and_java_wait_in_one_order() {
 /// A forced unlock lets the first waiter in.
 #[tokio::test]
 async fn a_forced_unlock_wakes_the_first_waiter() {
-    for version in tested() {
-        let mut world = World::start(version, LONG).await;
+    for version in newer_versions() {
+        let mut world = World::start(version).await;
         let rust = world.rust.clone();
         for by_java in [false, true] {
             let holder = rust.fair_lock("door");
@@ -181,8 +181,8 @@ async fn a_forced_unlock_wakes_the_first_waiter() {
 /// The last hold alone lets the next waiter in.
 #[tokio::test]
 async fn both_sides_count_their_holds() {
-    for version in tested() {
-        let mut world = World::start(version, LONG).await;
+    for version in newer_versions() {
+        let mut world = World::start(version).await;
         let rust = world.rust.clone();
         let holder = rust.fair_lock("door");
         holder.lock().await.unwrap();
@@ -212,18 +212,18 @@ async fn both_sides_count_their_holds() {
 /// Nobody says that a lease is over: the first waiter of either side finds out.
 #[tokio::test]
 async fn the_end_of_a_lease_lets_the_first_waiter_in() {
-    for version in tested() {
-        let mut world = World::start(version, LONG).await;
+    for version in newer_versions() {
+        let mut world = World::start(version).await;
         let rust = world.rust.clone();
         let mut leased = of("holder");
-        leased["leaseMs"] = json!(2_000);
+        leased["leaseMs"] = json!(5_000);
         world.java("lock", leased).await;
         let mut waiters = Waiters(Vec::new());
         waiters.rust(&mut world, &rust).await;
         waiters.java(&mut world, "a").await;
         waiters.all_are_served(&mut world).await;
         let holder = rust.fair_lock("door");
-        let leased = holder.with_lease(Duration::from_secs(2));
+        let leased = holder.with_lease(Duration::from_secs(5));
         leased.lock().await.unwrap();
         let mut waiters = Waiters(Vec::new());
         waiters.java(&mut world, "a").await;
@@ -233,90 +233,51 @@ async fn the_end_of_a_lease_lets_the_first_waiter_in() {
     }
 }
 
-/// The lock of a process that is gone ends with the watchdog's time-out.
-#[tokio::test]
-async fn a_dead_holder_of_either_side_is_followed_by_the_other() {
-    const SHORT: Duration = Duration::from_secs(1);
-    for version in tested() {
-        let mut world = World::start(version, SHORT).await;
-        let rust = world.rust.clone();
-        let holder = client(&world.server, SHORT).await;
-        holder.fair_lock("door").with_owner(1).lock().await.unwrap();
-        let mut waiters = Waiters(Vec::new());
-        waiters.java(&mut world, "a").await;
-        waiters.rust(&mut world, &rust).await;
-        holder.shutdown().await.unwrap();
-        waiters.all_are_served(&mut world).await;
-        world.java("lock", of("a")).await;
-        let mut waiters = Waiters(Vec::new());
-        waiters.rust(&mut world, &rust).await;
-        let next = JavaPeer::start(version, &world.server.url()).await;
-        std::mem::replace(&mut world.java, next).kill().await;
-        waiters.all_are_served(&mut world).await;
-    }
-}
-
 /// A killed JVM stays in the queue until its time is over, and not for longer.
 #[tokio::test]
 async fn a_waiter_of_a_killed_jvm_leaves_the_queue_when_its_time_is_over() {
-    for version in tested() {
-        let mut world = World::start(version, LONG).await;
+    for version in newer_versions() {
+        let mut world = World::start(version).await;
         let rust = world.rust.clone();
         let holder = rust.fair_lock("door");
-        let leased = holder.with_lease(Duration::from_secs(3));
+        let leased = holder.with_lease(Duration::from_secs(6));
         let url = world.server.url();
         let dead = JavaPeer::start_with(version, &url, &["--fair-wait", "1500"]).await;
         leased.lock().await.unwrap();
         let _waits = dead.begin("lock", of("a"));
-        until("the JVM waits", PATIENCE, async || {
-            queue(&mut world.redis).await.len() == 1
-        })
-        .await;
+        until_queue_of(&mut world.redis, 1).await;
         let first = queue(&mut world.redis).await.remove(0);
         let ends: f64 = world.redis.zscore(ENDS, &first).await.unwrap();
-        let next = rust.fair_lock("door");
+        let next = Kind::Fair.of(&rust, "door");
         let task = locking(&next);
         until_queued(&mut world.redis, next.owner(), 2).await;
         dead.kill().await;
         holder.unlock().await.unwrap();
         returned("behind the killed JVM", task).await.unwrap();
-        let (seconds, micros): (f64, f64) = redis::cmd("TIME")
-            .query_async(&mut world.redis)
-            .await
-            .unwrap();
+        let time = redis::cmd("TIME");
+        let (seconds, micros): (f64, f64) = time.query_async(&mut world.redis).await.unwrap();
         assert!(seconds * 1e3 + micros / 1e3 >= ends, "{version}: too soon");
         next.unlock().await.unwrap();
         until_nobody_queues(&mut world.redis).await;
     }
 }
 
-/// Java waits behind Rust's callers that leave: it is the first then.
+/// Java waits behind callers of Rust that leave: it is the first then. And Java's callers that leave hold Rust up no more either.
 #[tokio::test]
-async fn rust_callers_that_leave_hold_nobody_up() {
-    for version in tested() {
-        let mut world = World::start(version, LONG).await;
-        let (rust, ended) = (world.rust.clone(), client(&world.server, LONG).await);
+async fn callers_that_leave_hold_nobody_up() {
+    for version in newer_versions() {
+        let mut world = World::start(version).await;
+        let rust = world.rust.clone();
         let holder = rust.fair_lock("door");
         holder.lock().await.unwrap();
-        let dropped = locking(&rust.fair_lock("door"));
-        until("it queues", PATIENCE, async || {
-            queue(&mut world.redis).await.len() == 1
-        })
-        .await;
-        let stopped = locking(&ended.fair_lock("door"));
-        until("it queues", PATIENCE, async || {
-            queue(&mut world.redis).await.len() == 2
-        })
-        .await;
+        let dropped = locking(rust.fair_lock("door").as_lock());
+        until_queue_of(&mut world.redis, 1).await;
         let java = world.java_owner("a").await;
         let waits = world.java.begin("lock", of("a"));
-        until_queued(&mut world.redis, &java, 3).await;
+        until_queued(&mut world.redis, &java, 2).await;
         let short = Duration::from_millis(50);
         assert!(!rust.fair_lock("door").try_lock_for(short).await.unwrap());
         dropped.abort();
-        ended.shutdown().await.unwrap();
-        let told = returned("its client has ended", stopped).await;
-        assert!(matches!(told, Err(Error::ShutDown { .. })), "{told:?}");
         until("Java is the first", PATIENCE, async || {
             queue(&mut world.redis).await == [&*java]
         })
@@ -324,7 +285,6 @@ async fn rust_callers_that_leave_hold_nobody_up() {
         assert_eq!(world.redis.zcard::<_, u32>(ENDS).await.unwrap(), 1);
         holder.unlock().await.unwrap();
         served("behind those that have left", waits).await;
-        // Java's callers that leave hold Rust up no more either.
         let mut waiting = of("b");
         waiting["waitMs"] = json!(100);
         assert_eq!(world.java("tryLock", waiting).await, json!(false));
@@ -332,36 +292,5 @@ async fn rust_callers_that_leave_hold_nobody_up() {
         waiters.rust(&mut world, &rust).await;
         world.java("unlock", of("a")).await;
         waiters.all_are_served(&mut world).await;
-    }
-}
-
-/// Both sides see the same names, with braces and with a mapper's prefix.
-#[tokio::test]
-async fn both_sides_have_the_same_names() {
-    for version in tested() {
-        let world = World::start(version, LONG).await;
-        let mut redis = world.redis.clone();
-        for (name, queue) in [
-            ("a{b}c", "redisson_lock_queue:a{b}c"),
-            ("door", "redisson_lock_queue:{door}"),
-        ] {
-            let args = json!({"name": name, "fair": true, "thread": "a"});
-            world.java("lock", args.clone()).await;
-            let lock = world.rust.fair_lock(name);
-            let task = locking(&lock);
-            until("it queues", PATIENCE, async || {
-                redis.lrange::<_, Vec<String>>(queue, 0, -1).await.unwrap() == [lock.owner()]
-            })
-            .await;
-            world.java("unlock", args).await;
-            returned(name, task).await.unwrap();
-            assert_eq!(
-                world
-                    .java("isLocked", json!({"name": name, "fair": true}))
-                    .await,
-                json!(true)
-            );
-            lock.unlock().await.unwrap();
-        }
     }
 }

@@ -6,14 +6,13 @@ use crate::common::world::{Mode, NEWEST, World};
 use crate::support::channel::Channel;
 use crate::support::clients::{LIMIT, served};
 use crate::support::monitor::Monitor;
-use crate::support::peer::{JavaPeer, PendingCall};
-use crate::support::server::RedisServer;
+use crate::support::peer::JavaPeer;
 use crate::support::snapshot::{Snapshot, snapshot, snapshot_all};
 use crate::support::waiters::{until, until_subscribers};
-use redisson_semaphore::{NameMapper, RCountDownLatch, Result};
+use redis::AsyncCommands;
+use redisson_semaphore::{RCountDownLatch, Result};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 /// `{job}:done` would lie in another slot than its channel, and is a legal latch all the same.
 const NAMES: [&str; 4] = ["done", "{job}:done", "two words, \"quotes\"", "Plätze-€"];
@@ -29,62 +28,27 @@ enum Side<'a> {
 }
 
 impl Side<'_> {
-    async fn java(peer: &JavaPeer, op: &str, mode: Mode, mut args: Value) -> Value {
-        args["mode"] = json!(mode.word());
-        let answer = peer.call(op, args).await;
-        answer.unwrap_or_else(|error| panic!("{op}: {error}")).value
-    }
-
-    async fn try_set(&self, count: u32) -> bool {
+    /// The operation in Java's words, and its answer.
+    async fn call(&self, op: &str, number: u64) -> Value {
         match self {
             Side::Java(peer, name, mode) => {
-                let args = json!({"name": name, "count": count});
-                let set = Self::java(peer, "trySetCount", *mode, args).await;
-                set.as_bool().expect("a boolean")
+                let mut args = json!({"name": name, "mode": mode.word()});
+                match op {
+                    "trySetCount" => args["count"] = json!(number),
+                    "await" => args["waitMs"] = json!(number),
+                    _ => {}
+                }
+                let answer = peer.call(op, args).await;
+                answer.unwrap_or_else(|error| panic!("{op}: {error}")).value
             }
-            Side::Rust(latch) => latch.try_set_count(count).await.unwrap(),
-        }
-    }
-
-    async fn down(&self) {
-        match self {
-            Side::Java(peer, name, mode) => {
-                drop(Self::java(peer, "countDown", *mode, json!({ "name": name })).await);
-            }
-            Side::Rust(latch) => latch.count_down().await.unwrap(),
-        }
-    }
-
-    async fn count(&self) -> i64 {
-        match self {
-            Side::Java(peer, name, mode) => {
-                let count = Self::java(peer, "getCount", *mode, json!({ "name": name })).await;
-                count.as_i64().expect("a number")
-            }
-            Side::Rust(latch) => latch.count().await.unwrap(),
-        }
-    }
-
-    async fn opens_within(&self, wait: Duration) -> bool {
-        match self {
-            Side::Java(peer, name, mode) => {
-                let millis = u64::try_from(wait.as_millis()).expect("short");
-                let args = json!({"name": name, "waitMs": millis});
-                let open = Self::java(peer, "await", *mode, args).await;
-                open.as_bool().expect("a boolean")
-            }
-            Side::Rust(latch) => latch.wait_for(wait).await.unwrap(),
-        }
-    }
-
-    async fn delete(&self) -> bool {
-        match self {
-            Side::Java(peer, name, mode) => {
-                let args = json!({ "name": name });
-                let deleted = Self::java(peer, "deleteLatch", *mode, args).await;
-                deleted.as_bool().expect("a boolean")
-            }
-            Side::Rust(latch) => latch.delete().await.unwrap(),
+            Side::Rust(latch) => match op {
+                "trySetCount" => json!(latch.try_set_count(number as u32).await.unwrap()),
+                "await" => json!(latch.wait_for(Duration::from_millis(number)).await.unwrap()),
+                "countDown" => latch.count_down().await.map(|()| Value::Null).unwrap(),
+                "getCount" => json!(latch.count().await.unwrap()),
+                "deleteLatch" => json!(latch.delete().await.unwrap()),
+                other => panic!("{other}"),
+            },
         }
     }
 }
@@ -93,47 +57,46 @@ impl Side<'_> {
 async fn course(world: &mut World, by: &Side<'_>, other: &Side<'_>, name: &str) -> Vec<String> {
     let mut record = Channel::subscribe(&world.server, &channel(name)).await;
     let mut seen = Vec::new();
-    // Redisson makes its subscription within that time, and throws where a busy machine leaves it none.
-    let short = Duration::from_secs(1);
-    for step in 0..13 {
-        let said = match step {
-            0 | 7 => by.try_set(2).await.to_string(),
-            1 => by.try_set(5).await.to_string(),
-            2 => by.opens_within(short).await.to_string(),
-            3 | 4 | 6 => {
-                by.down().await;
-                String::new()
-            }
-            // It is open already, and a JVM that has much to do takes its time to see that.
-            5 | 12 => by.opens_within(LIMIT).await.to_string(),
-            8 => {
-                // A time to live that somebody has set is kept.
-                redis::cmd("PEXPIRE")
-                    .arg(&[name, "1000000"])
-                    .exec_async(&mut world.redis)
-                    .await
-                    .unwrap();
-                by.down().await;
-                String::new()
-            }
-            9 | 10 => by.delete().await.to_string(),
-            11 => by.try_set(0).await.to_string(),
-            _ => unreachable!("there are so many"),
-        };
+    // Redisson makes its subscription within a second, and throws where a busy machine leaves it none. Where the latch is open
+    // already, a JVM that has much to do takes its time to see that.
+    let (short, long) = (1_000, LIMIT.as_millis() as u64);
+    for (step, (op, number)) in [
+        ("trySetCount", 2),
+        ("trySetCount", 5),
+        ("await", short),
+        ("countDown", 0),
+        ("countDown", 0),
+        ("await", long),
+        ("countDown", 0),
+        ("trySetCount", 2),
+        ("countDown", 0),
+        ("deleteLatch", 0),
+        ("deleteLatch", 0),
+        ("trySetCount", 0),
+        ("await", long),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if step == 8 {
+            // A time to live that somebody has set is kept.
+            let _: bool = world.redis.pexpire(name, 1_000_000).await.unwrap();
+        }
+        let said = by.call(op, number).await;
         let Snapshot { kind, value, ttl } = snapshot(&mut world.redis, name).await;
-        let counts = (by.count().await, other.count().await);
-        assert_eq!(counts.0, counts.1, "step {step} of {name}");
+        let (count, other) = (
+            by.call("getCount", 0).await,
+            other.call("getCount", 0).await,
+        );
+        assert_eq!(count, other, "step {step} of {name}");
         let ttl = ttl.is_some();
-        seen.push(format!("{step}: {said} {kind} {value:?} {ttl} {counts:?}"));
+        seen.push(format!("{step}: {said} {kind} {value:?} {ttl} {count}"));
     }
-    by.down().await;
-    let messages = record.until_marker().await;
-    let payloads: Vec<_> = messages
-        .into_iter()
-        .map(|message| message.payload)
-        .collect();
+    by.call("countDown", 0).await;
+    let messages = record.until_marker().await.into_iter();
+    let payloads: Vec<_> = messages.map(|message| message.payload).collect();
     seen.push(payloads.join(","));
-    assert_eq!(other.count().await, 0, "behind the end");
+    assert_eq!(other.call("getCount", 0).await, json!(0), "behind the end");
     seen
 }
 
@@ -168,18 +131,11 @@ fn rust_waits(latch: &RCountDownLatch) -> JoinHandle<Result<()>> {
     tokio::spawn(async move { latch.wait().await })
 }
 
-async fn ends(call: PendingCall) {
-    timeout(LIMIT, call).await.expect("it is woken").unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn both_wait_and_either_opens() {
     let mut world = World::start(NEWEST).await;
     for name in NAMES {
-        for (number, mode) in [Mode::Sync, Mode::Async, Mode::Sync, Mode::Async]
-            .into_iter()
-            .enumerate()
-        {
+        for (number, mode) in [Mode::BOTH, Mode::BOTH].concat().into_iter().enumerate() {
             let name = &*format!("{name} {number}");
             let latch = world.rust.count_down_latch(name);
             assert_eq!(latch.try_set_count(2).await, Ok(true), "{name}");
@@ -216,62 +172,8 @@ async fn both_wait_and_either_opens() {
                 served(ours).await;
             }
             for theirs in theirs {
-                ends(theirs).await;
+                crate::common::parked::served(name, theirs).await;
             }
         }
     }
-}
-
-/// The count of a hundred: each party of both sides counts down once, and everybody waits for all.
-#[tokio::test(flavor = "multi_thread")]
-async fn parties_of_both_sides_meet() {
-    let world = World::start(NEWEST).await;
-    let latch = world.rust.count_down_latch("meeting");
-    assert_eq!(latch.try_set_count(100).await, Ok(true));
-    let ours = (0..50).map(|_| {
-        let latch = latch.clone();
-        tokio::spawn(async move {
-            latch.count_down().await?;
-            latch.wait().await
-        })
-    });
-    let ours: Vec<_> = ours.collect();
-    let theirs: Vec<_> = (0..50)
-        .map(|_| {
-            let args = |mode| json!({"name": "meeting", "mode": mode});
-            // An async one would be left asleep by an opening between its second look and the answer to it.
-            let waits = world.java.begin("await", args("sync"));
-            (waits, world.java.begin("countDown", args("async")))
-        })
-        .collect();
-    for ours in ours {
-        served(ours).await;
-    }
-    for (waits, down) in theirs {
-        ends(down).await;
-        ends(waits).await;
-    }
-    assert_eq!(latch.exists().await, Ok(false));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn both_sides_map_names_alike() {
-    let server = RedisServer::start().await;
-    let java = JavaPeer::start_with(NEWEST, &server.url(), &["--prefix", "app:"]).await;
-    let client = crate::support::clients::builder(server.url())
-        .name_mapper(NameMapper::prefix("app:"))
-        .connect()
-        .await
-        .unwrap();
-    let latch = client.count_down_latch("mapped");
-    let args = json!({"name": "mapped", "count": 1});
-    java.call("trySetCount", args).await.unwrap();
-    let waits = rust_waits(&latch);
-    let mut control = server.connection().await;
-    until_subscribers(&mut control, &channel("app:mapped"), 1).await;
-    until("it is there", LIMIT, async || latch.count().await == Ok(1)).await;
-    java.call("countDown", json!({"name": "mapped"}))
-        .await
-        .unwrap();
-    served(waits).await;
 }

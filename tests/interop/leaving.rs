@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::common::parked::{Attempts, PATIENCE, finished, park, returned, served};
 use crate::common::waiting::{TRIES, all_served};
 use crate::common::world::{Mode, NEWEST, World, channel};
-use crate::support::clients::scripts;
 use crate::support::waiters::{until, until_subscribers};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
@@ -72,59 +71,12 @@ async fn rust_deadlines(world: &mut World) {
         .java("release", json!({"name": name, "permits": 3}))
         .await;
     world.expect_available(name, 3).await;
-
-    // No message comes: neither side looks once more before it gives up.
-    let name = "silent";
-    let semaphore = world.rust.semaphore(name);
-    let waiting = semaphore.clone();
-    let caller = park(async move { waiting.try_acquire_for(1, Duration::from_secs(4)).await });
-    until_subscribers(&mut world.redis, &channel(name), 1).await;
-    // A client checks behind each of its subscriptions. Then it rests.
-    let mut before = 0;
-    until("it rests", PATIENCE, async || {
-        let now = scripts(&mut world.redis.clone()).await;
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        std::mem::replace(&mut before, now) == now
-    })
-    .await;
-    let () = world.redis.set(name, 1).await.unwrap();
-    assert!(!returned(name, caller).await.unwrap());
-    world.expect_available(name, 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn callers_who_have_gone_take_nothing() {
-    let mut world = World::start(NEWEST).await;
-    cancelled_before_the_release(&mut world).await;
-    cancelled_during_the_release(&mut world).await;
-}
-
-async fn cancelled_before_the_release(world: &mut World) {
-    let name = "cancelled";
-    let semaphore = world.rust.semaphore(name);
-    let gone = world.park_rust(&semaphore, 1).await;
-    let stays = world.park_rust(&semaphore, 1).await;
-    gone.abort();
-    assert!(gone.await.unwrap_err().is_cancelled());
-    world.java("release", json!({ "name": name })).await;
-    returned("the one who stays", stays).await.unwrap();
-    world.expect_available(name, 0).await;
-
-    let gone = world.park_rust(&semaphore, 2).await;
-    gone.abort();
-    assert!(gone.await.unwrap_err().is_cancelled());
-    world
-        .java("release", json!({"name": name, "permits": 2}))
-        .await;
-    world.expect_available(name, 2).await;
-    // Java's own caller finds them.
-    world
-        .java("acquire", json!({"name": name, "permits": 2}))
-        .await;
 }
 
 /// Whether the permit or the cancellation comes first: one permit remains one permit.
-async fn cancelled_during_the_release(world: &mut World) {
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_who_have_gone_take_nothing() {
+    let mut world = World::start(NEWEST).await;
     let name = "race";
     let semaphore = world.rust.semaphore(name);
     let (mut served, mut cancelled) = (0, 0);
@@ -171,23 +123,17 @@ async fn waiting_outlives_the_semaphore() {
 async fn rust_waits_while_java_deletes(world: &mut World) {
     let name = "deleted by java";
     let semaphore = world.rust.semaphore(name);
-    let set = async |args: Value| {
-        let set = world.java.call("trySetPermits", args).await.unwrap();
-        assert_eq!(set.value, json!(true));
+    let yes = async |op: &str, args: Value| {
+        let answer = world.java.call(op, args).await.unwrap();
+        assert_eq!(answer.value, json!(true));
     };
+    let set = async |args: Value| yes("trySetPermits", args).await;
+    let delete = async || yes("delete", json!({ "name": name })).await;
     set(json!({"name": name, "permits": 1})).await;
     let waiting = semaphore.clone();
     let caller = park(async move { waiting.acquire(4).await });
     until_subscribers(&mut world.redis, &channel(name), 1).await;
 
-    let delete = async || {
-        let deleted = world
-            .java
-            .call("delete", json!({ "name": name }))
-            .await
-            .unwrap();
-        assert_eq!(deleted.value, json!(true));
-    };
     delete().await;
     set(json!({"name": name, "permits": 3})).await;
     delete().await;

@@ -3,25 +3,36 @@
 
 use std::time::Duration;
 
-use crate::locks::{PATIENCE, World, client, locking, returned, served, versions};
-use crate::support::waiters::{until, until_passed};
+use crate::common::locks::{Kind, all_versions, locking, versions};
+use crate::common::parked::{PATIENCE, returned, served};
+use crate::common::world::{World, builder};
+use crate::support::waiters::until;
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
 use serde_json::json;
 
 /// Both sides renew every third of it.
-const WATCHDOG: Duration = Duration::from_millis(1800);
+const WATCHDOG: Duration = Duration::from_secs(6);
 
-/// Longer than a period, shorter than what is left of the lock then.
-const PAUSE: Duration = Duration::from_millis(900);
+/// Waits until a key is given more time than it had left.
+async fn until_renewed(redis: &mut MultiplexedConnection, key: &str) {
+    let mut lowest: i64 = redis.pttl(key).await.unwrap();
+    until(&format!("{key} is renewed"), PATIENCE, async || {
+        let now: i64 = redis.pttl(key).await.unwrap();
+        std::mem::replace(&mut lowest, now) < now
+    })
+    .await;
+}
 
 #[tokio::test]
 async fn both_sides_outlive_pauses() {
+    // Longer than a period, shorter than what is left of the lock then.
+    const PAUSE: Duration = Duration::from_millis(2_500);
     for version in versions() {
-        let mut world = World::start(version, WATCHDOG).await;
+        let mut world = World::with_watchdog(version, WATCHDOG).await;
         let (mine, javas) = (world.rust.lock("mine"), world.rust.lock("javas"));
         let guard = mine.guard().await.unwrap();
-        world
-            .java("lock", json!({"name": "javas", "thread": "a"}))
-            .await;
+        world.java("lock", Kind::Plain.args("javas", "a")).await;
         for _ in 0..3 {
             let _: () = redis::cmd("CLIENT")
                 .arg("PAUSE")
@@ -29,78 +40,118 @@ async fn both_sides_outlive_pauses() {
                 .query_async(&mut world.redis)
                 .await
                 .unwrap();
-            until_passed(&mut world.redis, WATCHDOG).await;
+            for key in ["mine", "javas"] {
+                until_renewed(&mut world.redis, key).await;
+            }
             assert!(!guard.is_lost(), "{version}");
             assert!(guard.handle().is_held().await.unwrap());
-            assert!(javas.is_locked().await.unwrap(), "{version}");
-            assert!(!javas.try_lock().await.unwrap());
-            let name = json!({"name": "mine", "thread": "a"});
-            assert_eq!(world.java("tryLock", name).await, json!(false));
+            assert!(!javas.try_lock().await.unwrap(), "{version}");
+            let tried = world.java("tryLock", Kind::Plain.args("mine", "a")).await;
+            assert_eq!(tried, json!(false));
         }
         guard.unlock().await.unwrap();
-        world
-            .java("unlock", json!({"name": "javas", "thread": "a"}))
-            .await;
-        // Renewed no more.
-        until_passed(&mut world.redis, WATCHDOG).await;
+        world.java("unlock", Kind::Plain.args("javas", "a")).await;
         assert!(!mine.is_locked().await.unwrap() && !javas.is_locked().await.unwrap());
     }
 }
 
+/// Of each kind, with a waiter of ours; a reader of ours that is renewed beside it does not keep the dead one alive.
 #[tokio::test]
 async fn a_killed_jvm_keeps_nothing() {
-    for version in versions() {
-        let mut world = World::start(version, WATCHDOG).await;
-        world
-            .java("lock", json!({"name": "door", "thread": "a"}))
-            .await;
-        let lock = world.rust.lock("door");
-        let waits = locking(&lock);
-        until_passed(&mut world.redis, WATCHDOG).await;
-        assert!(!waits.is_finished(), "Java holds it");
+    for version in all_versions() {
+        let mut world = World::with_watchdog(version, WATCHDOG).await;
+        let kinds: &[(Kind, Kind)] = match version {
+            "3.16.8" => &[(Kind::Plain, Kind::Plain)],
+            _ => &[
+                (Kind::Plain, Kind::Plain),
+                (Kind::Fair, Kind::Fair),
+                (Kind::Read, Kind::Write),
+                (Kind::Write, Kind::Write),
+            ],
+        };
+        let mut waiters = Vec::new();
+        for (held, wanted) in kinds {
+            let name = format!("{held:?}");
+            world.java("lock", held.args(&name, "a")).await;
+            let lock = wanted.of(&world.rust, &name);
+            waiters.push((name, locking(&lock), lock));
+        }
+        for (name, waits, _) in &waiters {
+            until_renewed(&mut world.redis, name).await;
+            assert!(!waits.is_finished(), "{version}: Java holds {name}");
+        }
+        let java = world.java_owner("a").await;
+        let reader = Kind::Read.of(&world.rust, "Read");
+        assert!(reader.try_lock().await.unwrap());
         world.java.kill().await;
-        // Nobody tells: the waiter looks when the time to live has ended.
-        returned(version, waits).await.unwrap();
-        assert!(lock.is_held().await.unwrap());
+        // Nobody tells: each waiter looks when the time to live has ended.
+        until("Java's read ends", PATIENCE, async || {
+            let holds: Vec<String> = world.redis.keys(format!("*{java}:*")).await.unwrap();
+            holds.is_empty()
+        })
+        .await;
+        for (name, waits, lock) in waiters {
+            if name == "Read" {
+                assert!(!waits.is_finished() && reader.is_held().await.unwrap());
+                reader.unlock().await.unwrap();
+            }
+            returned(&format!("{version}: {name}"), waits)
+                .await
+                .unwrap();
+            assert!(lock.is_held().await.unwrap());
+        }
     }
 }
 
 #[tokio::test]
 async fn a_killed_rust_process_keeps_nothing() {
     for version in versions() {
-        let mut world = World::start(version, WATCHDOG).await;
-        let url = world.server.url();
+        let mut world = World::with_watchdog(version, WATCHDOG).await;
         // All that the process has going on ends at once: no guard is dropped in time to unlock.
         let process = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let held = process.spawn(async move {
-            let client = redisson_semaphore::Client::builder(url)
-                .lock_watchdog_timeout(WATCHDOG)
-                .connect()
-                .await
-                .unwrap();
-            let lock = client.lock("door");
-            lock.lock().await.unwrap();
-            lock
+        let kinds = match version {
+            "3.16.8" => vec![Kind::Plain],
+            _ => vec![Kind::Plain, Kind::Fair],
+        };
+        let args = (kinds.iter().enumerate()).map(|(thread, kind)| {
+            // A thread of its own for each lock that is waited for.
+            kind.args(&format!("{kind:?}"), &thread.to_string())
         });
-        let lock = held.await.unwrap();
-        let mut waits = world
-            .java
-            .begin("lock", json!({"name": "door", "thread": "a"}));
-        until_passed(&mut world.redis, WATCHDOG).await;
-        assert!(!waits.is_finished(), "it is renewed");
+        let args: Vec<_> = args.collect();
+        let connecting = builder(&world.server).lock_watchdog_timeout(WATCHDOG);
+        let held = process.spawn(async move {
+            let client = connecting.connect().await.unwrap();
+            let locks = kinds
+                .iter()
+                .map(|kind| kind.of(&client, &format!("{kind:?}")));
+            let locks: Vec<_> = locks.collect();
+            for lock in &locks {
+                lock.lock().await.unwrap();
+            }
+            locks
+        });
+        let locks = held.await.unwrap();
+        let waiting = args
+            .into_iter()
+            .map(|args| (world.java.begin("lock", args.clone()), args));
+        let mut waiting: Vec<_> = waiting.collect();
+        for lock in &locks {
+            until_renewed(&mut world.redis, lock.name()).await;
+        }
+        assert!(waiting.iter_mut().all(|(waits, _)| !waits.is_finished()));
         process.shutdown_background();
-        served(version, waits).await;
-        let lease = lock.lease();
-        until("the loss is known", PATIENCE, async || lease.is_lost()).await;
-        let other = client(&world.server, WATCHDOG).await.lock("door");
-        assert!(other.is_locked().await.unwrap());
-        world
-            .java("unlock", json!({"name": "door", "thread": "a"}))
-            .await;
-        assert!(!other.is_locked().await.unwrap());
+        for ((waits, args), lock) in waiting.into_iter().zip(locks) {
+            served(version, waits).await;
+            let lease = lock.lease();
+            until("the loss is known", PATIENCE, async || lease.is_lost()).await;
+            let other = world.rust.lock(lock.name());
+            assert!(other.is_locked().await.unwrap());
+            world.java("unlock", args).await;
+            assert!(!other.is_locked().await.unwrap());
+        }
     }
 }

@@ -8,11 +8,8 @@ mod leaving;
 mod lock_renewal;
 mod lock_state;
 mod lock_waiting;
-mod locks;
-mod nudges;
 mod operations;
 mod permits;
-mod read_write;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiting;

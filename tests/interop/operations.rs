@@ -1,15 +1,19 @@
-//! Whatever one side does to a semaphore, the other one sees: the real Redisson 4.7.0 and this crate on one
+//! Whatever one side does to a semaphore, the other one sees: the real Redisson and this crate on one
 //! server, in both directions.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use crate::common::course::Course;
 use crate::common::operation::{Op, Outcome, Side};
 use crate::common::world::{NEWEST, World, channel};
+use crate::permits::permits_key;
 use crate::support::channel::Channel;
+use crate::support::clients::served;
+use crate::support::peer::{SUPPORTED, versions};
 use crate::support::snapshot::snapshot_all;
+use crate::support::waiters::until_subscribers;
 use redis::AsyncCommands;
+use serde_json::json;
 
 /// Names that need care on one side or the other.
 const NAMES: [&str; 10] = [
@@ -36,16 +40,9 @@ impl World {
     async fn left_over(&mut self, prefix: &str) -> BTreeSet<String> {
         let keys = snapshot_all(&mut self.redis).await.into_keys();
         let is_record = |key: &String| {
-            if ["queue", "notes"]
-                .iter()
-                .any(|of| key.starts_with(&format!("redisson_sc_{of}:")))
-            {
-                return key.contains(prefix);
-            }
-            let Some(rest) = key.strip_prefix("redisson_sc_once:") else {
-                return false;
-            };
-            rest.contains(prefix) && rest.ends_with(self.rust.id())
+            let queue = ["redisson_sc_queue:", "redisson_sc_notes:"];
+            let record = key.starts_with("redisson_sc_once:") && key.ends_with(self.rust.id());
+            key.contains(prefix) && (record || queue.iter().any(|start| key.starts_with(start)))
         };
         keys.filter(|key| !is_record(key)).collect()
     }
@@ -53,28 +50,31 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_side_sees_what_the_other_one_does() {
-    let mut world = World::start(NEWEST).await;
-    for name in NAMES {
-        for (by, seen_by) in world.both_ways() {
-            let course = Course { by, seen_by, name };
-            course.permits().await;
-            course.newer_permits().await;
-            course.expiry().await;
-            course.names().await;
-            course.rename_nx().await;
+    for version in versions(&SUPPORTED) {
+        let mut world = World::start(version).await;
+        assert_eq!(world.java("version", json!({})).await, json!(version));
+        for name in NAMES {
+            for (by, seen_by) in world.both_ways() {
+                let course = Course { by, seen_by, name };
+                course.permits().await;
+                if version == NEWEST {
+                    course.names().await;
+                    course.rename_nx().await;
+                }
+            }
         }
+        assert_eq!(world.left_over("").await, BTreeSet::new());
     }
-    assert_eq!(world.left_over("").await, BTreeSet::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_sides_map_names_alike() {
-    let mut world = World::start_with_prefix(NEWEST, "app one:").await;
+    let mut world = World::with_prefix(NEWEST, "app one:").await;
+    permits_and_latches_too(&mut world).await;
     for name in NAMES {
         for (by, seen_by) in world.both_ways() {
             let course = Course { by, seen_by, name };
             course.permits().await;
-            course.newer_permits().await;
             course.names().await;
         }
         let (java, rust) = (Side::Java(&world.java), Side::Rust(&world.rust));
@@ -109,6 +109,28 @@ async fn both_sides_map_names_alike() {
     }
 }
 
+async fn permits_and_latches_too(world: &mut World) {
+    let ours = world.rust.permit_expirable_semaphore("mapped");
+    ours.try_set_permits(1).await.unwrap();
+    let id = world.java("permitAcquire", json!({"name": "mapped"})).await;
+    let held = world.redis.zcard(permits_key("app one:mapped")).await;
+    assert_eq!(held, Ok(1));
+    ours.release(id.as_str().unwrap()).await.unwrap();
+    let latch = world.rust.count_down_latch("latch");
+    let args = json!({"name": "latch", "count": 1});
+    world.java("trySetCount", args.clone()).await;
+    let waits = tokio::spawn(async move { latch.wait().await });
+    let channel = "redisson_countdownlatch__channel__{app one:latch}";
+    until_subscribers(&mut world.redis, channel, 1).await;
+    assert!(!waits.is_finished());
+    world.java("countDown", args).await;
+    served(waits).await;
+    let () = redis::cmd("FLUSHDB")
+        .query_async(&mut world.redis)
+        .await
+        .unwrap();
+}
+
 /// A message says how many permits there are: to Redisson "+2" is 2. There may be some of a later call for callers who are
 /// asleep: this test is a listener, too.
 async fn until_told(messages: &mut Channel, total: usize) {
@@ -136,21 +158,4 @@ async fn redisson_forgets_to_map_the_new_name(world: &World, name: &str) {
         .await
         .expect("the server runs");
     assert_eq!((unmapped, mapped), (1, 0), "renamenx to {new:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_expired_semaphore_is_gone_for_both() {
-    let world = World::start(NEWEST).await;
-    for (by, seen_by) in world.both_ways() {
-        let ttl = Duration::from_millis(50);
-        let set = by.run("s", &Op::TrySetFor(3, ttl)).await;
-        assert_eq!(set, Outcome::Flag(true), "{}", by.name());
-        crate::support::waiters::until("it has expired", Duration::from_secs(20), async || {
-            seen_by.run("s", &Op::Exists).await == Outcome::Flag(false)
-        })
-        .await;
-        assert_eq!(by.run("s", &Op::Available).await, Outcome::Number(0));
-        let taken = seen_by.run("s", &Op::TryAcquire(1)).await;
-        assert_eq!(taken, Outcome::Flag(false), "{}", seen_by.name());
-    }
 }

@@ -4,6 +4,7 @@
 
 pub mod course;
 pub mod crowd;
+pub mod locks;
 pub mod operation;
 pub mod parked;
 pub mod waiting;

@@ -54,13 +54,6 @@ impl Outcome {
             (one, two) => one == two,
         }
     }
-
-    pub fn number(&self) -> i64 {
-        match self {
-            Outcome::Number(number) => *number,
-            other => panic!("not a number: {other:?}"),
-        }
-    }
 }
 
 /// One of the two sides.
@@ -95,23 +88,22 @@ impl Side<'_> {
 }
 
 fn java_command(name: &str, op: &Op) -> (&'static str, Value) {
-    let permits = |permits: &u32| json!({"name": name, "permits": permits});
-    let plain = json!({ "name": name });
-    match op {
+    let permits = |permits: &u32| json!({ "permits": permits });
+    let plain = json!({});
+    let (command, mut args) = match op {
         Op::TrySet(n) => ("trySetPermits", permits(n)),
         Op::TrySetFor(n, ttl) => (
             "trySetPermits",
-            json!({"name": name, "permits": n, "ttlMs": millis(*ttl)}),
+            json!({"permits": n, "ttlMs": millis(*ttl)}),
         ),
         Op::Acquire(n) => ("acquire", permits(n)),
         Op::TryAcquire(n) => ("tryAcquire", permits(n)),
-        Op::TryAcquireFor(n, wait) => (
-            "tryAcquire",
-            json!({"name": name, "permits": n, "waitMs": millis(*wait)}),
-        ),
+        Op::TryAcquireFor(n, wait) => {
+            ("tryAcquire", json!({"permits": n, "waitMs": millis(*wait)}))
+        }
         Op::Release(n) => ("release", permits(n)),
         Op::ReleaseIfExists(n) => ("releaseIfExists", permits(n)),
-        Op::Add(delta) => ("addPermits", json!({"name": name, "permits": delta})),
+        Op::Add(delta) => ("addPermits", json!({ "permits": delta })),
         Op::Drain => ("drainPermits", plain),
         Op::Available => ("availablePermits", plain),
         Op::Exists => ("isExists", plain),
@@ -119,29 +111,18 @@ fn java_command(name: &str, op: &Op) -> (&'static str, Value) {
         Op::Unlink => ("unlink", plain),
         Op::Touch => ("touch", plain),
         Op::Size => ("sizeInMemory", plain),
-        Op::Rename(new) => ("rename", json!({"name": name, "newName": new})),
-        Op::RenameNx(new) => ("renamenx", json!({"name": name, "newName": new})),
-        Op::Copy(new) => ("copy", json!({"name": name, "dest": new})),
-        Op::CopyAndReplace(new) => ("copyAndReplace", json!({"name": name, "dest": new})),
-        Op::Expire(ttl, condition) => (
-            "expire",
-            conditional(json!({"name": name, "ttlMs": millis(*ttl)}), *condition),
-        ),
-        Op::ExpireAt(time, condition) => (
-            "expireAt",
-            conditional(
-                json!({"name": name, "epochMs": epoch_millis(*time)}),
-                *condition,
-            ),
-        ),
+        Op::Rename(new) => ("rename", json!({ "newName": new })),
+        Op::RenameNx(new) => ("renamenx", json!({ "newName": new })),
+        Op::Copy(new) => ("copy", json!({ "dest": new })),
+        Op::CopyAndReplace(new) => ("copyAndReplace", json!({ "dest": new })),
+        Op::Expire(ttl, _) => ("expire", json!({ "ttlMs": millis(*ttl) })),
+        Op::ExpireAt(time, _) => ("expireAt", json!({ "epochMs": epoch_millis(*time) })),
         Op::ClearExpire => ("clearExpire", plain),
         Op::RemainingTtl => ("remainTimeToLive", plain),
         Op::ExpireTime => ("getExpireTime", plain),
-    }
-}
-
-fn conditional(mut args: Value, condition: Option<ExpireCondition>) -> Value {
-    if let Some(condition) = condition {
+    };
+    args["name"] = json!(name);
+    if let Op::Expire(_, Some(condition)) | Op::ExpireAt(_, Some(condition)) = op {
         args["condition"] = json!(match condition {
             ExpireCondition::NotSet => "NX",
             ExpireCondition::Set => "XX",
@@ -150,7 +131,7 @@ fn conditional(mut args: Value, condition: Option<ExpireCondition>) -> Value {
             other => unreachable!("{other:?}"),
         });
     }
-    args
+    (command, args)
 }
 
 fn java_outcome(op: &Op, result: Result<Value, PeerError>) -> Outcome {
@@ -169,63 +150,66 @@ fn java_outcome(op: &Op, result: Result<Value, PeerError>) -> Outcome {
 
 async fn rust_outcome(client: &Client, name: &str, op: &Op) -> Result<Outcome, Error> {
     let semaphore = client.semaphore(name);
-    Ok(match op {
-        Op::TrySet(n) => Outcome::Flag(semaphore.try_set_permits(*n).await?),
-        Op::TrySetFor(n, ttl) => Outcome::Flag(semaphore.try_set_permits_for(*n, *ttl).await?),
-        Op::Acquire(n) => {
-            semaphore.acquire(*n).await?;
-            Outcome::Nothing
-        }
-        Op::TryAcquire(n) => Outcome::Flag(semaphore.try_acquire(*n).await?),
-        Op::TryAcquireFor(n, wait) => Outcome::Flag(semaphore.try_acquire_for(*n, *wait).await?),
-        Op::Release(n) => {
-            semaphore.release(*n).await?;
-            Outcome::Nothing
-        }
-        Op::ReleaseIfExists(n) => Outcome::Flag(semaphore.release_if_exists(*n).await?),
-        Op::Add(delta) => {
-            semaphore.add_permits(*delta).await?;
-            Outcome::Nothing
-        }
-        Op::Drain => Outcome::Number(semaphore.drain_permits().await?),
-        Op::Available => Outcome::Number(semaphore.available_permits().await?),
-        Op::Exists => Outcome::Flag(semaphore.exists().await?),
-        Op::Delete => Outcome::Flag(semaphore.delete().await?),
-        Op::Unlink => Outcome::Flag(semaphore.object().unlink().await?),
-        Op::Touch => Outcome::Flag(semaphore.object().touch().await?),
-        Op::Size => Outcome::Number(semaphore.object().size_in_memory().await? as i64),
-        Op::Rename(new) => {
-            let renamed = semaphore.object().rename(new).await?;
+    let object = semaphore.object();
+    let nothing = |()| Outcome::Nothing;
+    match op {
+        Op::TrySet(n) => semaphore.try_set_permits(*n).await.map(Outcome::Flag),
+        Op::TrySetFor(n, ttl) => semaphore
+            .try_set_permits_for(*n, *ttl)
+            .await
+            .map(Outcome::Flag),
+        Op::Acquire(n) => semaphore.acquire(*n).await.map(nothing),
+        Op::TryAcquire(n) => semaphore.try_acquire(*n).await.map(Outcome::Flag),
+        Op::TryAcquireFor(n, wait) => semaphore
+            .try_acquire_for(*n, *wait)
+            .await
+            .map(Outcome::Flag),
+        Op::Release(n) => semaphore.release(*n).await.map(nothing),
+        Op::ReleaseIfExists(n) => semaphore.release_if_exists(*n).await.map(Outcome::Flag),
+        Op::Add(delta) => semaphore.add_permits(*delta).await.map(nothing),
+        Op::Drain => semaphore.drain_permits().await.map(Outcome::Number),
+        Op::Available => semaphore.available_permits().await.map(Outcome::Number),
+        Op::Exists => semaphore.exists().await.map(Outcome::Flag),
+        Op::Delete => semaphore.delete().await.map(Outcome::Flag),
+        Op::Unlink => object.unlink().await.map(Outcome::Flag),
+        Op::Touch => object.touch().await.map(Outcome::Flag),
+        Op::Size => object
+            .size_in_memory()
+            .await
+            .map(|size| Outcome::Number(size as i64)),
+        Op::Rename(new) => object.rename(new).await.map(|renamed| {
             assert_eq!(renamed.name(), new);
             Outcome::Nothing
-        }
-        Op::RenameNx(new) => {
-            let renamed = semaphore.object().rename_nx(new).await?;
+        }),
+        Op::RenameNx(new) => object.rename_nx(new).await.map(|renamed| {
             assert!(renamed.as_ref().is_none_or(|renamed| renamed.name() == new));
             Outcome::Flag(renamed.is_some())
-        }
-        Op::Copy(new) => Outcome::Flag(semaphore.object().copy(new).await?),
-        Op::CopyAndReplace(new) => Outcome::Flag(semaphore.object().copy_and_replace(new).await?),
-        Op::Expire(ttl, None) => Outcome::Flag(semaphore.expire(*ttl).await?),
-        Op::Expire(ttl, Some(condition)) => {
-            Outcome::Flag(semaphore.expire_if(*ttl, *condition).await?)
-        }
-        Op::ExpireAt(time, None) => Outcome::Flag(semaphore.expire_at(*time).await?),
-        Op::ExpireAt(time, Some(condition)) => {
-            Outcome::Flag(semaphore.expire_at_if(*time, *condition).await?)
-        }
-        Op::ClearExpire => Outcome::Flag(semaphore.clear_expire().await?),
-        Op::RemainingTtl => Outcome::Number(match semaphore.remaining_ttl().await? {
-            RemainingTtl::Missing => -2,
-            RemainingTtl::Persistent => -1,
-            RemainingTtl::Expires(ttl) => millis(ttl),
         }),
-        Op::ExpireTime => Outcome::Number(match semaphore.object().expire_time().await? {
-            ExpireTime::Missing => -2,
-            ExpireTime::Persistent => -1,
-            ExpireTime::At(time) => epoch_millis(time),
+        Op::Copy(new) => object.copy(new).await.map(Outcome::Flag),
+        Op::CopyAndReplace(new) => object.copy_and_replace(new).await.map(Outcome::Flag),
+        Op::Expire(ttl, None) => semaphore.expire(*ttl).await.map(Outcome::Flag),
+        Op::Expire(ttl, Some(only)) => semaphore.expire_if(*ttl, *only).await.map(Outcome::Flag),
+        Op::ExpireAt(time, None) => semaphore.expire_at(*time).await.map(Outcome::Flag),
+        Op::ExpireAt(time, Some(only)) => semaphore
+            .expire_at_if(*time, *only)
+            .await
+            .map(Outcome::Flag),
+        Op::ClearExpire => semaphore.clear_expire().await.map(Outcome::Flag),
+        Op::RemainingTtl => semaphore.remaining_ttl().await.map(|ttl| {
+            Outcome::Number(match ttl {
+                RemainingTtl::Missing => -2,
+                RemainingTtl::Persistent => -1,
+                RemainingTtl::Expires(ttl) => millis(ttl),
+            })
         }),
-    })
+        Op::ExpireTime => object.expire_time().await.map(|end| {
+            Outcome::Number(match end {
+                ExpireTime::Missing => -2,
+                ExpireTime::Persistent => -1,
+                ExpireTime::At(time) => epoch_millis(time),
+            })
+        }),
+    }
 }
 
 pub fn millis(time: Duration) -> i64 {

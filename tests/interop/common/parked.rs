@@ -14,31 +14,43 @@ use crate::support::peer::{Answer, PendingCall};
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 
-/// More than any caller needs that will be served at all.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// More than any caller needs that will be served at all, and less than a lock without a lease lasts.
+pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Longer than the pauses between the attempts of callers who were woken together.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Counts the times that callers have looked at a semaphore: each attempt of either side is one script,
-/// which reads the counter once.
+/// Counts the times that callers have looked at an object: each attempt of either side is one script, which reads the counter of
+/// a semaphore once, and in vain the time to live of a lock once.
 pub struct Attempts {
     monitor: Monitor,
+    reads: &'static str,
     seen: HashMap<String, usize>,
 }
 
 impl Attempts {
+    /// On semaphores.
     pub async fn count(server: &RedisServer) -> Attempts {
+        Attempts::counting("GET", server).await
+    }
+
+    /// On locks.
+    pub async fn on_locks(server: &RedisServer) -> Attempts {
+        Attempts::counting("PTTL", server).await
+    }
+
+    async fn counting(reads: &'static str, server: &RedisServer) -> Attempts {
         Attempts {
             monitor: Monitor::start(server).await,
+            reads,
             seen: HashMap::new(),
         }
     }
 
-    /// The attempts on the semaphore with this key so far.
+    /// The attempts on the object with this key so far.
     pub async fn of(&mut self, key: &str) -> usize {
         for mut command in self.monitor.until_marker().await {
-            if command.is_lua() && command.name == "GET" {
+            if command.is_lua() && command.name == self.reads {
                 *self.seen.entry(command.args.remove(0)).or_default() += 1;
             }
         }
@@ -87,19 +99,16 @@ pub async fn served(what: &str, call: PendingCall) -> Answer {
 }
 
 pub async fn served_within(what: &str, patience: Duration, call: PendingCall) -> Answer {
-    match timeout(patience, call).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => panic!("{what}: {error}"),
-        Err(_) => panic!("{what}: the Java caller is not served within {patience:?}"),
-    }
+    let answer = timeout(patience, call).await;
+    let answer = answer.unwrap_or_else(|_| panic!("{what}: Java is not served in {patience:?}"));
+    answer.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
 /// The result of a Rust caller that is to come back soon.
 pub async fn returned<T>(what: &str, caller: JoinHandle<T>) -> T {
-    match timeout(PATIENCE, caller).await {
-        Ok(result) => result.unwrap_or_else(|error| panic!("{what}: {error}")),
-        Err(_) => panic!("{what}: the Rust caller is not served within {PATIENCE:?}"),
-    }
+    let result = timeout(PATIENCE, caller).await;
+    let result = result.unwrap_or_else(|_| panic!("{what}: Rust is not served in {PATIENCE:?}"));
+    result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
 /// How many of the calls have ended.

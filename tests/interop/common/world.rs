@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, NameMapper};
+use redisson_semaphore::{Client, ClientBuilder, NameMapper};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::parked::Attempts;
+use super::parked::{Attempts, PATIENCE};
+use crate::support::clients::NEVER;
 pub use crate::support::peer::NEWEST;
-use crate::support::peer::{JavaPeer, PendingCall};
+use crate::support::peer::{JavaPeer, PeerError, PendingCall};
 use crate::support::server::RedisServer;
 
-/// Rust callers of these tests never look without a reason: what wakes them is what is tested.
-const NO_SAFETY_NET: Duration = Duration::from_secs(24 * 60 * 60);
+/// The time to live of a lock without a lease, on both sides: a waiter that gets the lock within [`PATIENCE`] was woken.
+pub const LONG: Duration = Duration::from_secs(30);
 
 pub struct World {
     pub rust: Client,
@@ -23,24 +25,35 @@ pub struct World {
 
 impl World {
     pub async fn start(version: &str) -> World {
-        World::start_with_prefix(version, "").await
+        World::start_with(version, &[], |builder| builder).await
     }
 
     /// Both sides put `prefix` before every name.
-    pub async fn start_with_prefix(version: &str, prefix: &str) -> World {
+    pub async fn with_prefix(version: &str, prefix: &str) -> World {
+        World::start_with(version, &["--prefix", prefix], |builder| {
+            builder.name_mapper(NameMapper::prefix(prefix))
+        })
+        .await
+    }
+
+    /// Both sides renew locks every third of `watchdog`.
+    pub async fn with_watchdog(version: &str, watchdog: Duration) -> World {
+        let millis = watchdog.as_millis().to_string();
+        World::start_with(version, &["--watchdog", &millis], |builder| {
+            builder.lock_watchdog_timeout(watchdog)
+        })
+        .await
+    }
+
+    async fn start_with(
+        version: &str,
+        java: &[&str],
+        rust: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> World {
         let server = RedisServer::start().await;
-        let arguments: &[&str] = match prefix {
-            "" => &[],
-            prefix => &["--prefix", prefix],
-        };
         World {
-            java: JavaPeer::start_with(version, &server.url(), arguments).await,
-            rust: Client::builder(server.url())
-                .name_mapper(NameMapper::prefix(prefix))
-                .safety_interval(NO_SAFETY_NET)
-                .connect()
-                .await
-                .expect("the server has just been started"),
+            java: JavaPeer::start_with(version, &server.url(), java).await,
+            rust: (rust(builder(&server)).connect().await).expect("the server runs"),
             redis: server.connection().await,
             server,
         }
@@ -48,11 +61,7 @@ impl World {
 
     /// A second client of this crate, as in another process.
     pub async fn another_client(&self) -> Client {
-        Client::builder(self.server.url())
-            .safety_interval(NO_SAFETY_NET)
-            .connect()
-            .await
-            .expect("the server runs")
+        (builder(&self.server).connect().await).expect("the server runs")
     }
 
     /// Counts from now on how often callers look at semaphores.
@@ -63,10 +72,24 @@ impl World {
     /// What Redisson returns; panics with what it throws.
     pub async fn java(&self, op: &str, args: Value) -> Value {
         let shown = args.to_string();
-        match self.java.call(op, args).await {
-            Ok(answer) => answer.value,
-            Err(error) => panic!("Redisson's {op} {shown}: {error}"),
+        match timeout(PATIENCE, self.java.call(op, args)).await {
+            Ok(Ok(answer)) => answer.value,
+            Ok(Err(error)) => panic!("Redisson's {op} {shown}: {error}"),
+            Err(_) => panic!("Redisson's {op} {shown} hangs"),
         }
+    }
+
+    /// What Redisson throws.
+    pub async fn java_error(&self, op: &str, args: Value) -> PeerError {
+        let answer = timeout(PATIENCE, self.java.call(op, args)).await;
+        answer.expect("an answer").expect_err("an exception")
+    }
+
+    /// The owner that a Java thread is.
+    pub async fn java_owner(&self, thread: &str) -> String {
+        let id = self.java("clientId", json!({})).await;
+        let number = self.java("threadId", json!({ "thread": thread })).await;
+        format!("{}:{number}", id.as_str().expect("a text"))
     }
 
     /// A Java caller that wants permits and waits for them, for ever.
@@ -94,6 +117,11 @@ impl World {
         let available = self.rust.semaphore(name).available_permits().await;
         available.expect("the server runs")
     }
+}
+
+/// Of Rust callers that never look without a reason: what wakes them is what is tested.
+pub fn builder(server: &RedisServer) -> ClientBuilder {
+    Client::builder(server.url()).safety_interval(NEVER)
 }
 
 /// How a Java caller waits.
