@@ -136,20 +136,18 @@ async fn a_url_of_the_other_kind_is_told() {
     );
     assert_eq!(error.effect(), Effect::NotApplied);
 
-    for (url, words) in [
-        ("redis+cluster://", "redis+cluster://"),
-        ("redis+cluster://h,", "redis+cluster://"),
-        ("redis+cluster://h:port", "redis+cluster://"),
-        ("http+cluster://h", "redis+cluster://"),
-        ("redis+cluster://:secret@h:x", "redis+cluster://"),
+    for url in [
+        "redis+cluster://",
+        "redis+cluster://h,",
+        "redis+cluster://h:port",
+        "http+cluster://h",
+        "redis+cluster://:secret@h:x",
     ] {
         let error = Client::connect(url).await.unwrap_err();
-        assert!(
-            matches!(error, Error::Configuration { .. }),
-            "{url}: {error:?}"
-        );
-        assert!(error.to_string().contains(words), "{url}: {error}");
-        assert!(!error.to_string().contains("secret"), "{error}");
+        assert!(matches!(error, Error::Configuration { .. }), "{error:?}");
+        let error = error.to_string();
+        assert!(error.contains("redis+cluster://"), "{url}: {error}");
+        assert!(!error.contains("secret"), "{error}");
     }
     // Some clusters have several; here it is the server that says no.
     let third = Client::builder(cluster.url()).database(3).connect().await;
@@ -188,11 +186,8 @@ async fn who_may_not_ask_whether_messages_are_sharded_is_told() {
     allow(&cluster.servers, "deaf", rules).await;
     let port = cluster.servers[0].port();
     let url = format!("redis+cluster://deaf:pw@127.0.0.1:{port}");
-    let error = builder(url.clone())
-        .connect()
-        .await
-        .unwrap_err()
-        .to_string();
+    let error = builder(url.clone()).connect().await.unwrap_err();
+    let error = error.to_string();
     assert!(error.contains("SHARDNUMSUB"), "{error}");
     assert!(error.contains("sharded_pubsub"), "{error}");
     let told = builder(url).sharded_pubsub(ShardedPubSub::On);
@@ -203,56 +198,24 @@ async fn who_may_not_ask_whether_messages_are_sharded_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn few_permissions_will_do() {
     let cluster = shared().await;
-    let rules = "on >pw resetkeys resetchannels -@all ~allowed* ~{allowed}* ~redisson_* &redisson_* +ping \
+    let rules = "on >pw resetkeys resetchannels -@all ~allowed* ~{allowed*}* ~redisson_* &redisson_* +ping \
                  +client|setname +eval +evalsha +get +set +incr +incrby +exists +del +hset +hget +hmget +hgetall +hdel +hlen +hexists \
                  +pexpire +pttl +time +zadd +zrange +zrangebyscore +zrem +zcard +zscore +zmscore +pubsub +spublish +ssubscribe +sunsubscribe \
                  +cluster|slots +cluster|info +asking";
     allow(&cluster.servers, "app", rules).await;
-    let url = format!(
-        "redis+cluster://app:pw@127.0.0.1:{}",
-        cluster.servers[0].port()
-    );
+    let port = cluster.servers[0].port();
+    let url = format!("redis+cluster://app:pw@127.0.0.1:{port}");
     let [first, second] = [(); 2].map(|()| builder(url.clone()).connect());
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
-    let semaphore = first.semaphore("allowed");
+    let name = &cluster.name_at(1, "allowed").await;
+    let semaphore = first.semaphore(name);
     semaphore.try_set_permits(1).await.unwrap();
     let guard = semaphore.permit(1).await.unwrap();
-    let other = second.semaphore("allowed");
-    let waiting = tokio::spawn(async move { other.acquire(1).await });
-    until("it waits", LIMIT, async || {
-        let mut heard = 0;
-        for server in &cluster.servers[..3] {
-            let words = ["PUBSUB", "SHARDNUMSUB", &channel("allowed")];
-            heard += ask::<(String, u64)>(server, &words).await.1;
-        }
-        heard == 1
-    })
-    .await;
+    let waiting = waiter(&cluster.servers[1], &second, name, 1).await;
     guard.release().await.unwrap();
     served(waiting).await;
     let lock = first.lock("allowed-lock");
     lock.guard().await.unwrap().unlock().await.unwrap();
-    // A fair semaphore of the recipes, too, where its name has braces.
-    let client = connect(cluster).await;
-    let other = connect(cluster).await;
-    let permit = client.fair_semaphore("{fair}", 1).acquire().await.unwrap();
-    let waiting = tokio::spawn(async move { other.fair_semaphore("{fair}", 1).acquire().await });
-    client
-        .fair_semaphore("{fair}", 1)
-        .release(permit.id())
-        .await
-        .unwrap();
-    let _ = tokio::time::timeout(LIMIT, waiting)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
-    let error = client
-        .fair_semaphore("apart", 1)
-        .acquire()
-        .await
-        .unwrap_err();
-    assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
 }
 
 /// What has no contract suite is handed over between clients that came by different nodes.
@@ -332,6 +295,8 @@ async fn a_name_mapper_that_takes_keys_apart_is_refused() {
             .await
             .map(drop),
     ];
+    let unmapped = connect(cluster).await.fair_semaphore("apart", 1);
+    let unmapped = unmapped.acquire().await.map(drop);
     // ... or they are no pair, or there are two.
     let client = mapped(|name| format!("a{{{name}")).await;
     let latch = mapped(|name| format!("{{apart}}:{name}")).await;
@@ -349,7 +314,7 @@ async fn a_name_mapper_that_takes_keys_apart_is_refused() {
             .await
             .map(drop),
     ];
-    for (number, told) in told.into_iter().chain(more).enumerate() {
+    for (number, told) in told.into_iter().chain(more).chain([unmapped]).enumerate() {
         let refused = matches!(told, Err(Error::InvalidName { .. }));
         assert!(refused, "call {number}: {told:?}");
         assert_eq!(told.unwrap_err().effect(), Effect::NotApplied);
@@ -693,19 +658,15 @@ async fn what_was_not_sent_has_not_happened_though_others_are_served() {
     let calls = async {
         let told = tokio::join!(
             semaphore.permit_for(1, wait),
-            semaphore.add_permits(1),
-            semaphore.object().touch(),
             lock.try_lock(),
             leased.permit_for(wait),
             latch.try_set_count(1),
         );
         [
             told.0.map(drop).unwrap_err(),
-            told.1.unwrap_err(),
+            told.1.map(drop).unwrap_err(),
             told.2.map(drop).unwrap_err(),
             told.3.map(drop).unwrap_err(),
-            told.4.map(drop).unwrap_err(),
-            told.5.map(drop).unwrap_err(),
         ]
     };
     let told = tokio::select! {
@@ -743,37 +704,6 @@ async fn a_master_that_falls_silent_is_left_by_idle_clients_too() {
     assert_eq!(cluster.stored(name, 1).await.as_deref(), Some("3"));
     assert_eq!(cluster.master_of(cluster.slot(name).await, 1).await, 4);
     cluster.servers[1].thaw();
-}
-
-/// The old master goes on taking itself for one, and the client could go on talking to it.
-#[tokio::test]
-async fn a_master_that_is_cut_off_is_left_and_not_believed() {
-    let cluster = Cluster::start().await;
-    let name = &cluster.name_at(0, "cut-off").await;
-    let client = connect(&cluster).await;
-    let semaphore = client.semaphore(name);
-    semaphore.try_set_permits(5).await.unwrap();
-    let waiting = waiter(&cluster.servers[0], &client, name, 6).await;
-    cluster.until_copied(3, name, "5").await;
-    cluster.cut_off(0).await;
-    // It is heard of by asking, once a second.
-    until_listeners(&cluster.servers[3], name, 1).await;
-    semaphore.release(1).await.unwrap();
-    served(waiting).await;
-    // The first one goes on answering, and is asked again by those who come anew.
-    let seeds = [0, 1].map(|number| format!("127.0.0.1:{}", cluster.servers[number].port()));
-    let fresh = Client::builder(format!("redis+cluster://{}", seeds.join(",")));
-    let fresh = fresh.connect().await.unwrap().semaphore(name);
-    for _ in 0..30 {
-        fresh.release(1).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        semaphore.acquire(1).await.unwrap();
-    }
-    assert_eq!(cluster.stored(name, 0).await.as_deref(), Some("0"));
-    assert_eq!(
-        ask::<String>(&cluster.servers[0], &["GET", name]).await,
-        "5"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -829,34 +759,38 @@ async fn beside_java(
     peer.call("release", permits(2)).await.unwrap();
     served(waiting).await;
     semaphore.release(3).await.unwrap();
-    // A lock, too.
-    let lock = client.lock(&format!("{{{name}}}-lock"));
-    let guard = lock.guard().await.unwrap();
-    let call = peer.begin("lock", json!({ "name": lock.name(), "thread": "t" }));
-    heard(format!("redisson_lock__channel:{}", lock.name()), 1).await;
-    guard.unlock().await.unwrap();
-    call.await.unwrap();
-    peer.call("unlock", json!({ "name": lock.name(), "thread": "t" }))
-        .await
-        .unwrap();
-    // And a fair one: each waiter has a channel of its own.
-    let lock = client.fair_lock(&format!("{{{name}}}-turn"));
-    let java = json!({ "name": lock.name(), "thread": "t", "fair": true });
-    let thread = peer.call("threadId", java.clone()).await.unwrap().value;
+    // A lock, too, and a fair one: each of its waiters has a channel of its own.
+    let thread = peer.call("threadId", json!({ "thread": "t" })).await;
     let id = peer.call("clientId", json!({})).await.unwrap().value;
-    let channel = format!("redisson_lock__channel:{}", lock.name());
-    let guard = lock.guard().await.unwrap();
-    let call = peer.begin("lock", java.clone());
-    let id = id.as_str().expect("a text");
-    heard(format!("{channel}:{id}:{thread}"), 1).await;
-    guard.unlock().await.unwrap();
-    call.await.unwrap();
-    let waiting = lock.clone();
-    let waiting = tokio::spawn(async move { waiting.lock().await });
-    heard(format!("{channel}:{}", lock.owner()), 1).await;
-    peer.call("unlock", java).await.unwrap();
-    served(waiting).await;
-    lock.unlock().await.unwrap();
+    let java_owner = format!("{}:{}", id.as_str().expect("a text"), thread.unwrap().value);
+    let plain = client.lock(&format!("{{{name}}}-lock"));
+    let fair = client.fair_lock(&format!("{{{name}}}-turn"));
+    for (lock, is_fair) in [(&plain, false), (fair.as_lock(), true)] {
+        let mut java = json!({ "name": lock.name(), "thread": "t" });
+        if is_fair {
+            java["fair"] = json!(true);
+        }
+        let channel = |owner: &str| {
+            let all = format!("redisson_lock__channel:{}", lock.name());
+            if is_fair {
+                format!("{all}:{owner}")
+            } else {
+                all
+            }
+        };
+        let guard = lock.guard().await.unwrap();
+        let call = peer.begin("lock", java.clone());
+        heard(channel(&java_owner), 1).await;
+        guard.unlock().await.unwrap();
+        call.await.unwrap();
+        heard(channel(&java_owner), 0).await;
+        let waiting = lock.clone();
+        let waiting = tokio::spawn(async move { waiting.lock().await });
+        heard(channel(lock.owner()), 1).await;
+        peer.call("unlock", java).await.unwrap();
+        served(waiting).await;
+        lock.unlock().await.unwrap();
+    }
     // And one with two sides, whose holds are keys of their own.
     let both = client.read_write_lock(&format!("{{{name}}}-prices"));
     let java = |side| json!({ "name": both.name(), "thread": "t", "side": side });

@@ -58,6 +58,16 @@ async fn waiters_on_both_sides_of_a_master_that_is_cut_off_are_served() {
     let (two, more) = tokio::join!(early.release(2), late.release(2));
     two.and(more).unwrap();
     assert_eq!(stored(new, name).await, ["6"]);
+    // The old master goes on answering, and is asked again by a client that comes anew.
+    let seeds = [old, &cluster.servers[1]].map(|server| format!("127.0.0.1:{}", server.port()));
+    let fresh = of(format!("redis+cluster://{}", seeds.join(",")));
+    let fresh = fresh.connect().await.unwrap().semaphore(name);
+    for _ in 0..30 {
+        fresh.release(1).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        early.acquire(1).await.unwrap();
+    }
+    assert_eq!(stored(new, name).await, ["6"]);
     assert_eq!(stored(old, name).await, ["0"]);
 }
 
