@@ -101,7 +101,7 @@ fn check(client: usize, done: &[Done]) {
     );
 }
 
-/// What one caller has done.
+/// The turns of one caller.
 #[derive(Debug, Default, Clone, Copy)]
 struct Done {
     held: u64,

@@ -190,7 +190,7 @@ async fn course(
             16 | 17 => (by, "permitRelease", json!({"permit": nth(0)})),
             18 => (by, "permitTryRelease", json!({"permit": nth(0)})),
             19 => (by, "permitTryRelease", json!({"ids": ids[1]})),
-            // What one side has taken, the other one releases.
+            // One side releases what the other has taken.
             20 => (other, "permitTryRelease", json!({"permit": nth(2)})),
             _ => (by, "permitsDelete", json!({})),
         };

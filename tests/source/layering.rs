@@ -267,7 +267,7 @@ fn what_is_forbidden_is_found() {
     }
 }
 
-/// What breaks the rules with one file more.
+/// The rules that one file more breaks.
 fn broken_with(module: &str, text: &str) -> BTreeSet<String> {
     let mut all = source();
     let module = module.split('/').map(str::to_owned).collect();

@@ -69,7 +69,7 @@ impl World {
         Attempts::count(&self.server).await
     }
 
-    /// What Redisson returns; panics with what it throws.
+    /// The answer of Redisson; panics with what it throws.
     pub async fn java(&self, op: &str, args: Value) -> Value {
         let shown = args.to_string();
         match timeout(PATIENCE, self.java.call(op, args)).await {
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// What Redisson throws.
+    /// The exception that Redisson throws.
     pub async fn java_error(&self, op: &str, args: Value) -> PeerError {
         let answer = timeout(PATIENCE, self.java.call(op, args)).await;
         answer.expect("an answer").expect_err("an exception")
