@@ -12,7 +12,8 @@ use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until_subscribers, waiter};
 use tokio::time::timeout;
 
-const WINDOW: Duration = Duration::from_secs(5);
+/// Between the repetition after a second and that after five.
+const WINDOW: Duration = Duration::from_secs(3);
 
 fn messages(commands: &[Command]) -> usize {
     commands.iter().filter(|one| one.name == "PUBLISH").count()
