@@ -41,7 +41,7 @@ end
 local waiting, served, kept, messages = 0, 0, false, {}
 -- The note of the client that looks, where it has been read; whether a note was written.
 local looks, noted
--- By client, when its first grant ends behind which it has sent no script; whether that has changed.
+-- By client, when the first of the grants ends behind which it has sent no script; whether that has changed.
 local lent, lent_changed = {}, false
 -- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when. Where the order is `strict` it always
 -- does.
@@ -75,7 +75,8 @@ local function drop_all(gone)
 end
 -- `client` is granted something for `life` milliseconds, by a message.
 local function lend(client, life)
-  if not lent[client] then lent[client], lent_changed = now() + life * 1000, true end
+  local ends = now() + life * 1000
+  if ends < (lent[client] or math.huge) then lent[client], lent_changed = ends, true end
 end
 -- Reads the note of such clients. One that has let a grant run out leaves the queue, and queues again when it speaks.
 local function open_lent(text)

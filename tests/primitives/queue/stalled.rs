@@ -94,11 +94,13 @@ impl Stalled {
         self.messages.until_marker().await;
     }
 
-    /// It was granted something once, and has left the queue.
-    async fn assert_granted_once(&mut self) {
+    /// It was granted something so often, and has left the queue then.
+    async fn assert_granted(&mut self, times: usize) {
         let messages = self.messages.until_marker().await;
-        let words = messages.iter().map(|message| &message.payload[..4]);
-        assert_eq!(words.collect::<Vec<_>>(), ["gran", "gone"]);
+        let words: Vec<_> = messages.iter().map(|one| &one.payload[..4]).collect();
+        let mut expected = vec!["gran"; times];
+        expected.push("gone");
+        assert_eq!(words, expected);
     }
 }
 
@@ -115,7 +117,7 @@ async fn of_a_lock() {
     case.deafen().await;
     holder.unlock().await.unwrap();
     served(third).await;
-    case.assert_granted_once().await;
+    case.assert_granted(1).await;
 }
 
 /// Several clients are granted it together.
@@ -135,7 +137,7 @@ async fn of_a_read_write_lock() {
     writer.unlock().await.unwrap();
     served(reader).await;
     served(fourth).await;
-    case.assert_granted_once().await;
+    case.assert_granted(1).await;
 }
 
 /// As a JVM does with each of its calls: what has ended is free.
@@ -168,5 +170,33 @@ async fn of_permits_that_a_jvm_frees() {
     })
     .await;
     served(third).await;
-    case.assert_granted_once().await;
+    case.assert_granted(1).await;
+}
+
+fn guard(client: Client) -> BoxFuture<'static, Result<()>> {
+    let semaphore = client.permit_expirable_semaphore(NAME);
+    Box::pin(async move { semaphore.permit().await.map(drop) })
+}
+
+/// The first of them ends late, the others soon.
+#[tokio::test]
+async fn of_several_permits() {
+    let mut case = Stalled::start("redisson_sc_leased_queue").await;
+    let permits = connect(case.server.url()).await;
+    let permits = permits.permit_expirable_semaphore(NAME);
+    permits.try_set_permits(2).await.unwrap();
+    let held = permits.acquire_many(2).await.unwrap();
+    let mut waiting = vec![case.wait(0, guard).await];
+    for _ in 0..3 {
+        waiting.push(case.wait(0, permit).await);
+    }
+    let other = case.clients[0].permit_expirable_semaphore(NAME);
+    assert!(other.try_acquire().await.unwrap().is_none());
+    let last = case.wait(1, permit).await;
+    case.deafen().await;
+    for held in held {
+        permits.release(held.id()).await.unwrap();
+    }
+    served(last).await;
+    case.assert_granted(2).await;
 }
