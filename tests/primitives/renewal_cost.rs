@@ -12,7 +12,8 @@ use redis::AsyncCommands;
 use redisson_semaphore::{Client, Lease, LeasedSemaphore as _};
 use tokio::time::{Instant, timeout};
 
-const LEASE: Duration = Duration::from_secs(6);
+/// A third of it is far longer than it takes to take all of them, so the first round renews each of them once.
+const LEASE: Duration = Duration::from_secs(12);
 
 async fn start() -> (RedisServer, Client) {
     let server = RedisServer::start().await;
@@ -22,23 +23,19 @@ async fn start() -> (RedisServer, Client) {
     (server, client)
 }
 
-/// How many scripts renew all entries of this zset once: until the first one ends later than the last one did.
-async fn scripts_of_a_round(server: &RedisServer, zset: &str) -> usize {
+/// How many scripts the first round takes, in which the server learns the script: until the first entry of this zset ends later than the
+/// last one did.
+async fn scripts_of_the_first_round(server: &RedisServer, zset: &str) -> usize {
     let mut redis = server.connection().await;
     let mut end = async |place: isize| -> f64 {
         let entries = redis.zrange_withscores(zset, place, place).await;
         let entries: Vec<(Vec<u8>, f64)> = entries.unwrap();
         entries[0].1
     };
-    let mut scripts = 0;
-    // The server learns the script in the first round.
-    for _ in 0..2 {
-        let mut monitor = Monitor::start(server).await;
-        let last = end(-1).await;
-        until("all are renewed", LIMIT, async || end(0).await > last).await;
-        scripts = monitor.scripts().await;
-    }
-    scripts
+    let mut monitor = Monitor::start(server).await;
+    let last = end(-1).await;
+    until("all are renewed", LIMIT, async || end(0).await > last).await;
+    monitor.scripts().await
 }
 
 /// One script renews 250 permits, so a hundred thousand cost 400 a period.
@@ -53,8 +50,8 @@ async fn ten_thousand_permits_with_ids_are_renewed_together() {
         let held = leased.acquire_many(1000).await.unwrap();
         leases.extend(held.iter().map(|held| leased.keep(held)));
     }
-    let needed = scripts_of_a_round(&server, "{jobs}:timeout").await;
-    // Eight are under way at a time.
+    let needed = scripts_of_the_first_round(&server, "{jobs}:timeout").await;
+    // Eight are under way at a time, and at first the server does not know the script.
     assert!((40..=48).contains(&needed), "{needed} scripts");
     assert!(leases.iter().all(|lease| !lease.is_lost()));
     // Nobody renews what nobody keeps.
@@ -74,7 +71,7 @@ async fn guards_of_ninety_semaphores_are_renewed_together() {
     }
     // Those that were taken within a tenth of a period are renewed by one script.
     let groups = 1.0 + taking.elapsed().as_secs_f64() / (LEASE / 30).as_secs_f64();
-    let needed = scripts_of_a_round(&server, "redisson_sc_grants:{s0}").await;
+    let needed = scripts_of_the_first_round(&server, "redisson_sc_grants:{s0}").await;
     assert!(
         needed >= 1 && needed as f64 <= 2.0 * groups,
         "{needed} scripts for {groups} groups"
@@ -91,8 +88,9 @@ async fn guards_of_a_recipe_are_renewed_together() {
     let guards = guards.await.unwrap();
     let batches = monitor.scripts().await;
     assert!(batches < 20, "{batches} scripts for 600 guards");
-    let needed = scripts_of_a_round(&server, "kept").await;
-    assert!(needed <= batches, "{needed} scripts");
+    let needed = scripts_of_the_first_round(&server, "kept").await;
+    // Those that were taken together are refreshed together; at first the server does not know the script.
+    assert!(needed <= 2 * batches, "{needed} scripts");
     assert!(guards.iter().all(|guard| !guard.is_lost()));
     assert_eq!(semaphore.holders().await.unwrap().len(), 600);
 }
