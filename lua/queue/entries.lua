@@ -82,9 +82,11 @@ end
 local function open_lent(text)
   local gone = {}
   for client, ends in string.gmatch(text or '', '(%S+) (%d+)') do
-    local late = client ~= CLIENT and ends + 0 <= now()
-    if late then gone[client] = true elseif client ~= CLIENT then lent[client] = ends + 0 end
-    lent_changed = lent_changed or not lent[client]
+    if client ~= CLIENT and ends + 0 > now() then
+      lent[client] = ends + 0
+    else
+      lent_changed, gone[client] = true, client ~= CLIENT or nil
+    end
   end
   drop_all(gone)
 end

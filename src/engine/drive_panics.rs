@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::drive::{self, Driver, Round, Rounds};
 use super::sync::Mutex;
 
-/// A object whose rounds answer one call each; a call without a reply makes its round panic.
+/// An object whose rounds answer one call each; a call without a reply makes its round panic.
 #[derive(Default)]
 struct Queue {
     driver: Driver,

@@ -8,7 +8,7 @@ use crate::support::clients::{connect, release_as_redisson, scripts, served};
 use crate::support::crowd::{Crowd, Tally};
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until, until_queued};
+use crate::support::waiters::{until, until_it_rises, until_queued};
 use futures::future::join_all;
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, RSemaphore};
@@ -129,12 +129,7 @@ async fn queue_and_notes_expire_unless_used() {
         life
     };
     life("notes").await;
-    let mut lowest = life("queue").await;
-    until("use puts its end off", LIMIT, async || {
-        let now = life("queue").await;
-        std::mem::replace(&mut lowest, now) < now
-    })
-    .await;
+    until_it_rises("use puts its end off", LIMIT, async || life("queue").await).await;
     join_all(crowds.into_iter().map(Crowd::stop)).await;
 }
 

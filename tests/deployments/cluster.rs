@@ -7,7 +7,7 @@ use crate::support::cluster::{Cluster, allow, ask, until_heard, until_listeners,
 use crate::support::peer::{JavaPeer, NEWEST};
 use crate::support::proxy::Fate;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{channel, until};
+use crate::support::waiters::{channel, until, until_it_rises};
 use futures::future::join_all;
 use redisson_semaphore::{
     Client, ClientBuilder, ConnectionState, Effect, Error, LeasedSemaphore as _, Lock as _,
@@ -110,7 +110,7 @@ async fn records_are_given_back_and_locks_are_renewed_in_all_slots() {
     .await;
     for (server, name, guard) in guards {
         let left = async || ask::<i64>(server, &["PTTL", &name]).await;
-        until_it_rises(&name, left).await;
+        until_it_rises(&format!("{name} is renewed"), LIMIT, left).await;
         assert!(!guard.is_lost());
         guard.unlock().await.unwrap();
     }
@@ -387,18 +387,6 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     assert_eq!(cluster.stored(name, 1).await.as_deref(), Some("2"));
 }
 
-/// Waits until a key is given more time than it had left.
-async fn until_it_rises(name: &str, left: impl AsyncFn() -> i64) {
-    let mut lowest = left().await;
-    until(&format!("{name} is renewed"), LIMIT, async || {
-        let now = left().await;
-        let risen = now > lowest;
-        lowest = now;
-        risen
-    })
-    .await;
-}
-
 /// What is held is renewed key by key while some keys of the slot are here and some are there.
 #[tokio::test]
 async fn locks_are_renewed_while_their_slot_is_on_its_way() {
@@ -423,7 +411,7 @@ async fn locks_are_renewed_while_their_slot_is_on_its_way() {
             let (left,): (i64,) = both.query_async(connection).await.unwrap();
             left
         };
-        until_it_rises(name, left).await;
+        until_it_rises(&format!("{name} is renewed"), LIMIT, left).await;
     }
     cluster.move_keys(slot, 0, 1).await;
     cluster.end_move(slot, 0, 1).await;

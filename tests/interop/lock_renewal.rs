@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::locks::{Kind, all_versions, locking, versions};
 use crate::common::parked::{PATIENCE, returned, served};
 use crate::common::world::{World, builder};
-use crate::support::waiters::until;
+use crate::support::waiters::{until, until_it_rises};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use serde_json::json;
@@ -16,12 +16,8 @@ const WATCHDOG: Duration = Duration::from_secs(6);
 
 /// Waits until a key is given more time than it had left.
 async fn until_renewed(redis: &mut MultiplexedConnection, key: &str) {
-    let mut lowest: i64 = redis.pttl(key).await.unwrap();
-    until(&format!("{key} is renewed"), PATIENCE, async || {
-        let now: i64 = redis.pttl(key).await.unwrap();
-        std::mem::replace(&mut lowest, now) < now
-    })
-    .await;
+    let left = async || redis.pttl(key).await.unwrap();
+    until_it_rises(&format!("{key} is renewed"), PATIENCE, left).await;
 }
 
 #[tokio::test]

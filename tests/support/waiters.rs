@@ -21,6 +21,16 @@ pub async fn until(what: &str, deadline: Duration, mut condition: impl AsyncFnMu
     }
 }
 
+/// Waits until a time that is `left` becomes longer, as at a renewal.
+pub async fn until_it_rises(what: &str, deadline: Duration, mut left: impl AsyncFnMut() -> i64) {
+    let mut before = left().await;
+    until(what, deadline, async || {
+        let now = left().await;
+        std::mem::replace(&mut before, now) < now
+    })
+    .await;
+}
+
 /// Waits until `time` has passed by the server's clock: a key of that life is gone.
 pub async fn until_passed(connection: &mut impl ConnectionLike, time: Duration) {
     let mut set = redis::cmd("SET");
@@ -127,14 +137,16 @@ pub async fn until_queued(connection: &mut impl ConnectionLike, name: &str, coun
 /// Waits until exactly `count` callers of a lock stand in its queue.
 pub async fn until_lock_queued(connection: &mut impl ConnectionLike, name: &str, count: u64) {
     let queue = format!("redisson_lock_waiters:{{{name}}}");
-    until(
-        &format!("{count} wait for {name:?}"),
-        PATIENCE,
-        async || {
-            let mut command = redis::cmd("ZCARD");
-            command.arg(&queue).query_async(connection).await == Ok(count)
-        },
-    )
+    until_in_queue(connection, &queue, count).await;
+}
+
+/// Waits until exactly `count` callers stand in the queue with this key.
+pub async fn until_in_queue(connection: &mut impl ConnectionLike, queue: &str, count: u64) {
+    let what = format!("{count} wait in {queue:?}");
+    until(&what, PATIENCE, async || {
+        let mut command = redis::cmd("ZCARD");
+        command.arg(queue).query_async(connection).await == Ok(count)
+    })
     .await;
 }
 

@@ -180,7 +180,11 @@ async fn many_hold_something_of_one_object() {
     holds.keep_no_more("x", "one");
     assert!(!holds.is_renewed("x", "one") && holds.is_renewed("x", "two"));
     ends("one", after(50));
-    assert_eq!(one.remaining(), Some(40 * SECOND), "it is reported nothing");
+    assert_eq!(
+        one.remaining(),
+        Some(40 * SECOND),
+        "nothing is reported to it"
+    );
     let anew = keep("one", after(1));
     assert_eq!(anew.remaining(), Some(50 * SECOND));
     ends("three", after(20));

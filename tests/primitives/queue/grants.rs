@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::far;
 use crate::support::clients::{
     LIMIT, builder, connect, served, start_behind_a_proxy, start_controlled, stored, until_stored,
 };
-use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
-use crate::support::server::RedisServer;
+use crate::support::proxy::{Fate, LOST_REPLIES};
 use crate::support::waiters::{
     settled_waiter, until, until_lock_queued, until_notified, until_queued, until_subscribers,
     waiter,
@@ -67,14 +67,6 @@ async fn until_granted(control: &mut MultiplexedConnection, count: usize) {
         control.zcard::<_, usize>(GRANTS).await.unwrap() == count
     })
     .await;
-}
-
-/// A client behind a proxy that loses nothing yet.
-async fn far(server: &RedisServer) -> (Proxy, Client) {
-    let proxy = Proxy::start(server).await;
-    let client = builder(proxy.url()).response_timeout(LIMIT);
-    let client = client.connect().await.unwrap();
-    (proxy, client)
 }
 
 /// A guard does not wait for the answer to its confirmation. A caller without one does: that is in `tests/hazards/stalled.rs`.

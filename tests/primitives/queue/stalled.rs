@@ -2,14 +2,15 @@
 
 use futures::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Result};
+use redisson_semaphore::{Client, RPermitExpirableSemaphore, Result};
 use tokio::task::JoinHandle;
 
+use super::far;
 use crate::support::channel::Channel;
-use crate::support::clients::{LIMIT, builder, connect, served, start_controlled};
+use crate::support::clients::{LIMIT, connect, served, start_controlled};
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::support::waiters::{until, until_subscribers};
+use crate::support::waiters::{until, until_in_queue, until_subscribers};
 
 const NAME: &str = "lent";
 
@@ -36,6 +37,11 @@ fn permit(client: Client) -> BoxFuture<'static, Result<()>> {
     Box::pin(async move { semaphore.acquire().await.map(drop) })
 }
 
+fn guard(client: Client) -> BoxFuture<'static, Result<()>> {
+    let semaphore = client.permit_expirable_semaphore(NAME);
+    Box::pin(async move { semaphore.permit().await.map(drop) })
+}
+
 /// A queue of callers of a client that hears nothing any more, and of another one.
 struct Stalled {
     server: RedisServer,
@@ -45,19 +51,15 @@ struct Stalled {
     queue: String,
     /// The messages to the client that hears nothing.
     messages: Channel,
-    waiting: usize,
+    waiting: u64,
 }
 
 impl Stalled {
-    /// The keys of its queue begin so.
+    /// The key of its queue begins so.
     async fn start(prefix: &str) -> Stalled {
         let (server, control) = start_controlled().await;
-        let proxy = Proxy::start(&server).await;
-        let stalled = builder(proxy.url()).response_timeout(LIMIT);
-        let clients = [
-            stalled.connect().await.unwrap(),
-            connect(server.url()).await,
-        ];
+        let (proxy, stalled) = far(&server).await;
+        let clients = [stalled, connect(server.url()).await];
         let queue = format!("{prefix}:{{{NAME}}}");
         let own = format!("{queue}:{}", clients[0].id());
         let messages = Channel::subscribe(&server, &own).await;
@@ -76,14 +78,25 @@ impl Stalled {
     async fn wait(&mut self, client: usize, take: Take) -> JoinHandle<Result<()>> {
         let task = tokio::spawn(take(self.clients[client].clone()));
         self.waiting += 1;
-        let (queue, waiting) = (self.queue.clone(), self.waiting);
-        let control = &mut self.control;
-        until(&format!("{waiting} wait"), LIMIT, async || {
-            let mut count = redis::cmd("ZCARD");
-            count.arg(&queue).query_async(control).await == Ok(waiting)
-        })
-        .await;
+        until_in_queue(&mut self.control, &self.queue, self.waiting).await;
         task
+    }
+
+    /// The same with so many permits with ids. They are taken, and given back by the handle.
+    async fn of_permits(count: u32) -> (Stalled, RPermitExpirableSemaphore, Vec<String>) {
+        let case = Stalled::start("redisson_sc_leased_queue").await;
+        let permits = connect(case.server.url()).await;
+        let permits = permits.permit_expirable_semaphore(NAME);
+        permits.try_set_permits(count).await.unwrap();
+        let held = permits.acquire_many(count).await.unwrap();
+        let ids = held.iter().map(|held| held.id().to_owned()).collect();
+        (case, permits, ids)
+    }
+
+    /// The requests of the first client's waiters for permits are answered.
+    async fn settle_permits(&self) {
+        let other = self.clients[0].permit_expirable_semaphore(NAME);
+        assert!(other.try_acquire().await.unwrap().is_none());
     }
 
     /// From now on the first client hears no message.
@@ -109,8 +122,8 @@ async fn of_a_lock() {
     let mut case = Stalled::start("redisson_lock_waiters").await;
     let holder = connect(case.server.url()).await.lock(NAME);
     holder.lock().await.unwrap();
-    let _first = case.wait(0, lock).await;
-    let _second = case.wait(0, lock).await;
+    case.wait(0, lock).await;
+    case.wait(0, lock).await;
     // Answered behind the requests of both.
     assert!(!case.clients[0].lock(NAME).try_lock().await.unwrap());
     let third = case.wait(1, lock).await;
@@ -127,9 +140,9 @@ async fn of_a_read_write_lock() {
     let lock = connect(case.server.url()).await.read_write_lock(NAME);
     let writer = lock.write();
     writer.lock().await.unwrap();
-    let _first = case.wait(0, read).await;
+    case.wait(0, read).await;
     let reader = case.wait(1, read).await;
-    let _third = case.wait(0, write).await;
+    case.wait(0, write).await;
     let other = case.clients[0].read_write_lock(NAME);
     assert!(!other.write().try_lock().await.unwrap());
     let fourth = case.wait(1, write).await;
@@ -150,19 +163,14 @@ const RECLAIM: &str = "local time = redis.call('TIME') \
 
 #[tokio::test]
 async fn of_permits_that_a_jvm_frees() {
-    let mut case = Stalled::start("redisson_sc_leased_queue").await;
-    let permits = connect(case.server.url()).await;
-    let permits = permits.permit_expirable_semaphore(NAME);
-    permits.try_set_permits(1).await.unwrap();
-    let held = permits.acquire().await.unwrap();
-    let _first = case.wait(0, permit).await;
-    let _second = case.wait(0, permit).await;
-    let other = case.clients[0].permit_expirable_semaphore(NAME);
-    assert!(other.try_acquire().await.unwrap().is_none());
+    let (mut case, permits, held) = Stalled::of_permits(1).await;
+    case.wait(0, permit).await;
+    case.wait(0, permit).await;
+    case.settle_permits().await;
     let third = case.wait(1, permit).await;
     case.deafen().await;
     let mut redis = case.server.connection().await;
-    permits.release(held.id()).await.unwrap();
+    permits.release(&held[0]).await.unwrap();
     until("the grant has ended", LIMIT, async || {
         let mut reclaim = redis::cmd("EVAL");
         reclaim.arg(&[RECLAIM, "3", NAME, "{lent}:timeout", "redisson_sc:{lent}"]);
@@ -173,29 +181,19 @@ async fn of_permits_that_a_jvm_frees() {
     case.assert_granted(1).await;
 }
 
-fn guard(client: Client) -> BoxFuture<'static, Result<()>> {
-    let semaphore = client.permit_expirable_semaphore(NAME);
-    Box::pin(async move { semaphore.permit().await.map(drop) })
-}
-
 /// The first of them ends late, the others soon.
 #[tokio::test]
 async fn of_several_permits() {
-    let mut case = Stalled::start("redisson_sc_leased_queue").await;
-    let permits = connect(case.server.url()).await;
-    let permits = permits.permit_expirable_semaphore(NAME);
-    permits.try_set_permits(2).await.unwrap();
-    let held = permits.acquire_many(2).await.unwrap();
-    let mut waiting = vec![case.wait(0, guard).await];
+    let (mut case, permits, held) = Stalled::of_permits(2).await;
+    case.wait(0, guard).await;
     for _ in 0..3 {
-        waiting.push(case.wait(0, permit).await);
+        case.wait(0, permit).await;
     }
-    let other = case.clients[0].permit_expirable_semaphore(NAME);
-    assert!(other.try_acquire().await.unwrap().is_none());
+    case.settle_permits().await;
     let last = case.wait(1, permit).await;
     case.deafen().await;
-    for held in held {
-        permits.release(held.id()).await.unwrap();
+    for id in &held {
+        permits.release(id).await.unwrap();
     }
     served(last).await;
     case.assert_granted(2).await;
