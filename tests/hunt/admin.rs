@@ -11,7 +11,7 @@ pub const SEMAPHORE: &str = "a0";
 pub const ASIDE: &str = "x{a0}";
 pub const LATCH: &str = "p0";
 
-/// What the latch is closed with.
+/// The count that closes the latch.
 pub const COUNT: u32 = 5;
 
 /// How a call has ended.
@@ -25,10 +25,10 @@ pub enum Ended {
     Unknown,
 }
 
-/// What calls have done, and may have done.
+/// The known and the possible effects of calls.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// What the semaphore counts: each release adds another power of two, so it tells which of them have taken effect.
+    /// The counter of the semaphore: each release adds another power of two, so it says which releases have taken effect.
     semaphore: i64,
     /// All releases that may take effect.
     releases: i64,

@@ -140,7 +140,7 @@ fn is_object(name: &str) -> bool {
     chars.next().is_some_and(char::is_alphabetic) && chars.all(|char| char.is_ascii_digit())
 }
 
-/// What is kept is put off, and a waiter at a recipe looks again; each of them twice, as their client may be told in between.
+/// Leases are renewed, and a waiter at a recipe looks again. Each counts twice, as its client may be notified in between.
 fn looks(settings: &Settings) -> f64 {
     let in_a_second = |period: Duration| 2.0 / period.as_secs_f64();
     let recipes = settings.recipes.iter().filter(|recipe| recipe.is_polled());

@@ -65,7 +65,7 @@ fn plan(settings: Settings, events: Vec<Event>) -> Plan {
     }
 }
 
-/// Nobody hears of permits that come back of the dead, but a JVM later.
+/// Only a JVM hears of permits that come back from a killed process, and that later.
 /// A JVM listens again without a word after what the dead held has been announced.
 fn reclaimed_unheard() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -104,7 +104,7 @@ fn record_evicted() -> Plan {
 }
 
 /// A client that was shut down long ago tells a waiter that is frozen.
-/// A client gives back when it has been shut down for long, as it could not be before, and whom that has told is frozen.
+/// Its release arrives long after its shutdown began, and notifies a client that is frozen.
 fn tells_behind_its_end() -> Plan {
     let mut settings = Settings::plain(3, 1);
     settings.retry_window = Duration::from_secs(30);
@@ -163,8 +163,8 @@ fn record_overwritten() -> Plan {
     )
 }
 
-/// A client is called into a line that may not be kept.
-/// The server may not be written to while a client waits, and its subscriptions are made anew.
+/// The queue may not be kept while a client waits.
+/// The server takes no changes, and the client's subscriptions are made anew.
 fn called_in_vain() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.recipes = vec![one_permit(Layout::Expirable, 3)];
@@ -189,7 +189,7 @@ fn called_in_vain() -> Plan {
 }
 
 /// The server's clock is set back under those that wait by it.
-/// Those who came in what is the future now are not all behind each other.
+/// Some waiters came in what is the future now.
 fn set_back() -> Plan {
     let mut settings = Settings::plain(3, 1);
     settings.recipes = vec![one_permit(Layout::FairUnderLock, 10)];
@@ -204,8 +204,8 @@ fn set_back() -> Plan {
     )
 }
 
-/// A client is told that it is its turn before it hears that.
-/// Its turn comes between its answer, by which it stands in line, and the subscriptions that tell it so. Nobody looks by itself.
+/// A grant is published before its client hears messages.
+/// The grant comes between the answer that queues the waiter and the subscription. No client looks by itself.
 fn called_before_it_hears() -> Plan {
     let mut settings = Settings::plain(2, 3);
     settings.latency = vec![Duration::from_micros(100), Duration::from_micros(1100)];
@@ -251,7 +251,7 @@ fn comes_while_the_last_is_served() -> Plan {
 }
 
 /// A caller tries behind a waiter, and the server is away.
-/// Who waits has been told so, and goes on; who tries has not.
+/// The waiter was answered, and goes on; the caller that tries was not.
 fn tries_behind_one_who_waits() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.retry_window = Duration::from_secs(1);
@@ -274,7 +274,7 @@ fn tries_behind_one_who_waits() -> Plan {
 }
 
 /// A waiter wants something watched while the server takes no changes for longer than that lasts.
-/// What a caller is granted at last has not begun before.
+/// A lease begins with its grant, and not before.
 fn refused_for_long() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.watched = vec![true];
@@ -415,7 +415,7 @@ fn away_and_takes_over(parts: u64, takes_over: u64) -> Vec<Event> {
 }
 
 /// A replica takes over that has been away while permits went to and fro.
-/// Who holds something before it goes away holds it afterwards; who gets something meanwhile is not told so.
+/// Holders of before keep their permits; a caller that is granted something meanwhile gets no answer.
 fn replica_takes_over() -> Plan {
     let mut events = away_and_takes_over(2000, 4500);
     let tries = Call {
@@ -433,7 +433,7 @@ fn replica_takes_over() -> Plan {
 }
 
 /// A replica takes over that has not had what was given back.
-/// Nobody waits for what is owed.
+/// No caller waits for the deferred release.
 fn gives_back_without_replica() -> Plan {
     let mut events = away_and_takes_over(2000, 12_000);
     for give in [Give::Drop, Give::Call] {
@@ -470,7 +470,7 @@ fn inner_hold_unconfirmed() -> Plan {
 }
 
 /// An inner hold is given back without a replica, and its client shuts down meanwhile.
-/// What is left of the lease counts from a sending that the server has answered, not from one that has never departed.
+/// The rest of the lease counts from a sending that the server has answered, not from one that has never departed.
 fn shuts_down_unconfirmed() -> Plan {
     let lease = Some(Duration::from_secs(1));
     let twice = Call {
@@ -494,7 +494,7 @@ fn shuts_down_unconfirmed() -> Plan {
 }
 
 /// Two callers each of many clients want the few permits that there are, again and again.
-/// Whoever comes finds that its client has been told of a permit for one that it has served itself.
+/// Each caller finds its client notified of a permit for a waiter that a local hand-off has served.
 fn two_of_each() -> Plan {
     const CLIENTS: usize = 60;
     let mut settings = Settings::plain(CLIENTS, 3);
@@ -675,7 +675,7 @@ fn grant_overtakes_the_answer() -> Plan {
 }
 
 /// A dropped caller's permit is confirmed by no replica, and one takes over.
-/// What was taken, and what gives that back, are both unknown to the replica.
+/// The replica knows neither the permit nor its release.
 fn dropped_without_replica() -> Plan {
     let mut events = away_and_takes_over(900, 3500);
     let dropped = Call {
@@ -706,7 +706,7 @@ fn timed_one_after_the_other() -> Plan {
 }
 
 /// The server is away when a waiter's entry is to leave the queue.
-/// What nobody waits for is sent again when there is a connection, and not before.
+/// A call without a caller is sent again when there is a connection, and not before.
 fn leaves_while_the_server_is_away() -> Plan {
     let timed = Call {
         ask: Ask::For(Duration::from_millis(100)),
@@ -724,7 +724,7 @@ fn leaves_while_the_server_is_away() -> Plan {
 }
 
 /// Nothing that a waiter would hear gets through any more.
-/// It waits for what it is told of, and does not look by itself.
+/// The client does not look by itself.
 fn hears_nothing() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.safety_interval = Duration::from_secs(600);
@@ -757,7 +757,7 @@ fn renamed_in_vain() -> Plan {
 }
 
 /// A client asks a server that has come to be a replica what has become of its call.
-/// What was done stands with the permits on record, where nothing can be written just then.
+/// The effect is on record with the permits, where nothing can be written just then.
 fn asked_of_a_replica() -> Plan {
     let mut settings = Settings::plain(1, 2);
     settings.watched = vec![true];

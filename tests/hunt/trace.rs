@@ -1,4 +1,4 @@
-//! What has happened, line by line.
+//! The events of a history, line by line.
 
 use std::fmt::{Arguments, Write};
 use std::time::Duration;

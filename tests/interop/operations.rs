@@ -1,4 +1,4 @@
-//! Whatever one side does to a semaphore, the other one sees: the real Redisson and this crate on one
+//! Each operation on a semaphore is seen by the other side: the real Redisson and this crate on one
 //! server, in both directions.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What all processes have told so far: a line before each caller asks, and after it was answered.
+//! The reports of all processes so far: a line before each caller asks, and after it was answered.
 //!
 //! A caller tells that it has something when it has got it, and that it has nothing before it gives it back. So it surely holds
 //! what it has told, and of a process that was killed that is known, too.
@@ -205,7 +205,7 @@ impl Entries {
         }
     }
 
-    /// Those who wait, for which semaphore, and since when.
+    /// The waiters: for which semaphore, and since when.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let works = self.processes.iter().filter(|process| process.works);
         works.flat_map(|process| {

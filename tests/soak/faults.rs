@@ -94,7 +94,7 @@ impl Deck {
     }
 }
 
-/// What faults are done to, and which have been done so far.
+/// The targets of faults, and the faults so far.
 pub(crate) struct Victims {
     pub(crate) server: RedisServer,
     pub(crate) proxy: Proxy,

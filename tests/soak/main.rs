@@ -44,7 +44,7 @@ const LEASED: &str = "soak-leased";
 
 /// The ring and the other semaphores; what they hold together stays the same.
 const GROUPS: [(&[&str], i64); 4] = [(&[BUSY], 8), (&RING, 1), (&[WATCHED], 6), (&[LEASED], 6)];
-/// What one caller asks for at the most; of the ring it is one.
+/// The most permits that one caller asks for; of the ring it is one.
 const MOST_PERMITS: u32 = 2;
 const CALLERS: usize = 16;
 /// The process in this place is killed now and then.
@@ -191,7 +191,7 @@ async fn run() -> Result<()> {
     }
 }
 
-/// What the groups hold when the leases of the dead are over; at the latest after three of them. Somebody has to look in for that.
+/// The counters of the groups when the leases of killed processes are over, after three leases at the latest. A client has to look for that.
 async fn until_all_is_back(server: &RedisServer) -> Result<[i64; GROUPS.len()]> {
     let client = redisson_semaphore::Client::connect(server.url()).await?;
     let watched = client.semaphore(WATCHED).watched();

@@ -86,7 +86,7 @@ impl Caller {
                 _ => self.without_guard(permits, patience).await,
             };
             match done {
-                // What was lost is back by itself, or will be.
+                // A lost permit comes back by itself.
                 Ok(()) | Err(Error::NotHeld { .. }) => self.tell(Step::Rests),
                 Err(error) => self.tell(Step::Failed(error.to_string())),
             }

@@ -21,7 +21,7 @@ impl Judge {
         self.accuse_of_effects(judged);
     }
 
-    /// What they are about is this now; `host` has changed it, or nobody has.
+    /// The semaphore and the latch stand there now; `host` has changed them, or nobody has.
     pub fn admin_is(&mut self, host: Option<Host>, semaphore: i64, latch: Option<i64>) {
         let open = latch.is_none_or(|count| count <= 0);
         self.is_free(Object::Latch, open);

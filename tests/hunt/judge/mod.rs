@@ -174,7 +174,7 @@ pub struct Judge {
     open_at: Option<Instant>,
     recipes: Recipes,
     watched: Watched,
-    /// What is looked at is undone, as a replica that takes over does not have it.
+    /// The change that is judged is undone, as a replica that takes over does not have it.
     undone: bool,
     order: Order,
     /// The highest token of each lock.

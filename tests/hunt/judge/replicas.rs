@@ -7,7 +7,7 @@ impl Judge {
         self.undone = undone;
     }
 
-    /// What is in somebody's hand is taken there, what was given back is there.
+    /// The replica has each permit that a caller holds as taken, and each released one as free.
     pub fn look_at_what_is_left(&mut self) {
         for number in 0..self.ledgers.len() {
             let ledger = &self.ledgers[number];

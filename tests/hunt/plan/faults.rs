@@ -33,7 +33,7 @@ pub enum LinkFault {
     Unheard,
 }
 
-/// What goes wrong with a server, or a node of a cluster.
+/// A fault of a server, or of a node of a cluster.
 #[derive(Debug, Clone)]
 pub enum ServerFault {
     /// The last `lost` writes are gone.
@@ -76,8 +76,8 @@ const EVICTED: [&str; 8] = [
     "l?",
 ];
 
-/// What scripts change, mostly behind something else; but `ZADD` and `ZREM`, without which permits may be lost or doubled, as
-/// the guide says.
+/// Commands by which scripts change something, mostly behind other changes. `ZADD` and `ZREM` are left out: without them permits may be
+/// lost or doubled, as the guide says.
 const FORBIDDEN: [&str; 12] = [
     "decrby", "del", "hdel", "hset", "incr", "incrby", "pexpire", "publish", "sadd", "set",
     "spublish", "srem",

@@ -1,4 +1,4 @@
-//! What a history is like: how often what happens, and what callers do.
+//! The mood of a history: how often each fault happens, and what callers do.
 
 use std::time::Duration;
 

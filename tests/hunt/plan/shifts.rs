@@ -1,4 +1,4 @@
-//! What happens to a cluster: its slots move, and its masters are replaced.
+//! The changes of a cluster: its slots move, and its masters are replaced.
 
 use std::time::Duration;
 

@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// What the replica does not have is lost, one write after the other.
+    /// The writes that the replica does not have are lost, one after the other.
     pub(super) fn loses_the_rest(&mut self) {
         self.has_written(None, &[]);
         let mut lost = 0;

@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    /// What its holders have is taken away.
+    /// The holders of this object lose it.
     pub(super) fn is_robbed(&self, object: Object) {
         match object {
             Object::Lock(number) => self.judge().robs(number),

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::step::Words;
 
-/// What the words of a class may be; `''` is empty, and `~` a space.
+/// The words of each class; `''` is empty, and `~` a space.
 const CLASSES: &[(&str, &str)] = &[
     ("key", KEYS),
     ("channel", CHANNELS),
@@ -14,7 +14,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("field", "f g owner-a * client-a ''"),
     ("member", "m n id-000 0000000a-001 ''"),
     ("pattern", "* s* ? slot? *e*s"),
-    // What stands in the keys of the crate's objects, and what its scripts are called with.
+    // Contents of the keys of the crate's objects, and arguments of its scripts.
     ("record", RECORDS),
     ("noted", NOTED),
     ("arrival", TIMES),
@@ -54,7 +54,7 @@ const RECORDS: &str =
 /// The length of a client's id.
 const ID: usize = 36;
 
-/// What may stand in a record.
+/// Contents of a record.
 const NOTED: &str = "0000000000000003~done 0000000000000040~done~-1~2~1 0000000000000020~none \
      0000000000000050~refused~ERR~x 0000000000000060 12~done ''";
 
@@ -64,7 +64,7 @@ const TIMES: &str = "1799999999000000 1800000000123000 1800000030000000 18000600
 /// When a permit may end.
 const ENDS: &str = "1800000000123 1800000030000 922337203685477 1799999999000 1e3";
 
-/// What two clients have in the queue or the grants of a semaphore; the last as nobody of ours writes it.
+/// Entries of two clients in the queue or the grants of a semaphore; this crate does not write the last one.
 const ENTRIES: &str = "11111111-2222-3333-4444-555555555555:a1:1:100 11111111-2222-3333-4444-555555555555:g2:2:500:me \
      11111111-2222-3333-4444-555555555555:g3:1:500:me aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:a1:1:100 \
      aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:g2:2:500:me x";
@@ -74,7 +74,7 @@ const WAITERS: &str = "11111111-2222-3333-4444-555555555555:g1:4:1000:30000 \
      11111111-2222-3333-4444-555555555555:f2:5:1000:700 \
      aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:g1:4:1000:30000 aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:g8:5:x";
 
-/// What may be held of a recipe: mostly what was taken under a ticket.
+/// Holders of a recipe, most of them taken under a ticket.
 const HELD: &str = "11111111-2222-3333-0000-000000000000 11111111-2222-3333-0000-000000000001 \
      aaaaaaaa-bbbb-cccc-0000-000000000000 m";
 

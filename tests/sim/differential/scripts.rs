@@ -11,7 +11,7 @@ use crate::sim::scripts::*;
 pub struct Script {
     source: &'static str,
     keys: &'static str,
-    /// What stands before the steps; `<envelope>` in a call that is put on record.
+    /// The words before the steps; `<envelope>` in a call that is put on record.
     head: &'static str,
     /// Some of these follow.
     steps: &'static str,

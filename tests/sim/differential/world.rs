@@ -234,7 +234,7 @@ impl<'a> World<'a> {
 }
 
 impl Real {
-    /// What the server tells of its command: how many words it takes, its flags, and which words are keys.
+    /// The server's account of its command: how many words it takes, its flags, and which words are keys.
     pub fn description(&mut self, command: &str) -> (i64, Vec<String>, [i64; 3]) {
         let reply = self.operator.ask(&["COMMAND", "INFO", command]);
         if let Reply::Array(commands) = &reply
