@@ -97,8 +97,7 @@ local function take_or_queue(number, lease, share)
   local first = not front or front == field
   if holds(number) or total == 1 and first then
     local gone = moved
-    -- Without a queue nothing is left of it.
-    if front then leave_queue({ [field] = math.abs(share) }) else redis.call('DEL', ENDS) end
+    if front then leave_queue({ [field] = math.abs(share) }) end
     moved, leased = gone, lease + 0 ~= WATCHDOG
     take(entry_for('g', 0, number, '0:' .. lease), nil, nil, true)
     return taken(1)
@@ -134,8 +133,11 @@ local function work()
   if refusal then return refusal end
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
-  local front = (moved or total == 1 and before == 0 or total == 0 and leased) and head()
-  if front then messages[1] = { ARGV[1], CHANNEL .. ':' .. front, '0' } end
+  if moved or total == 1 and before == 0 or total == 0 and leased then
+    local front = head()
+    -- Without a queue nothing is left of it.
+    if front then messages[1] = { ARGV[1], CHANNEL .. ':' .. front, '0' } else redis.call('DEL', ENDS) end
+  end
   return 'done ' .. total .. ' -1 -1 -1 0 0 ' .. table.concat(results, ' ') .. ' |'
 end
 
