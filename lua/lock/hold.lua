@@ -51,10 +51,11 @@ local function expire(lease)
   change({ 'PEXPIRE', LOCK, lease }, unpack(ttl < 0 and { 'PERSIST', LOCK } or { 'PEXPIRE', LOCK, ttl }))
 end
 
--- `owner` holds it so often from now on. Without memory Redis takes only what stands behind a change that needs none.
+-- `owner` holds it so often from now on. The end comes first: where setting it is forbidden, no lock without one is left; and without memory
+-- Redis takes only what stands behind a change that needs none.
 local function set(owner, held, lease)
   local old = total == 0 and redis.call('HGET', LOCK, owner)
-  if old then expire(lease) end
+  if old then expire(lease) else redis.call('PEXPIRE', LOCK, lease) end
   change({ 'HSET', LOCK, owner, held }, unpack(old and { 'HSET', LOCK, owner, old } or { 'DEL', LOCK }))
   if not old then redis.call('PEXPIRE', LOCK, lease) end
   total = 0

@@ -34,11 +34,9 @@ if ARGV[4] == '0' then
     local old = pcall('SET', KEYS[1], record, 'PX', ARGV[3], 'GET')
     local done, heard = not old or type(old) == 'string' and old < ARGV[2], -1
     if done and lease then
-      done = pcall('HSET', lock, owner, 1) == 1
-      if done and pcall('PEXPIRE', lock, lease) ~= 1 then
-        done = false
-        pcall('DEL', lock)
-      end
+      -- No lock without an end is left where setting it is forbidden.
+      done = pcall('PEXPIRE', lock, lease) == 0 and pcall('HSET', lock, owner, 1) == 1
+      if done then pcall('PEXPIRE', lock, lease) end
     elseif done then
       local ttl = pcall('PTTL', lock)
       -- The deletion is undone where PUBLISH is forbidden; so setting its end must be allowed.

@@ -166,6 +166,8 @@ local function take(entry, _, life, by_answer)
     if old and held < (tonumber(old) or 0) then cut(owner, held) end
   end
   count, turned = held + 1, turned or total == 1
+  -- No lock without an end is left where setting it is forbidden.
+  if total == 1 then redis.call('PEXPIRE', LOCK, lease) end
   if kind == 'r' then set_hold(hold_of(field, count), lease) end
   if total == 1 then
     mode = kind == 'r' and 'read' or 'write'

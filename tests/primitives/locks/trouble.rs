@@ -1,12 +1,14 @@
-//! Locks on a server without memory, many callers of one lock on a silent server, and a lost reply to a forced unlock.
+//! Locks on a server without memory or permissions, many callers of one lock on a silent server, and a lost reply to a forced unlock.
 
 use std::time::{Duration, Instant};
 
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Effect, Lock};
+use redisson_semaphore::{Client, Effect, Error, Lock};
 
 use crate::locks::served;
-use crate::support::clients::{LIMIT, start_controlled};
+use crate::support::acl::set_user;
+use crate::support::clients::{LIMIT, limited, start_controlled};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until_lock_queued, until_subscribers};
@@ -66,6 +68,35 @@ async fn unlock_needs_no_memory() {
     let unlocked = timeout(LIMIT, lock.unlock()).await;
     assert_eq!(unlocked.expect("its record says so"), Ok(()));
     assert_eq!(proxy.struck(), 1);
+}
+
+/// Neither by the short script, nor by the one that serves a queue; and the deletion is forbidden, too.
+#[tokio::test]
+async fn no_lock_without_an_end_is_left_where_setting_it_is_forbidden() {
+    let (server, _) = limited("~* &* +@all").await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url_as("app", "pw"), LIMIT, LIMIT).await;
+    let both = client.read_write_lock("both");
+    let locks: [Box<dyn Lock>; 4] = [
+        Box::new(client.lock("door")),
+        Box::new(client.lock("queued")),
+        Box::new(both.read()),
+        Box::new(both.write()),
+    ];
+    // The short script is for a lock without notes.
+    let notes = "redisson_lock_notes:{queued}";
+    let _: bool = redis.hset_nx(notes, "left", 1).await.unwrap();
+    set_user(&mut redis, &["app", "-pexpire", "-del"]).await;
+    for lock in locks {
+        let told = lock.try_lock().await;
+        assert!(
+            matches!(told, Err(Error::PermissionDenied { .. })),
+            "{told:?}"
+        );
+    }
+    for name in ["door", "both", "queued"] {
+        assert!(!redis.exists::<_, bool>(name).await.unwrap(), "{name}");
+    }
 }
 
 /// The question of the first one was sent, and may have been carried out; nobody else was named.
