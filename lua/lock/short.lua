@@ -54,8 +54,7 @@ if ARGV[4] == '0' then
       end
     end
     if done then return lease and 'done 0 -1 1:0:1' or 'done 1 ' .. heard .. ' 0' end
-    if type(old) ~= 'table' then
-      local _ = old and pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or pcall('DEL', KEYS[1])
-    end
+    -- Deleting the record may be forbidden, setting it was not.
+    if type(old) ~= 'table' and (old or pcall('DEL', KEYS[1]) ~= 1) then pcall('SET', KEYS[1], old or '0', 'PX', ARGV[3]) end
   end
 end

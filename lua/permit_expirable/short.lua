@@ -46,7 +46,8 @@ do
         if type(done) == 'number' then return answer end
         pcall('INCRBY', KEYS[2], amount)
       end
-      if type(old) ~= 'table' then local _ = old and pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or pcall('DEL', KEYS[1]) end
+      -- Deleting the record may be forbidden, setting it was not.
+      if type(old) ~= 'table' and (old or pcall('DEL', KEYS[1]) ~= 1) then pcall('SET', KEYS[1], old or '0', 'PX', ARGV[3]) end
     end
   end
 end

@@ -70,9 +70,8 @@ do
       if removed and type(removed) ~= 'table' then return answer end
       for n = 2, type(added) ~= 'table' and added and #adds or 0, 2 do pcall('ZREM', KEYS[5], adds[n]) end
       if type(done) == 'number' then pcall('INCRBY', KEYS[2], before - total) end
-      if heard and type(old) ~= 'table' then
-        local _ = old and pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or pcall('DEL', KEYS[1])
-      end
+      -- Deleting the record may be forbidden, setting it was not.
+      if heard and type(old) ~= 'table' and (old or pcall('DEL', KEYS[1]) ~= 1) then pcall('SET', KEYS[1], old or '0', 'PX', ARGV[3]) end
     end
   end
 end

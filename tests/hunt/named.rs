@@ -24,7 +24,7 @@ pub fn all() -> Vec<(&'static str, Plan)> {
         inner_hold_unconfirmed shuts_down_unconfirmed two_of_each asked_of_a_replica
         gives_back_forbidden grant_overtakes_the_answer dropped_without_replica
         timed_one_after_the_other leaves_while_the_server_is_away tries_past_its_lease
-        refused_and_lost granted_past_its_lease hears_nothing
+        refused_and_lost granted_past_its_lease hears_nothing refused_and_on_record
     }
 }
 
@@ -35,6 +35,13 @@ const PERMIT: Object = Object::Recipe(0);
 fn at(millis: u64, what: What) -> Event {
     let at = Duration::from_millis(millis);
     Event { at, what }
+}
+
+fn forbid(command: &'static str, millis: u64) -> What {
+    What::Server(
+        0,
+        ServerFault::Forbid(command, Duration::from_millis(millis)),
+    )
 }
 
 fn calls(millis: u64, place: usize, call: Call) -> Event {
@@ -318,14 +325,28 @@ fn slot_moves() -> Plan {
 /// A release may not notify the next waiter, and its refusal is lost.
 /// The record is undone with the rest, so the second sending releases.
 fn refused_and_lost() -> Plan {
-    let forbid = ServerFault::Forbid("publish", Duration::from_millis(20));
     plan(
         Settings::plain(2, 1),
         vec![
             calls(1000, 0, keeps(SEMAPHORE, 1000)),
             calls(1500, 1, keeps(SEMAPHORE, 10)),
             at(1990, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
-            at(1990, What::Server(0, forbid)),
+            at(1990, forbid("publish", 20)),
+        ],
+    )
+}
+
+/// Permits may not be taken nor records be deleted, and the answer that says so is lost.
+/// The record must not say that it was done: the client asks for it.
+fn refused_and_on_record() -> Plan {
+    plan(
+        Settings::plain(1, 1),
+        vec![
+            calls(500, 0, keeps(SEMAPHORE, 10)),
+            at(2000, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
+            at(2000, forbid("del", 500)),
+            at(2000, forbid("incrby", 500)),
+            calls(2100, 0, keeps(SEMAPHORE, 10)),
         ],
     )
 }
@@ -603,12 +624,6 @@ fn released_long_ago() -> Plan {
 fn gives_back_forbidden() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.locks = 1;
-    let forbid = |command, millis| {
-        What::Server(
-            0,
-            ServerFault::Forbid(command, Duration::from_millis(millis)),
-        )
-    };
     plan(
         settings,
         vec![
@@ -745,12 +760,11 @@ fn renamed_in_vain() -> Plan {
         what: AdminCall::Rename,
         patience: None,
     };
-    let forbid = ServerFault::Forbid("del", Duration::from_millis(500));
     plan(
         Settings::plain(1, 1),
         vec![
             at(900, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
-            at(900, What::Server(0, forbid)),
+            at(900, forbid("del", 500)),
             at(1000, What::Admin(0, rename)),
         ],
     )
