@@ -397,7 +397,7 @@ impl RLock {
     ///
     /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. With any other error that says that nothing
     /// took effect, it is held on. The hold of a guard is spent: it is neither renewed nor counted any more. A call of this on a clone
-    /// of [`LockGuard::handle`] gives it back.
+    /// of [`LockGuard::handle`] gives it back, and so does the end of its owner's last other hold.
     pub async fn unlock(&self) -> Result<()> {
         self.give_back(None).await
     }

@@ -307,7 +307,9 @@ impl<'a> HeldLock<'a> {
         let mut taken = self.taken.take();
         let held_until = Instant::now() + left;
         let robbed = self.actor.judge().unlocks(self.number);
+        let mut spent = false;
         loop {
+            let one = taken.is_some();
             let unlocked = match taken.take() {
                 Some(taken) => taken.unlock().await,
                 None => lock.unlock().await,
@@ -315,7 +317,7 @@ impl<'a> HeldLock<'a> {
             let error = match unlocked {
                 Ok(()) => return true,
                 Err(error @ Error::NotHeld { .. }) => {
-                    let held = !robbed && Instant::now() < held_until;
+                    let held = !robbed && !spent && Instant::now() < held_until;
                     let mut judge = self.actor.judge();
                     if held && !judge.is_robbed(self.object) {
                         judge.accuse(
@@ -335,6 +337,8 @@ impl<'a> HeldLock<'a> {
             if error.effect() == Effect::NotApplied {
                 let mut judge = self.actor.judge();
                 judge.outlasts(self.object, lock.owner());
+                // This hold counts no more: the last other one of its owner frees the lock.
+                spent |= one;
             }
             if error.effect() == Effect::Unknown || matches!(error, Error::ShutDown { .. }) {
                 return false;
