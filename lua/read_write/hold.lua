@@ -48,14 +48,20 @@ local function holds(owner)
   return counts[owner]
 end
 
-local function expire(lease)
+-- In how many milliseconds the lock ends: never where that is negative. It has not ended yet, so 0 counts as 1.
+local function lasts()
   local ttl = redis.call('PTTL', LOCK)
+  return ttl == 0 and 1 or ttl
+end
+
+local function expire(lease)
+  local ttl = lasts()
   if ttl == lease then return end
   change({ 'PEXPIRE', LOCK, lease }, unpack(ttl < 0 and { 'PERSIST', LOCK } or { 'PEXPIRE', LOCK, ttl }))
 end
 
 local function unlock()
-  local all, ttl = redis.call('HGETALL', LOCK), redis.call('PTTL', LOCK)
+  local all, ttl = redis.call('HGETALL', LOCK), lasts()
   -- The deletion may have to be undone; so its end must be allowed to be set.
   if ttl >= 0 then change({ 'PEXPIRE', LOCK, ttl }, 'PEXPIRE', LOCK, ttl) end
   for first = 1, #all, 2 * MOST_FIELDS do
