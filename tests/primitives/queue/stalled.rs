@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use super::far;
 use crate::support::channel::Channel;
 use crate::support::clients::{LIMIT, connect, served, start_controlled};
-use crate::support::proxy::Proxy;
+use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_in_queue, until_subscribers};
 
@@ -82,15 +82,15 @@ impl Stalled {
         task
     }
 
-    /// The same with so many permits with ids. They are taken, and given back by the handle.
-    async fn of_permits(count: u32) -> (Stalled, RPermitExpirableSemaphore, Vec<String>) {
+    /// The same with so many permits with ids. They are taken, and given back by the handle, whose client is behind the proxy.
+    async fn of_permits(count: u32) -> (Stalled, Proxy, RPermitExpirableSemaphore, Vec<String>) {
         let case = Stalled::start("redisson_sc_leased_queue").await;
-        let permits = connect(case.server.url()).await;
-        let permits = permits.permit_expirable_semaphore(NAME);
+        let (proxy, client) = far(&case.server).await;
+        let permits = client.permit_expirable_semaphore(NAME);
         permits.try_set_permits(count).await.unwrap();
         let held = permits.acquire_many(count).await.unwrap();
         let ids = held.iter().map(|held| held.id().to_owned()).collect();
-        (case, permits, ids)
+        (case, proxy, permits, ids)
     }
 
     /// The requests of the first client's waiters for permits are answered.
@@ -163,13 +163,15 @@ const RECLAIM: &str = "local time = redis.call('TIME') \
 
 #[tokio::test]
 async fn of_permits_that_a_jvm_frees() {
-    let (mut case, permits, held) = Stalled::of_permits(1).await;
+    let (mut case, proxy, permits, held) = Stalled::of_permits(1).await;
     case.wait(0, permit).await;
     case.wait(0, permit).await;
     case.settle_permits().await;
     let third = case.wait(1, permit).await;
     case.deafen().await;
     let mut redis = case.server.connection().await;
+    // The script that looks whether the grant has ended is later than the JVM.
+    proxy.at_script(2, Fate::HoldRequest);
     permits.release(&held[0]).await.unwrap();
     until("the grant has ended", LIMIT, async || {
         let mut reclaim = redis::cmd("EVAL");
@@ -177,6 +179,8 @@ async fn of_permits_that_a_jvm_frees() {
         reclaim.query_async(&mut redis).await == Ok(1)
     })
     .await;
+    proxy.until_struck(1).await;
+    proxy.let_go();
     served(third).await;
     case.assert_granted(1).await;
 }
@@ -184,7 +188,7 @@ async fn of_permits_that_a_jvm_frees() {
 /// The first of them ends late, the others soon.
 #[tokio::test]
 async fn of_several_permits() {
-    let (mut case, permits, held) = Stalled::of_permits(2).await;
+    let (mut case, _proxy, permits, held) = Stalled::of_permits(2).await;
     case.wait(0, guard).await;
     for _ in 0..3 {
         case.wait(0, permit).await;
