@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::panic;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -139,6 +139,7 @@ async fn in_each_key<S: Subject>() {
                 let subject = S::new(&client, &name);
                 subject.prepare(call).await.unwrap();
                 write(&mut redis, &key, value).await;
+                let began = Instant::now();
                 let before = read(&mut redis, &others).await;
                 let waits = waits_without_limit(call)
                     || S::WAITS_FOR.is_some_and(|lock| key.starts_with(lock));
@@ -159,8 +160,9 @@ async fn in_each_key<S: Subject>() {
                         // A value of another type in place of a queue or its grants goes.
                         let gone = |two: &Snapshot| two.kind == "none" && is_of_a_queue(&key);
                         let same = before.iter().zip(&after).zip(&others);
+                        let tolerance = TOLERANCE + began.elapsed();
                         let same = same.map(|((one, two), at)| {
-                            one.matches(two, TOLERANCE) || ***at == key && gone(two)
+                            one.matches(two, tolerance) || ***at == key && gone(two)
                         });
                         assert!(same.min() == Some(true), "{what}: {before:?}, {after:?}");
                     }

@@ -1,7 +1,7 @@
 //! Requests and replies that are lost or late: each call takes effect once.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
@@ -115,9 +115,11 @@ async fn arrives_at_the_end(redis: &mut MultiplexedConnection, proxy: &Proxy, he
         let named = |key: &str| key.contains(&end);
         all.into_iter().filter(|(key, _)| named(key)).collect()
     };
+    let began = Instant::now();
     let before = mine(snapshot_all(redis).await);
     proxy.deliver(held).await;
     let after = mine(snapshot_all(redis).await);
+    let tolerance = TOLERANCE + began.elapsed();
     assert!(!before.is_empty());
     for (key, one) in &before {
         let Some(two) = after.get(key) else {
@@ -129,7 +131,7 @@ async fn arrives_at_the_end(redis: &mut MultiplexedConnection, proxy: &Proxy, he
         let refreshed = renewed && one.members() == two.members();
         // The life of a record begins anew with each copy of its batch.
         let recorded = key.contains("_once:") && one.value == two.value;
-        let same = refreshed || recorded || one.matches(two, TOLERANCE);
+        let same = refreshed || recorded || one.matches(two, tolerance);
         assert!(same, "{key}: {one:?}, {two:?}");
     }
     let made = after.keys().find(|key| !before.contains_key(*key));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::Error;
@@ -67,6 +67,7 @@ async fn each_command_in_turn<S: Subject>() {
             let subject = S::new(&client, &name);
             subject.prepare(call).await.unwrap();
             let keys = subject.keys();
+            let began = Instant::now();
             let before = snapshots(&mut redis, &keys).await;
             allow(&mut redis, &format!("-{command}")).await;
             let told = in_time(&subject, call).await;
@@ -81,7 +82,8 @@ async fn each_command_in_turn<S: Subject>() {
             assert_clear(&error, &name);
             let after = snapshots(&mut redis, &keys).await;
             let same = before.iter().zip(&after);
-            let same = same.map(|(one, two)| one.matches(two, TOLERANCE));
+            let tolerance = TOLERANCE + began.elapsed();
+            let same = same.map(|(one, two)| one.matches(two, tolerance));
             assert!(same.min() == Some(true), "{what}: {before:?}, {after:?}");
             if S::ONCE.contains(call) {
                 continue;
