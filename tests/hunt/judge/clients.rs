@@ -202,9 +202,11 @@ impl Judge {
                 && self.something_is_forbidden();
         let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
         let early = match error {
-            Error::Unavailable { waited, .. } => *waited < self.rules.gives_up_after,
             // Whether replicas have it is known as soon as the others have been asked. A script ends in the middle where it deletes a key
             // whose slot is on its way.
+            Error::Unavailable { waited, detail, .. } => {
+                *waited < self.rules.gives_up_after && !detail.contains("too few replicas")
+            }
             Error::OutcomeUnknown { waited, detail, .. } => {
                 *waited < self.rules.gives_up_after
                     && !self.rules.replicated
