@@ -135,8 +135,12 @@ local function work()
   while ARGV[i] do results[#results + 1], i = step(i) end
   if moved or total == 1 and before == 0 or total == 0 and leased then
     local front = head()
-    -- Without a queue nothing is left of it.
-    if front then messages[1] = { ARGV[1], CHANNEL .. ':' .. front, '0' } else redis.call('DEL', ENDS) end
+    if front then
+      messages[1] = { ARGV[1], CHANNEL .. ':' .. front, '0' }
+    elseif total == 1 then
+      -- Without a queue nothing is left of it.
+      redis.call('DEL', ENDS)
+    end
   end
   return 'done ' .. total .. ' -1 -1 -1 0 0 ' .. table.concat(results, ' ') .. ' |'
 end

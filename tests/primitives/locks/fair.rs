@@ -165,5 +165,7 @@ async fn deleted_queue_leaves_no_ends_behind() {
     let () = redis.del(QUEUE).await.unwrap();
     holder.unlock().await.unwrap();
     assert!(!redis.exists::<_, bool>(ENDS).await.unwrap());
+    assert!(holder.try_lock().await.unwrap());
+    holder.unlock().await.unwrap();
     next.abort();
 }
