@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::Effect;
 
 use crate::lost::builder;
-use crate::subject::{Expected, Subject, waits_without_limit};
+use crate::subject::{Expected, Subject, tolerance, waits_without_limit};
 use crate::subjects::for_every_subject;
 use crate::support::clients::LIMIT;
 use crate::support::monitor::{Command, Monitor};
@@ -38,8 +38,6 @@ const VALUES: [&[&str]; 12] = [
 
 /// How many of them are tried with each call and key.
 const EACH: usize = 3;
-/// How far times to live may be apart that are the same.
-const TOLERANCE: Duration = Duration::from_secs(60);
 /// A call that waits for as long as it takes, because so it is told, is dropped then.
 const PATIENCE: Duration = Duration::from_millis(60);
 
@@ -160,9 +158,8 @@ async fn in_each_key<S: Subject>() {
                         // A value of another type in place of a queue or its grants goes.
                         let gone = |two: &Snapshot| two.kind == "none" && is_of_a_queue(&key);
                         let same = before.iter().zip(&after).zip(&others);
-                        let tolerance = TOLERANCE + began.elapsed();
                         let same = same.map(|((one, two), at)| {
-                            one.matches(two, tolerance) || ***at == key && gone(two)
+                            one.matches(two, tolerance(began)) || ***at == key && gone(two)
                         });
                         assert!(same.min() == Some(true), "{what}: {before:?}, {after:?}");
                     }

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{ClientBuilder, Effect, Error};
 
-use crate::subject::{Books, End, Expected, HOUR, Subject, in_time, pass};
+use crate::subject::{Books, End, Expected, HOUR, Subject, in_time, pass, tolerance};
 use crate::subjects::for_every_subject;
 use crate::support::acl::set_user;
 use crate::support::clients::{self, LIMIT, RESPONSE_TIMEOUT, scripts};
@@ -18,8 +18,6 @@ use crate::support::waiters::until;
 
 /// More requests than any call makes.
 const MOST: u64 = 20;
-/// How far times to live may be apart that are the same.
-const TOLERANCE: Duration = Duration::from_secs(60);
 
 /// Notices a lost reply soon; nothing but the limit of the test ends a call.
 pub fn builder(url: String) -> ClientBuilder {
@@ -119,7 +117,6 @@ async fn arrives_at_the_end(redis: &mut MultiplexedConnection, proxy: &Proxy, he
     let before = mine(snapshot_all(redis).await);
     proxy.deliver(held).await;
     let after = mine(snapshot_all(redis).await);
-    let tolerance = TOLERANCE + began.elapsed();
     assert!(!before.is_empty());
     for (key, one) in &before {
         let Some(two) = after.get(key) else {
@@ -131,7 +128,7 @@ async fn arrives_at_the_end(redis: &mut MultiplexedConnection, proxy: &Proxy, he
         let refreshed = renewed && one.members() == two.members();
         // The life of a record begins anew with each copy of its batch.
         let recorded = key.contains("_once:") && one.value == two.value;
-        let same = refreshed || recorded || one.matches(two, tolerance);
+        let same = refreshed || recorded || one.matches(two, tolerance(began));
         assert!(same, "{key}: {one:?}, {two:?}");
     }
     let made = after.keys().find(|key| !before.contains_key(*key));

@@ -3,23 +3,20 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::Error;
 use tokio::time::timeout;
 
 use crate::reconnect::{let_in, waiting};
-use crate::subject::{Books, End, Expected, Subject, in_time, until_heard};
+use crate::subject::{Books, End, Expected, Subject, in_time, tolerance, until_heard};
 use crate::subjects::for_every_subject;
 use crate::support::acl::set_user;
 use crate::support::clients::{LIMIT, limited};
 use crate::support::monitor::Monitor;
 use crate::support::refusals::assert_clear;
 use crate::support::snapshot::{Snapshot, snapshot};
-
-/// How far times to live may be apart that are the same.
-const TOLERANCE: Duration = Duration::from_secs(60);
 
 async fn snapshots(redis: &mut MultiplexedConnection, keys: &[String]) -> Vec<Snapshot> {
     let mut all = Vec::new();
@@ -82,8 +79,7 @@ async fn each_command_in_turn<S: Subject>() {
             assert_clear(&error, &name);
             let after = snapshots(&mut redis, &keys).await;
             let same = before.iter().zip(&after);
-            let tolerance = TOLERANCE + began.elapsed();
-            let same = same.map(|(one, two)| one.matches(two, tolerance));
+            let same = same.map(|(one, two)| one.matches(two, tolerance(began)));
             assert!(same.min() == Some(true), "{what}: {before:?}, {after:?}");
             if S::ONCE.contains(call) {
                 continue;

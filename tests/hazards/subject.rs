@@ -1,7 +1,7 @@
 //! What a primitive tells of itself, so that everything that can go wrong is tried on it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
@@ -15,6 +15,11 @@ use crate::support::waiters::until;
 pub const SHORT: Duration = Duration::from_millis(5);
 /// Nothing ends by itself while a test runs.
 pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// How far times to live may be apart that are the same, and have been read one after the other since `began`.
+pub fn tolerance(began: Instant) -> Duration {
+    Duration::from_secs(60) + began.elapsed()
+}
 
 /// What a call does where nothing goes wrong; what it may leave where something does follows from that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
