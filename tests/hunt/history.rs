@@ -291,7 +291,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     for (key, left) in keys {
         // The places of the dead in the queue of a fair lock, of callers that may not leave, and those whose end is forgotten, are passed by
         // the next caller.
-        let of_the_dead = (somebody_died || forgets || forbids)
+        let passed_later = (somebody_died || forgets || forbids)
             && ["queue", "timeout"]
                 .iter()
                 .any(|which| key.starts_with(&format!("redisson_lock_{which}:")));
@@ -301,7 +301,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             .any(|end| key.ends_with(end));
         let name = key.trim_start_matches('x').trim_matches(['{', '}']);
         let counter = is_object(name) || kept || key.contains("_token:");
-        if left == -1 && !counter && !is_of_a_dead_peer(&key) && !of_the_dead {
+        if left == -1 && !counter && !is_of_a_dead_peer(&key) && !passed_later {
             accuse("leftovers", format!("{key} stays for ever"));
         }
     }

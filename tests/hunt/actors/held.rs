@@ -307,9 +307,9 @@ impl<'a> HeldLock<'a> {
         let mut taken = self.taken.take();
         let held_until = Instant::now() + left;
         let robbed = self.actor.judge().unlocks(self.number);
-        let mut spent = false;
         loop {
-            let one = taken.is_some();
+            // A refused unlock spends its hold: the last other one of its owner frees the lock.
+            let spent = taken.is_none();
             let unlocked = match taken.take() {
                 Some(taken) => taken.unlock().await,
                 None => lock.unlock().await,
@@ -337,8 +337,6 @@ impl<'a> HeldLock<'a> {
             if error.effect() == Effect::NotApplied {
                 let mut judge = self.actor.judge();
                 judge.outlasts(self.object, lock.owner());
-                // This hold counts no more: the last other one of its owner frees the lock.
-                spent |= one;
             }
             if error.effect() == Effect::Unknown || matches!(error, Error::ShutDown { .. }) {
                 return false;

@@ -202,11 +202,11 @@ impl Judge {
                 && self.something_is_forbidden();
         let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
         let early = match error {
-            // Whether replicas have it is known as soon as the others have been asked. A script ends in the middle where it deletes a key
-            // whose slot is on its way.
+            // Whether replicas have it is known as soon as the others have been asked.
             Error::Unavailable { waited, detail, .. } => {
                 *waited < self.rules.gives_up_after && !detail.contains("too few replicas")
             }
+            // The same; and a script ends in the middle where it deletes a key whose slot is on its way.
             Error::OutcomeUnknown { waited, detail, .. } => {
                 *waited < self.rules.gives_up_after
                     && !self.rules.replicated
