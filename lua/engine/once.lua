@@ -12,11 +12,10 @@
 local text
 
 local function work()
-  claim()
   local command = { ARGV[5], KEYS[2] }
   if ARGV[6] == '1' then command[3] = KEYS[3] end
   for i = 7, #ARGV do command[#command + 1] = ARGV[i] end
-  local answer = redis.call(unpack(command))
+  local answer = change(unpack(command))
   text = type(answer) == 'table' and answer.ok or tostring(answer)
   return text
 end

@@ -39,12 +39,15 @@ local function work()
     end
     results[#results + 1], i = result, i + (kind == 'wait' and 9 or 3)
   end
-  local command = exists and new and { 'SET', LATCH, string.format('%.0f', left) } or exists and down > 0 and { 'DECRBY', LATCH, down }
-    or text and not exists and { 'DEL', LATCH }
-  -- A server that may not write the record says so before anything has changed; one that may not publish, too.
-  if command then claim() end
+  -- A server that may not publish says so before anything has changed.
   for _, message in ipairs(messages) do redis.call(ARGV[1], CHANNEL, message) end
-  if command then change(command, unpack(text and { 'SET', LATCH, text, 'KEEPTTL' } or { 'DEL', LATCH })) end
+  if exists and new then
+    change('SET', LATCH, string.format('%.0f', left))
+  elseif exists and down > 0 then
+    change('DECRBY', LATCH, down)
+  elseif text and not exists then
+    change('DEL', LATCH)
+  end
   return string.format('done 0 %.0f -1 -1 0 0 ', ends < 0 and -1 or ends * 1000) .. table.concat(results, ' ') .. ' |'
 end
 

@@ -30,16 +30,14 @@ local function time()
   return millis
 end
 
-local function drop_end(field, ends) change_order({ 'ZREM', ENDS, field }, 'ZADD', ENDS, ends, field) end
-
 -- Drops the first waiters whose time is over, but `speaker`, which is there. Returns the head of the queue.
 local function head(speaker)
   while true do
     local field = redis.call('LINDEX', WAITS, 0)
     local ends = field and redis.call('ZSCORE', ENDS, field)
     if not field or field == speaker or ends and tonumber(ends) > time() then return field end
-    change_order({ 'LPOP', WAITS }, 'LPUSH', WAITS, field)
-    if ends then drop_end(field, ends) end
+    change_order('LPOP', WAITS)
+    if ends then change_order('ZREM', ENDS, field) end
     moved = true
   end
 end
@@ -48,32 +46,27 @@ end
 -- from now on. By field, whether it was there.
 local function leave_queue(shares)
   local all, scores, sooner, share = redis.call('ZRANGE', ENDS, 0, -1, 'WITHSCORES'), {}, 0, 0
-  local new, old, left = {}, {}, {}
+  local new, left = {}, {}
   for i = 1, #all, 2 do scores[all[i]] = tonumber(all[i + 1]) end
-  local queue = redis.call('LRANGE', WAITS, 0, -1)
-  for i, field in ipairs(queue) do
-    local late, next = scores[field] or 0, queue[i + 1]
+  for i, field in ipairs(redis.call('LRANGE', WAITS, 0, -1)) do
+    local late = scores[field] or 0
     if shares[field] and not left[field] then
       left[field], share = 1, math.max(share, shares[field])
       sooner, moved = sooner + shares[field], moved or i == 1
-      change_order({ 'LREM', WAITS, 1, field }, unpack(next and { 'LINSERT', WAITS, 'BEFORE', next, field } or { 'RPUSH', WAITS, field }))
+      change_order('LREM', WAITS, 1, field)
     elseif sooner > 0 then
       local ends = math.max(late - sooner, time() + share)
-      if ends < late then
-        new[#new + 1], new[#new + 2] = score(ends), field
-        old[#old + 1], old[#old + 2] = score(late), field
-      end
+      if ends < late then new[#new + 1], new[#new + 2] = score(ends), field end
     end
   end
   for i = 1, #all, 2 do
     if shares[all[i]] then
-      drop_end(all[i], all[i + 1])
+      change_order('ZREM', ENDS, all[i])
       left[all[i]] = 1
     end
   end
   for i = 1, #new, 2000 do
-    local last = math.min(i + 1999, #new)
-    change_order({ 'ZADD', ENDS, unpack(new, i, last) }, 'ZADD', ENDS, unpack(old, i, last))
+    change_order('ZADD', ENDS, unpack(new, i, math.min(i + 1999, #new)))
   end
   return left
 end
@@ -86,8 +79,8 @@ local function join_queue(field, share)
   local from = math.max(tonumber(before or 0), time())
   local new = math.max(place and tonumber(ends or 0) or 0, from + share)
   if ends and new == tonumber(ends) then return end
-  change_order({ 'ZADD', ENDS, score(new), field }, unpack(ends and { 'ZADD', ENDS, ends, field } or { 'ZREM', ENDS, field }))
-  if not place then change_order({ 'RPUSH', WAITS, field }, 'RPOP', WAITS) end
+  change_order('ZADD', ENDS, score(new), field)
+  if not place then change_order('RPUSH', WAITS, field) end
 end
 
 -- The owner takes the lock where it holds it, or where the lock is free and no other waiter is first; else it queues.

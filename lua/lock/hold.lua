@@ -46,26 +46,19 @@ local function lets(number) return total == 1 or holds(number) end
 local goes_ahead, has = holds, holds
 
 -- The lock ends in so many milliseconds.
-local function expire(lease)
-  local ttl = redis.call('PTTL', LOCK)
-  change({ 'PEXPIRE', LOCK, lease }, unpack(ttl < 0 and { 'PERSIST', LOCK } or { 'PEXPIRE', LOCK, ttl }))
-end
+local function expire(lease) change('PEXPIRE', LOCK, lease) end
 
--- `owner` holds it so often from now on. The end comes first: where setting it is forbidden, no lock without one is left; and without memory
--- Redis takes only what stands behind a change that needs none.
+-- `owner` holds it so often from now on. A server that forbids setting its end says so first: no lock without one is left.
 local function set(owner, held, lease)
-  local old = total == 0 and redis.call('HGET', LOCK, owner)
-  if old then expire(lease) else redis.call('PEXPIRE', LOCK, lease) end
-  change({ 'HSET', LOCK, owner, held }, unpack(old and { 'HSET', LOCK, owner, old } or { 'DEL', LOCK }))
-  if not old then redis.call('PEXPIRE', LOCK, lease) end
+  redis.call('PEXPIRE', LOCK, lease)
+  change('HSET', LOCK, owner, held)
+  if total == 1 then redis.call('PEXPIRE', LOCK, lease) end
   total = 0
 end
 
 local function unlock()
-  local all, ttl = redis.call('HGETALL', LOCK), redis.call('PTTL', LOCK)
-  -- The deletion may have to be undone; so its end must be allowed to be set.
-  if ttl >= 0 then change({ 'PEXPIRE', LOCK, ttl }, 'PEXPIRE', LOCK, ttl) end
-  change({ 'DEL', LOCK }, 'HSET', LOCK, unpack(all))
+  needs_no_memory()
+  change('DEL', LOCK)
   total, counts, kept = 1, {}, {}
 end
 
@@ -96,7 +89,7 @@ local function take(entry, _, life, by_answer)
   local kind, number, lease = read_entry(entry)
   local next = kind == FENCED and next_token()
   if not kind or kind == FENCED and not next then return end
-  if next then change({ 'INCR', TOKEN }, next == 1 and 'DEL' or 'DECR', TOKEN) end
+  if next then change('INCR', TOKEN) end
   local held = by_answer and holds(number) or 0
   if by_answer then
     if lease + 0 == WATCHDOG then kept[number] = WATCHDOG end

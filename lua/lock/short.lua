@@ -38,15 +38,9 @@ if ARGV[4] == '0' then
       done = pcall('PEXPIRE', lock, lease) == 0 and pcall('HSET', lock, owner, 1) == 1
       if done then pcall('PEXPIRE', lock, lease) end
     elseif done then
-      local ttl = pcall('PTTL', lock)
-      -- The deletion is undone where PUBLISH is forbidden; so setting its end must be allowed.
-      done = type(ttl) == 'number' and (ttl < 0 or pcall('PEXPIRE', lock, ttl) == 1) and pcall('DEL', lock) == 1
-      heard = done and redis.pcall(ARGV[1], KEYS[3], '0')
-      if type(heard) == 'table' then
-        done = false
-        pcall('HSET', lock, owner, 1)
-        if ttl >= 0 then pcall('PEXPIRE', lock, ttl) end
-      elseif done and heard > 0 then
+      heard = redis.pcall(ARGV[1], KEYS[3], '0')
+      done = type(heard) == 'number' and pcall('DEL', lock) == 1
+      if done and heard > 0 then
         -- Listeners of a pattern are no waiters.
         heard = tonumber(pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[3])[2]) or heard
         -- From now on they have an account, which is the business of the other parts.
@@ -54,7 +48,6 @@ if ARGV[4] == '0' then
       end
     end
     if done then return lease and 'done 0 -1 1:0:1' or 'done 1 ' .. heard .. ' 0' end
-    -- Deleting the record may be forbidden, setting it was not.
-    if type(old) ~= 'table' and (old or pcall('DEL', KEYS[1]) ~= 1) then pcall('SET', KEYS[1], old or '0', 'PX', ARGV[3]) end
+    if type(old) ~= 'table' then pcall('SET', KEYS[1], old or '0', 'PX', ARGV[3]) end
   end
 end

@@ -13,8 +13,8 @@ local kind, time, condition = ARGV[5], ARGV[6], ARGV[7]
 local renamed = false
 
 local function rename(from, to)
-  if redis.call('EXISTS', to) == 1 then redis.call('DEL', to) end
-  if redis.call('EXISTS', from) == 1 then change({ 'RENAME', from, to }, 'RENAME', to, from) end
+  if redis.call('EXISTS', to) == 1 then change('DEL', to) end
+  if redis.call('EXISTS', from) == 1 then change('RENAME', from, to) end
 end
 
 local function work()
@@ -31,10 +31,10 @@ local function work()
   end
   local done = 0
   for _, key in ipairs({ KEYS[3], KEYS[2] }) do
-    local ttl, command = redis.call('PTTL', key), { kind, key, time, condition }
+    local command = { kind, key, time, condition }
     if condition == '' then command[4] = nil end
     if time == '' then command[3] = nil end
-    done = done + change(command, unpack(ttl < 0 and { 'PERSIST', key } or { 'PEXPIRE', key, ttl }))
+    done = done + change(unpack(command))
   end
   return done > 0 and '1' or '0'
 end

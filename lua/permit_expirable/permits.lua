@@ -15,8 +15,8 @@ local ENDLESS, MOST = 922337203685477, 1024
 
 -- So many were taken by this script; more than 2048 are left to the next one. More have ended than one script takes out.
 local taken, full, more_ended = 0, false, false
--- Permits that are entered together: ends and ids; the ids.
-local entered, ids_entered = {}, {}
+-- Permits that are entered together: ends and ids.
+local entered = {}
 
 local function millis() return math.floor(now() / 1000) end
 local function end_in(lease) return lease == '0' and ENDLESS or math.min(ENDLESS, millis() + lease) end
@@ -51,7 +51,6 @@ local function take(entry, amount, life, by_answer)
   for i = 1, amount do
     entered[#entered + 1] = score(ends)
     entered[#entered + 1] = ids[i]
-    ids_entered[#ids_entered + 1] = ids[i]
   end
   spend(amount)
   taken = taken + amount
@@ -60,13 +59,10 @@ end
 
 -- Permits expire with the semaphore.
 local function enter_permits()
-  for i = 1, #ids_entered, MOST do
-    local last = math.min(#ids_entered, i + MOST - 1)
-    change({ 'ZADD', PERMITS, unpack(entered, 2 * i - 1, 2 * last) }, 'ZREM', PERMITS, unpack(ids_entered, i, last))
-  end
-  local ttl = ids_entered[1] and text and redis.call('PTTL', SEMAPHORE) or 0
+  for i = 1, #entered, 2 * MOST do change('ZADD', PERMITS, unpack(entered, i, math.min(#entered, i + 2 * MOST - 1))) end
+  local ttl = entered[1] and text and redis.call('PTTL', SEMAPHORE) or 0
   if ttl > 0 then redis.call('PEXPIRE', PERMITS, ttl) end
-  entered, ids_entered = {}, {}
+  entered = {}
 end
 
 -- Those of `ids` that stand there, as a list of ids and ends; how many of them are held.
@@ -83,30 +79,21 @@ end
 
 -- Frees the permits of such a list.
 local function remove(list)
-  local ids, old = {}, {}
-  for i = 1, #list, 2 do
-    ids[#ids + 1], old[i], old[i + 1] = list[i], list[i + 1], list[i]
-  end
+  local ids = {}
+  for i = 1, #list, 2 do ids[#ids + 1] = list[i] end
   if not ids[1] then return 0 end
-  -- Its undoing must be allowed. No permit has this id.
-  redis.call('ZADD', PERMITS, 'XX', 0, SECRET)
-  local ttl = redis.call('PTTL', PERMITS)
-  if ttl > 0 then undo[#undo + 1] = { 'PEXPIRE', PERMITS, ttl, harmless = true } end
-  change({ 'ZREM', PERMITS, unpack(ids) }, 'ZADD', PERMITS, unpack(old))
+  change('ZREM', PERMITS, unpack(ids))
   total, exists = total + #ids, true
   return #ids
 end
 
 -- The permits of such a list end then; `later`: those that would end sooner.
 local function set_ends(list, ends, later)
-  local new, old = { 'ZADD', PERMITS, 'XX' }, { 'ZADD', PERMITS, 'XX' }
+  local new = {}
   for i = 1, #list, 2 do
-    if not later or list[i + 1] + 0 < ends then
-      new[#new + 1], new[#new + 2] = score(ends), list[i]
-      old[#old + 1], old[#old + 2] = list[i + 1], list[i]
-    end
+    if not later or list[i + 1] + 0 < ends then new[#new + 1], new[#new + 2] = score(ends), list[i] end
   end
-  if new[4] then change(new, unpack(old)) end
+  if new[1] then change('ZADD', PERMITS, 'XX', unpack(new)) end
 end
 
 -- Whether the permits of `entry` are held; they last for their lease then. If not it waits, since its `arrival`.

@@ -44,10 +44,11 @@ do
       if type(counted) == 'number' then
         done = size == 3 and pcall('ZREM', permits, what) or size ~= 3 and pcall('ZADD', permits, 'NX', unpack(adds))
         if type(done) == 'number' then return answer end
-        pcall('INCRBY', KEYS[2], amount)
+        answer = 'unsure ' .. done.err
+        pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
+        return answer
       end
-      -- Deleting the record may be forbidden, setting it was not.
-      if type(old) ~= 'table' and (old or pcall('DEL', KEYS[1]) ~= 1) then pcall('SET', KEYS[1], old or '0', 'PX', ARGV[3]) end
+      if type(old) ~= 'table' then pcall('SET', KEYS[1], old or '0', 'PX', ARGV[3]) end
     end
   end
 end

@@ -49,17 +49,13 @@ local block_end, block, strict
 
 local function open_queue() waiting = read('ZCARD', QUEUE) end
 
--- Notes come back by themselves, and all of them go where that is not allowed.
 local function note(...)
-  change_order({ 'HSET', NOTES, ... }, 'DEL', NOTES)
+  change_order('HSET', NOTES, ...)
   if not noted then redis.call('PEXPIRE', NOTES, KEPT) end
   noted = true
 end
 
-local function drop(entry, arrival)
-  if arrival then undo[#undo + 1] = { 'PEXPIRE', QUEUE, KEPT, harmless = true } end
-  waiting = waiting - change_order({ 'ZREM', QUEUE, entry }, unpack(arrival and { 'ZADD', QUEUE, 'NX', arrival, entry } or {}))
-end
+local function drop(entry) waiting = waiting - change_order('ZREM', QUEUE, entry) end
 local function message(client, text) messages[#messages + 1] = { ARGV[1], QUEUE .. ':' .. client, text } end
 local function notify()
   for _, command in ipairs(messages) do redis.call(unpack(command)) end
@@ -97,9 +93,7 @@ local function close_lent()
   if words[1] then note('lent', table.concat(words, ' ')) else redis.call('HDEL', NOTES, 'lent') end
 end
 local function enter(entry, arrival)
-  local new = redis.call('ZADD', QUEUE, 'NX', score(arrival), entry)
-  if new == 1 then undo[#undo + 1] = { 'ZREM', QUEUE, entry, harmless = true } end
-  waiting = waiting + new
+  waiting = waiting + change_order('ZADD', QUEUE, 'NX', score(arrival), entry)
   if not kept then redis.call('PEXPIRE', QUEUE, KEPT) end
   kept = true
 end

@@ -20,19 +20,15 @@ local function open_grants() first_end = read('ZRANGE', GRANTS, 0, 0, 'WITHSCORE
 local function held_for(kind, ticket, amount, life)
   return entry_for(kind, ticket, amount, life) .. (kind == LEASED and ARGV[7] or '')
 end
-local function grant(entry, ends)
-  change({ 'ZADD', GRANTS, score(ends), entry }, 'ZREM', GRANTS, entry)
-end
-local function end_grant(entry, ends)
-  change({ 'ZREM', GRANTS, entry }, 'ZADD', GRANTS, ends, entry)
-end
+local function grant(entry, ends) change('ZADD', GRANTS, score(ends), entry) end
+local function end_grant(entry) change('ZREM', GRANTS, entry) end
 
--- The holder of `entry` has it from now on: under a lease, or for good. `ends`: it was granted until then.
-local function hold(entry, ends)
+-- The holder of `entry` has it from now on: under a lease, or for good.
+local function hold(entry, granted)
   if parse(entry) ~= LEASED then
-    if ends then end_grant(entry, ends) end
-  elseif ends then
-    change({ 'ZADD', GRANTS, 'XX', score(now() + LEASE), entry }, 'ZADD', GRANTS, 'XX', ends, entry)
+    if granted then end_grant(entry) end
+  elseif granted then
+    change('ZADD', GRANTS, 'XX', score(now() + LEASE), entry)
   else
     grant(entry, now() + LEASE)
   end
@@ -48,12 +44,11 @@ end
 
 -- Whether `entry` is granted still; its holder has it then. If not it waits, since its `arrival`.
 local function confirm(entry, arrival)
-  local ends = redis.call('ZSCORE', GRANTS, entry)
-  if not ends then
+  if not redis.call('ZSCORE', GRANTS, entry) then
     enter(entry, arrival)
     return 0
   end
-  hold(entry, ends)
+  hold(entry, true)
   return 1
 end
 
@@ -68,7 +63,7 @@ local function leave(entry, part, stays)
   local refused = not stays and put_back(part, entry)
   if refused then return refused end
   local kind, ticket, amount, life = parse(entry)
-  end_grant(entry, ends)
+  end_grant(entry)
   if part < amount then
     grant(held_for(kind, ticket, amount - part, life), kind == LEASED and now() + LEASE or ends)
   end
@@ -77,9 +72,9 @@ end
 
 -- Puts the end of what is held off; 0 where it is not held any more.
 local function extend(entry)
-  local ends = redis.call('ZSCORE', GRANTS, entry)
-  if ends then hold(entry, ends) end
-  return ends and 1 or 0
+  local granted = redis.call('ZSCORE', GRANTS, entry)
+  if granted then hold(entry, true) end
+  return granted and 1 or 0
 end
 
 -- Frees what was granted until a time that has passed. A client that has let that happen queues again when it speaks.
@@ -91,9 +86,9 @@ local function reclaim()
     local entry = over[i]
     local kind, _, amount = parse(entry)
     if kind and put_back(amount, entry) then
-      change({ 'ZADD', GRANTS, 'XX', score(now() + AGAIN_AFTER), entry })
+      change('ZADD', GRANTS, 'XX', score(now() + AGAIN_AFTER), entry)
     else
-      end_grant(entry, over[i + 1])
+      end_grant(entry)
       if kind and not string.find(entry, '[%s,|]') then reclaimed[#reclaimed + 1] = entry end
       gone[client_of(entry)] = client_of(entry) ~= CLIENT
     end

@@ -90,7 +90,7 @@ local function serve(passed)
       elseif fits(amount, kind) and APART and client == CLIENT then
         return own
       elseif fits(amount, kind) then
-        drop(entry, page[i + 1])
+        drop(entry)
         local mine = client == CLIENT
         local more = take(entry, amount, life, mine)
         if not mine then

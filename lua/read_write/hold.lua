@@ -16,8 +16,8 @@
 
 local LOCK, CHANNEL, WATCHDOG, WRITE = KEYS[2], KEYS[3], ARGV[6] + 0, ':write'
 local HOLDS = (string.find(LOCK, '{', 1, true) and LOCK or '{' .. LOCK .. '}') .. ':'
--- So many holds of one owner are looked at; one command deletes so many fields.
-local MOST_HOLDS, MOST_FIELDS = 1024, 1024
+-- So many holds of one owner are looked at.
+local MOST_HOLDS = 1024
 
 -- 1 where the lock is free, and so before this script; its mode, and that before. One may be left to JVMs.
 local total, before, reserved, mode, was = 0, 0, 0, false, false
@@ -48,27 +48,13 @@ local function holds(owner)
   return counts[owner]
 end
 
--- In how many milliseconds the lock ends: never where that is negative. It has not ended yet, so 0 counts as 1.
-local function lasts()
-  local ttl = redis.call('PTTL', LOCK)
-  return ttl == 0 and 1 or ttl
-end
-
 local function expire(lease)
-  local ttl = lasts()
-  if ttl == lease then return end
-  change({ 'PEXPIRE', LOCK, lease }, unpack(ttl < 0 and { 'PERSIST', LOCK } or { 'PEXPIRE', LOCK, ttl }))
+  if redis.call('PTTL', LOCK) ~= lease then change('PEXPIRE', LOCK, lease) end
 end
 
 local function unlock()
-  local all, ttl = redis.call('HGETALL', LOCK), lasts()
-  -- The deletion may have to be undone; so its end must be allowed to be set.
-  if ttl >= 0 then change({ 'PEXPIRE', LOCK, ttl }, 'PEXPIRE', LOCK, ttl) end
-  for first = 1, #all, 2 * MOST_FIELDS do
-    local last, fields = math.min(first + 2 * MOST_FIELDS - 1, #all), {}
-    for i = first, last, 2 do fields[#fields + 1] = all[i] end
-    change({ 'HDEL', LOCK, unpack(fields) }, 'HSET', LOCK, unpack(all, first, last))
-  end
+  needs_no_memory()
+  change('DEL', LOCK)
   total, mode, counts = 1, false, {}
 end
 
@@ -109,9 +95,7 @@ local function check_token() end
 
 -- A hold lasts for `lease` from now on, or is over.
 local function set_hold(key, lease)
-  local ttl = redis.call('PTTL', key)
-  local function as(time) return unpack(time > 0 and { 'SET', key, 1, 'PX', time } or { 'DEL', key }) end
-  change({ as(lease) }, as(ttl))
+  if lease > 0 then change('SET', key, 1, 'PX', lease) else change('DEL', key) end
 end
 local function keep_hold(key, lease)
   if redis.call('PTTL', key) < lease then set_hold(key, lease) end
@@ -130,18 +114,18 @@ end
 local function cut(owner, left)
   local field = entry_of(owner)
   local held = tonumber(redis.call('HGET', LOCK, field)) or 0
+  needs_no_memory()
   for number = left + 1, is_writer(owner) and 0 or math.min(held, left + MOST_HOLDS) do
     set_hold(hold_of(field, number), 0)
   end
-  change(left > 0 and { 'HSET', LOCK, field, left } or { 'HDEL', LOCK, field }, 'HSET', LOCK, field, held)
+  if left > 0 then change('HSET', LOCK, field, left) else change('HDEL', LOCK, field) end
   counts[owner], unsettled = left > 0 and left, true
 end
 
 -- A writer of this client has gone for good: the lock is free, or its readers go on.
 local function end_writing(owner)
   if redis.call('HLEN', LOCK) <= 2 then return unlock() end
-  -- First what may be forbidden and undoes the other.
-  change({ 'HSET', LOCK, 'mode', 'read' }, 'HSET', LOCK, 'mode', 'write')
+  change('HSET', LOCK, 'mode', 'read')
   cut(owner, 0)
   mode = 'read'
   settle()
@@ -177,12 +161,12 @@ local function take(entry, _, life, by_answer)
   if kind == 'r' then set_hold(hold_of(field, count), lease) end
   if total == 1 then
     mode = kind == 'r' and 'read' or 'write'
-    change({ 'HSET', LOCK, 'mode', mode, field, count }, 'DEL', LOCK)
+    change('HSET', LOCK, 'mode', mode, field, count)
     redis.call('PEXPIRE', LOCK, lease)
   else
     local ttl = kind == 'r' and redis.call('PTTL', LOCK) or longest_hold(math.huge)
     expire(math.max(lease, ttl))
-    change({ 'HSET', LOCK, field, count }, unpack(old and held > 0 and { 'HSET', LOCK, field, old } or { 'HDEL', LOCK, field }))
+    change('HSET', LOCK, field, count)
   end
   total = 0
   if by_answer then counts[owner] = count end

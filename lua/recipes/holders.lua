@@ -13,7 +13,11 @@ local last_id, last_slot
 
 -- Milliseconds that the peers' lock lasts.
 local function lock_left()
-  if locked == nil then locked = LOCK and expiring(LOCK) end
+  if locked == nil then
+    locked = LOCK and expiring(LOCK)
+    -- A key of another type is no lock.
+    if locked then redis.call('GET', LOCK) end
+  end
   return locked
 end
 
@@ -39,8 +43,7 @@ end
 
 -- Whether `entry` is granted still; it holds for its time then. If not it waits, since its `arrival`.
 local function confirm(entry, arrival)
-  local ends = redis.call('ZSCORE', GRANTS, entry)
-  if ends then end_grant(entry, ends) end
+  if redis.call('ZSCORE', GRANTS, entry) then end_grant(entry) end
   local slot = store.renew(id_in(entry), tonumber(string.match(entry, ':(%d+)$')))
   if not slot then
     enter(entry, arrival)
@@ -52,8 +55,7 @@ end
 
 -- `entry` is not wanted any more. Its grant comes back.
 local function leave(entry)
-  local ends = redis.call('ZSCORE', GRANTS, entry)
-  if ends then end_grant(entry, ends) end
+  if redis.call('ZSCORE', GRANTS, entry) then end_grant(entry) end
   if store.drop(id_in(entry)) then return 1 end
   if waiting > 0 then drop(entry) end
   return 0

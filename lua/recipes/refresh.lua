@@ -6,6 +6,8 @@
 -- Repeat-safe: yes, it only ever puts the end off, and only of what is held
 -- Invariant: no other holder changes, but those that have expired
 
+-- It needs no record.
+claimed = true
 local refusal = store.open()
 if refusal then return refusal end
 local slot = store.renew(ARGV[9], ARGV[10] + 0)

@@ -13,7 +13,7 @@ function store.open() count = redis.call('SCARD', HOLDERS) end
 function store.fits(limit) return limit > count end
 
 function store.put(id)
-  count = count + change({ 'SADD', HOLDERS, id }, 'SREM', HOLDERS, id)
+  count = count + change('SADD', HOLDERS, id)
   return 0
 end
 
@@ -21,7 +21,7 @@ function store.renew(id) return redis.call('SISMEMBER', HOLDERS, id) == 1 and 0 
 
 function store.drop(id)
   if not store.renew(id) then return false end
-  count = count - change({ 'SREM', HOLDERS, id }, 'SADD', HOLDERS, id)
+  count = count - change('SREM', HOLDERS, id)
   return true
 end
 
@@ -36,10 +36,7 @@ end
 
 function store.clear()
   local held = count
-  claim()
-  redis.call('DEL', HOLDERS)
-  -- Nothing undoes that.
-  if held > 0 then undo[#undo + 1] = { 'undo' } end
+  change('DEL', HOLDERS)
   count = 0
   return held
 end

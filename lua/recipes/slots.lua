@@ -37,23 +37,15 @@ end
 function store.put(id, lasts)
   local slot = first_free()
   local key = key_of(slot)
-  if not redis.call('SET', key, id, 'NX', 'PX', lasts) then return nil, 'WRONGTYPE a slot' end
-  undo[#undo + 1] = { 'DEL', key }
+  if not change('SET', key, id, 'NX', 'PX', lasts) then return nil, 'WRONGTYPE a slot' end
   ids[slot], slot_of[id] = id, slot
   return slot
-end
-
-local function back(key, id, left)
-  if left >= 0 then return 'SET', key, id, 'PX', math.max(1, left) end
-  return 'SET', key, id
 end
 
 function store.drop(id)
   local slot = slot_of[id]
   if not slot then return false end
-  local key = key_of(slot)
-  claim()
-  change({ 'DEL', key }, back(key, id, redis.call('PTTL', key)))
+  change('DEL', key_of(slot))
   ids[slot], slot_of[id] = false, nil
   return true
 end
@@ -63,7 +55,7 @@ function store.renew(id, lasts)
   local slot = slot_of[id]
   if not slot then return end
   local left = redis.call('PTTL', key_of(slot))
-  if left >= 0 and left < lasts then change({ 'PEXPIRE', key_of(slot), lasts }, 'PEXPIRE', key_of(slot), left) end
+  if left >= 0 and left < lasts then change('PEXPIRE', key_of(slot), lasts) end
   return slot
 end
 
@@ -95,12 +87,9 @@ end
 
 function store.clear()
   check_free(1, LIMIT)
-  claim()
   local held = 0
   for slot = 1, LIMIT do held = held + (ids[slot] and 1 or 0) end
-  redis.call('DEL', KEYS[2], unpack(KEYS, 7, 5 + LIMIT))
-  -- Nothing undoes that.
-  if held > 0 then undo[#undo + 1] = { 'undo' } end
+  change('DEL', KEYS[2], unpack(KEYS, 7, 5 + LIMIT))
   ids, slot_of = {}, {}
   return held
 end

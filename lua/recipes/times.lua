@@ -101,21 +101,19 @@ function store.put(id, lasts)
   if OWNERS then
     local value, why = next_value()
     if not value then return nil, why end
-    change({ 'ZADD', OWNERS, value, id }, 'ZREM', OWNERS, id)
+    change('ZADD', OWNERS, value, id)
     owned = owned + 1
   end
-  change({ 'ZADD', TIMES, score_at(now() - math.max(0, TIMEOUT - lasts) * 1e3), id }, 'ZREM', TIMES, id)
+  change('ZADD', TIMES, score_at(now() - math.max(0, TIMEOUT - lasts) * 1e3), id)
   timed, taken = timed + 1, taken + 1
   return 0
 end
 
 -- Removes all traces of `id`; whether it held.
 function store.drop(id)
-  local value = OWNERS and redis.call('ZSCORE', OWNERS, id)
-  if value then owned = owned - change({ 'ZREM', OWNERS, id }, 'ZADD', OWNERS, value, id) end
-  local time = redis.call('ZSCORE', TIMES, id)
-  if not time then return false end
-  timed, given_back = timed - change({ 'ZREM', TIMES, id }, 'ZADD', TIMES, time, id), given_back + 1
+  if OWNERS and redis.call('ZSCORE', OWNERS, id) then owned = owned - change('ZREM', OWNERS, id) end
+  if not redis.call('ZSCORE', TIMES, id) then return false end
+  timed, given_back = timed - change('ZREM', TIMES, id), given_back + 1
   return true
 end
 
@@ -124,7 +122,7 @@ function store.renew(id)
   local time = redis.call('ZSCORE', TIMES, id)
   local value = time and (not OWNERS or redis.call('ZSCORE', OWNERS, id))
   if value then
-    change({ 'ZADD', TIMES, 'GT', score_at(now()), id }, 'ZADD', TIMES, time, id)
+    change('ZADD', TIMES, 'GT', score_at(now()), id)
     return 0
   end
   store.drop(id)
@@ -149,17 +147,10 @@ function store.list(from)
   return list
 end
 
--- Of more than 2048 entries the others cannot be put back.
-local function wipe(key)
-  local all, back = redis.call('ZRANGE', key, 0, 2047, 'WITHSCORES'), {}
-  for i = 1, #all, 2 do back[i], back[i + 1] = all[i + 1], all[i] end
-  change({ 'DEL', key }, 'ZADD', key, unpack(back))
-end
-
 function store.clear()
   local held = math.max(timed, owned)
-  if OWNERS then wipe(OWNERS) end
-  wipe(TIMES)
+  if OWNERS then change('DEL', OWNERS) end
+  change('DEL', TIMES)
   given_back, timed, owned = given_back + held, 0, 0
   return held
 end
@@ -170,6 +161,6 @@ function store.settle()
   if not TOKENS or given_back + taken == 0 then return end
   local promoted = math.max(0, math.max(0, owned_before - LIMIT) - math.max(0, owned - LIMIT))
   local tokens, wanted = redis.call('LLEN', TOKENS), math.max(0, LIMIT - owned) + promoted
-  for _ = 1, taken > 0 and tokens - wanted or 0 do change({ 'RPOP', TOKENS }, 'RPUSH', TOKENS, '1') end
-  for _ = 1, math.min(given_back, wanted - tokens) do change({ 'LPUSH', TOKENS, '1' }, 'LPOP', TOKENS) end
+  for _ = 1, taken > 0 and tokens - wanted or 0 do change('RPOP', TOKENS) end
+  for _ = 1, math.min(given_back, wanted - tokens) do change('LPUSH', TOKENS, '1') end
 end

@@ -40,9 +40,9 @@ end
 
 local function write_counter()
   if exists and not text then
-    change(ttl == '0' and { 'SET', SEMAPHORE, total } or { 'SET', SEMAPHORE, total, 'PX', ttl }, 'DEL', SEMAPHORE)
+    if ttl == '0' then change('SET', SEMAPHORE, total) else change('SET', SEMAPHORE, total, 'PX', ttl) end
   elseif total ~= before then
-    change({ 'INCRBY', SEMAPHORE, total - before }, 'INCRBY', SEMAPHORE, before - total)
+    change('INCRBY', SEMAPHORE, total - before)
   end
 end
 

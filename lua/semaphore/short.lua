@@ -65,13 +65,15 @@ do
       local old = heard and pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
       local is_new = heard and (not old or type(old) == 'string' and old < ARGV[2])
       local done = is_new and (total == before or pcall('INCRBY', KEYS[2], total - before))
-      local added = type(done) ~= 'table' and done and (not adds[1] or pcall('ZADD', KEYS[5], unpack(adds)))
-      local removed = type(added) ~= 'table' and added and (not rems[1] or pcall('ZREM', KEYS[5], unpack(rems)))
-      if removed and type(removed) ~= 'table' then return answer end
-      for n = 2, type(added) ~= 'table' and added and #adds or 0, 2 do pcall('ZREM', KEYS[5], adds[n]) end
-      if type(done) == 'number' then pcall('INCRBY', KEYS[2], before - total) end
-      -- Deleting the record may be forbidden, setting it was not.
-      if heard and type(old) ~= 'table' and (old or pcall('DEL', KEYS[1]) ~= 1) then pcall('SET', KEYS[1], old or '0', 'PX', ARGV[3]) end
+      if done and type(done) ~= 'table' then
+        done = not adds[1] or pcall('ZADD', KEYS[5], unpack(adds))
+        done = type(done) == 'table' and done or not rems[1] or pcall('ZREM', KEYS[5], unpack(rems))
+        if type(done) ~= 'table' then return answer end
+        answer = 'unsure ' .. done.err
+        pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
+        return answer
+      end
+      if heard and type(old) ~= 'table' then pcall('SET', KEYS[1], old or '0', 'PX', ARGV[3]) end
     end
   end
 end

@@ -22,8 +22,7 @@ local OF_ENTRIES = { confirm = true, extend = true }
 -- Guards of a semaphore that is gone give nothing back into the one that is made now.
 local function make()
   if exists then return end
-  local old = first_end and redis.call('ZRANGE', GRANTS, 0, -1, 'WITHSCORES') or {}
-  for i = 1, #old, 2 do end_grant(old[i], old[i + 1]) end
+  if first_end then change('DEL', GRANTS) end
   exists, first_end = true, nil
 end
 
@@ -113,7 +112,7 @@ local function work()
   if not reclaimed then reclaim() end
   local own = serve(PASSED)
   write_counter()
-  local ends = #undo > 0 and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end
+  local ends = changed and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end
   return finish(results, own, total > before or tells, announces, say, tonumber(ends))
 end
 

@@ -467,7 +467,7 @@ async fn permits_with_ids_are_not_counted_twice() {
     assert_eq!((set.status, &*set.out), (0, "jobs: 3 available of 5\n"));
 }
 
-/// With what the guide grants for locks, and no more.
+/// With what the guide grants for locks and for that, and no more.
 #[tokio::test]
 async fn a_service_may_take_its_lock_away() {
     let guide = include_str!("../../src/guide/operations.md");
@@ -476,7 +476,10 @@ async fn a_service_may_take_its_lock_away() {
     let grants = grants
         .split_whitespace()
         .filter(|word| word.starts_with(['~', '&', '+']));
-    let rules = format!("app on >p +ping {}", grants.collect::<Vec<_>>().join(" "));
+    let rules = format!(
+        "app on >p +ping +hgetall {}",
+        grants.collect::<Vec<_>>().join(" ")
+    );
     let server = RedisServer::options().user(&rules).start().await;
     let url = server.url_as("app", "p");
     let unlock = ["unlock", "door", "--force", "--yes"];

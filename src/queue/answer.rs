@@ -16,7 +16,7 @@ pub(super) enum Said<'a, W> {
     Done(Answer<'a, W>),
     /// Nothing has changed, because of this error.
     Refused(&'a str),
-    /// The same, and not all that it had changed could be undone.
+    /// The same, behind a change.
     Unsure(&'a str),
     /// The object's key holds this, which is no number.
     Unreadable(&'a str),

@@ -204,10 +204,9 @@ impl<P: Primitive> Object<P> {
                 None
             }
             Some(Said::Refused(error)) => {
-                let refusal = Refusal::from_text(error);
-                Some(Answered::Refused(refused(name, &refusal)))
+                Some(Answered::Refused(refused(name, &self.refusal(error))))
             }
-            Some(Said::Unsure(error)) => Some(Answered::Unsure(Refusal::from_text(error))),
+            Some(Said::Unsure(error)) => Some(Answered::Unsure(self.refusal(error))),
             Some(Said::Unreadable(found)) => Some(Answered::Refused(Error::NotANumber {
                 name: name.to_owned(),
                 found: found.to_owned(),
@@ -220,6 +219,12 @@ impl<P: Primitive> Object<P> {
             }
             Some(Said::Stale) | None => Some(Answered::Nonsense),
         }
+    }
+
+    /// What the server has said inside a script.
+    fn refusal(&self, text: &str) -> Refusal {
+        let names = || self.script_keys().iter().map(ToString::to_string).collect();
+        Refusal::from_text(text).naming(names)
     }
 
     /// Ends the calls whose time is over; returns how long the others wait.

@@ -613,7 +613,7 @@ async fn a_confirmation_is_repeated_behind_a_refused_batch() {
     }
 }
 
-/// A waiter asks whether its entry is still there, behind a script that has failed and could not undo all changes.
+/// A waiter asks whether its entry is still there, behind a script that has failed after a change.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_behind_changes_that_stay() {
     let state = &mut World::new().clients[0].state;

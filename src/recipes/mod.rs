@@ -66,9 +66,8 @@
 //! Cancel safety: a call that is dropped before it was sent is forgotten, except for a release. A grant to a caller that has gone is
 //! released.
 //!
-//! Where the server refuses a command in the middle of a script, the script undoes what it has changed, and all calls that travel in it get that
-//! error. The counter of a fair semaphore may have risen. A `release_all` of a set or of slots is not undone, nor is anything where the server
-//! forbids that: the error is [`OutcomeUnknown`](crate::Error::OutcomeUnknown) then.
+//! Where the server forbids a command in the middle of a script, what the commands before it have changed stays, and all calls that travel in the
+//! script get [`OutcomeUnknown`](crate::Error::OutcomeUnknown); `rsem doctor` prints the permissions that a user lacks.
 //!
 //! Errors: [`InvalidName`](crate::Error::InvalidName), [`InvalidLimit`](crate::Error::InvalidLimit) and
 //! [`InvalidDuration`](crate::Error::InvalidDuration) for settings that cannot be used;

@@ -21,7 +21,7 @@ const MOST_COUNTED: i64 = 100_000_000_000_000;
 
 /// The beginning of the answer to a repeated call whose first copy ended with an error.
 const REFUSED: &[u8] = b"refused ";
-/// The same, where not all that it had changed could be undone.
+/// The same, where something had changed before.
 const UNSURE: &[u8] = b"unsure ";
 
 /// When an expiry time is to be set; needs Redis 7.

@@ -147,7 +147,7 @@ impl Refusal {
     }
 
     /// A server says that a key is out of bounds, or a channel, or a command of a script, and not which: here it is about these.
-    pub(super) fn naming(mut self, names: impl FnOnce() -> Vec<String>) -> Self {
+    pub(crate) fn naming(mut self, names: impl FnOnce() -> Vec<String>) -> Self {
         if self.reason != Reason::Permission {
             return self;
         }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Object, Rules};
 use super::net::Doings;
-use super::plan::{Call, Death, FAIR_SHARE, LockKind, Plan, ServerFault, Settings, What};
+use super::plan::{Call, Death, FAIR_SHARE, LockKind, Plan, Settings, What};
 use super::tasks;
 use super::trace::Trace;
 use super::world::{self, Sky, World};
@@ -284,14 +284,13 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     }
     let keys = world.borrow_mut().keys();
     let somebody_died = world.borrow().stage.somebody_died();
-    let forbids = plan
+    let meddled = plan
         .events
         .iter()
-        .any(|event| matches!(event.what, What::Server(_, ServerFault::Forbid(..))));
+        .any(|event| matches!(event.what, What::Meddle(_)));
     for (key, left) in keys {
-        // The places of the dead in the queue of a fair lock, of callers that may not leave, and those whose end is forgotten, are passed by
-        // the next caller.
-        let passed_later = (somebody_died || forgets || forbids)
+        // The places of the dead in the queue of a fair lock, and those whose end is forgotten or cannot be read, are passed by the next caller.
+        let passed_later = (somebody_died || forgets || meddled)
             && ["queue", "timeout"]
                 .iter()
                 .any(|which| key.starts_with(&format!("redisson_lock_{which}:")));

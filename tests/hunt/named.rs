@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::judge::Object;
 use super::jvm;
 use super::plan::{
-    Admin, AdminCall, Ask, Call, ENDS, ENDS_BESIDE_CALLERS, Event, Give, Layout, Life, LinkFault,
-    Meddling, Plan, Recipe, ServerFault, Settings, Shift, What,
+    Ask, Call, ENDS, ENDS_BESIDE_CALLERS, Event, Give, Layout, Life, LinkFault, Meddling, Plan,
+    Recipe, ServerFault, Settings, Shift, What,
 };
 
 /// All of them, by name.
@@ -18,13 +18,13 @@ pub fn all() -> Vec<(&'static str, Plan)> {
     by_name! {
         tells_behind_its_end reclaimed_unheard record_evicted lost_for_long robbed outlived
         forged released_long_ago called_in_vain called_before_it_hears record_overwritten
-        passed_by_those_who_never_wait large_beside_small renamed_in_vain leaves_a_busy_line
+        passed_by_those_who_never_wait large_beside_small leaves_a_busy_line
         comes_while_the_last_is_served tries_behind_one_who_waits refused_for_long slot_moves
         master_is_replaced set_back replica_takes_over gives_back_without_replica
         inner_hold_unconfirmed shuts_down_unconfirmed two_of_each asked_of_a_replica
-        gives_back_forbidden grant_overtakes_the_answer dropped_without_replica
+        grant_overtakes_the_answer dropped_without_replica
         timed_one_after_the_other leaves_while_the_server_is_away tries_past_its_lease
-        refused_and_lost granted_past_its_lease hears_nothing refused_and_on_record
+        granted_past_its_lease hears_nothing
     }
 }
 
@@ -35,13 +35,6 @@ const PERMIT: Object = Object::Recipe(0);
 fn at(millis: u64, what: What) -> Event {
     let at = Duration::from_millis(millis);
     Event { at, what }
-}
-
-fn forbid(command: &'static str, millis: u64) -> What {
-    What::Server(
-        0,
-        ServerFault::Forbid(command, Duration::from_millis(millis)),
-    )
 }
 
 fn calls(millis: u64, place: usize, call: Call) -> Event {
@@ -322,35 +315,6 @@ fn slot_moves() -> Plan {
     })
 }
 
-/// A release may not notify the next waiter, and its refusal is lost.
-/// The record is undone with the rest, so the second sending releases.
-fn refused_and_lost() -> Plan {
-    plan(
-        Settings::plain(2, 1),
-        vec![
-            calls(1000, 0, keeps(SEMAPHORE, 1000)),
-            calls(1500, 1, keeps(SEMAPHORE, 10)),
-            at(1990, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
-            at(1990, forbid("publish", 20)),
-        ],
-    )
-}
-
-/// Permits may not be taken nor records be deleted, and the answer that says so is lost.
-/// The record must not say that it was done: the client asks for it.
-fn refused_and_on_record() -> Plan {
-    plan(
-        Settings::plain(1, 1),
-        vec![
-            calls(500, 0, keeps(SEMAPHORE, 10)),
-            at(2000, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
-            at(2000, forbid("del", 500)),
-            at(2000, forbid("incrby", 500)),
-            calls(2100, 0, keeps(SEMAPHORE, 10)),
-        ],
-    )
-}
-
 /// A waiter's client shuts down, and its lock is granted too late for its lease.
 /// A lock that is granted then is given back, though its lease counts from the first sending.
 fn granted_past_its_lease() -> Plan {
@@ -619,23 +583,6 @@ fn released_long_ago() -> Plan {
     )
 }
 
-/// A lock is given back by a client that may neither publish nor let a key expire.
-/// Nobody would have it for ever. Its holder has lost it before, as it could not renew it.
-fn gives_back_forbidden() -> Plan {
-    let mut settings = Settings::plain(2, 1);
-    settings.locks = 1;
-    plan(
-        settings,
-        vec![
-            calls(4000, 1, keeps(LOCK, 9000)),
-            calls(4200, 0, keeps(LOCK, 0)),
-            at(10_600, forbid("pexpire", 3500)),
-            at(12_200, forbid("publish", 4700)),
-            at(14_100, What::Life(1, ENDS_BESIDE_CALLERS)),
-        ],
-    )
-}
-
 /// A waiter wants all permits, of which others always find enough.
 /// Five of six permits are taken by one client, whose callers go one by one and come again at once.
 fn passed_by_those_who_never_wait() -> Plan {
@@ -749,23 +696,6 @@ fn hears_nothing() -> Plan {
             calls(1000, 0, keeps(SEMAPHORE, 8000)),
             calls(1500, 1, keeps(SEMAPHORE, 10)),
             at(4000, What::Link(1, LinkFault::Unheard)),
-        ],
-    )
-}
-
-/// A record may not be deleted, and the answer that it is of no use is lost.
-/// There is nothing to rename, of which the client is told only once it asks what has become of that.
-fn renamed_in_vain() -> Plan {
-    let rename = Admin {
-        what: AdminCall::Rename,
-        patience: None,
-    };
-    plan(
-        Settings::plain(1, 1),
-        vec![
-            at(900, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
-            at(900, forbid("del", 500)),
-            at(1000, What::Admin(0, rename)),
         ],
     )
 }

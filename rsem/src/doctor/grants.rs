@@ -118,7 +118,6 @@ impl Kind {
                     words(&["DEL", name, &record]),
                     words(&["HSET", name, "f", "1"]),
                     words(&["HGET", name, "f"]),
-                    words(&["HGETALL", name]),
                     words(&["HLEN", name]),
                     words(&["HEXISTS", name, "f"]),
                     words(&["PEXPIRE", name, "1"]),

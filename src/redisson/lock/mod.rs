@@ -124,8 +124,8 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 /// Any future may be dropped at any await point. An operation takes its place at the first poll; a lock
 /// acquired by a future that was dropped is given back, an unlock is carried out; what else has not been sent is not sent any more.
 ///
-/// Where the server refuses a command in the middle of a script, the script undoes what it has changed. Where it forbids that, too, a lock that was to be
-/// given back may be free, or stay without a time to live; `rsem doctor` tells what a user lacks.
+/// Where the server forbids a command in the middle of a script, what the commands before it have changed stays, and the error is
+/// [`OutcomeUnknown`](Error::OutcomeUnknown); `rsem doctor` prints the permissions that a user lacks.
 ///
 /// # DIFFERENCE from Redisson
 ///

@@ -146,8 +146,8 @@ const MOST_AT_ONCE: usize = 1024;
 /// out all the same; of several permits those that are held are released then. Permits that were granted to a dropped future are released.
 /// Any other call that has not been sent is not sent any more.
 ///
-/// Where the server refuses a command in the middle of a script, the script undoes what it has changed. Where it forbids that, too, a permit that was to
-/// be released may be lost; `rsem doctor` prints the permissions that a user lacks.
+/// Where the server forbids a command in the middle of a script, what the commands before it have changed stays, and the error is
+/// [`OutcomeUnknown`](Error::OutcomeUnknown): a permit can be lost. `rsem doctor` prints the permissions that a user lacks.
 ///
 /// # DIFFERENCE from Redisson
 ///

@@ -97,8 +97,8 @@ use crate::stats::{Holding, What};
 /// [`RefusedForNow`](Error::RefusedForNow) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed,
 /// [`ShutDown`](Error::ShutDown) and [`RuntimeEnded`](Error::RuntimeEnded). The methods name further ones.
 ///
-/// Where the server refuses a command in the middle of a script, the script undoes what it has changed, but for the order of the queue.
-/// Where the server refuses that, too, the error is [`OutcomeUnknown`](Error::OutcomeUnknown), and permits can be lost or be there twice.
+/// Where the server forbids a command in the middle of a script, what the commands before it have changed stays, and the error is
+/// [`OutcomeUnknown`](Error::OutcomeUnknown): permits can be lost or be there twice. `rsem doctor` prints the permissions that a user lacks.
 ///
 /// # Cancel safety
 ///

@@ -151,9 +151,7 @@ impl Judge {
         let still_well = client.well_since.is_some_and(|well| well < Instant::now());
         let well = client.closes_well && still_well;
         client.settled = result.is_ok();
-        // What took back a grant that no replica had confirmed may have been forbidden; the shutdown tells of it.
-        let lost = self.rules.replicated && self.forbidden.is_some();
-        if well && result.is_err() && !in_haste && !lost {
+        if well && result.is_err() && !in_haste {
             self.accuse("ends", format!("the shutdown of c{host}: {result:?}"));
         }
         self.settle(host, well);
@@ -174,16 +172,6 @@ impl Judge {
             .is_some_and(|client| client.closing || client.ended)
     }
 
-    /// Clients may not use something, of which callers may be told until then.
-    pub fn forbids(&mut self, until: Instant) {
-        self.forbidden = self.forbidden.max(Some(until));
-    }
-
-    /// Whether callers may be told so now.
-    pub(super) fn something_is_forbidden(&self) -> bool {
-        self.forbidden.is_some_and(|until| Instant::now() < until)
-    }
-
     /// A call has failed.
     pub fn failed(&mut self, host: Host, call: &str, error: &Error) {
         let unknown = error.effect() == Effect::Unknown;
@@ -197,9 +185,7 @@ impl Judge {
                 | Error::Unavailable { .. }
                 | Error::RefusedForNow { .. }
                 | Error::ShutDown { .. }
-        ) || self.rules.meddled
-            || (matches!(error, Error::PermissionDenied { .. }) || call == "connect")
-                && self.something_is_forbidden();
+        ) || self.rules.meddled;
         let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
         let early = match error {
             // Whether replicas have it is known as soon as the others have been asked.
@@ -215,13 +201,7 @@ impl Judge {
             _ => false,
         };
         // What is refused behind a doubt says for how long that had been one.
-        let early = early
-            && call != "connect"
-            && !self.closing(host)
-            && self
-                .forbidden
-                .is_none_or(|until| Instant::now() > until + self.rules.gives_up_after)
-            && !self.rules.meddled;
+        let early = early && call != "connect" && !self.closing(host) && !self.rules.meddled;
         if !expected || told || early {
             self.accuse("errors", format!("c{host}: {call}: {error:?}"));
         }

@@ -157,8 +157,6 @@ pub struct Judge {
     clients: BTreeMap<Host, Client>,
     ids: BTreeMap<String, Host>,
     last_number: u64,
-    /// Until when callers may be told that something is forbidden.
-    forbidden: Option<Instant>,
     /// Nobody comes again.
     healed: Option<Instant>,
     pub commands: u64,

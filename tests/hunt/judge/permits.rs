@@ -154,10 +154,8 @@ impl Judge {
             let under_way = |served: &Instant| served.elapsed() < UNDER_WAY || well > Some(*served);
             let served = ledger.served.get(&host).is_some_and(under_way);
             let denied = ledger.denied.contains(&host) && !ledger.doubts.contains_key(&host);
-            // An entry that was not allowed to leave the queue may be served.
-            let stays = self.forbidden.is_some();
             // A client that ends gives its grants back.
-            if denied && !asked && !served && !stays && !self.closing(host) {
+            if denied && !asked && !served && !self.closing(host) {
                 self.accuse(
                     "effects",
                     format!("c{host} takes {takes} of s{number}, and each caller that asked was told that nothing was done"),
@@ -200,18 +198,6 @@ impl Judge {
         }
     }
 
-    /// A script of the client about some `locks` was refused as it may not use something. What nobody waits for is tried again later, but
-    /// not behind its end, nor what takes back what no replica has confirmed; and a lock comes back by itself, when its lease is over.
-    pub fn is_forbidden(&mut self, host: Host, locks: impl Iterator<Item = usize>) {
-        for lock in locks {
-            self.doubts_lock(lock, host);
-        }
-        if self.closing(host) || self.rules.replicated {
-            self.loses_what_is_under_way(host);
-            self.permits_stay(host);
-        }
-    }
-
     /// Permits are in hand.
     pub fn holds(&mut self, number: u64, object: usize, host: Host, permits: i64) {
         self.granted += 1;
@@ -230,9 +216,8 @@ impl Judge {
         *held += permits;
         let held = *held;
         let taken = ledger.taken(host);
-        // A client that has lost what is on record may not know. A guard may have been told of a grant that was refused then.
-        let robbed = self.records_are_robbed() || self.something_is_forbidden();
-        let robbed = robbed && self.watched.is_watched(object);
+        // A client that has lost what is on record may not know.
+        let robbed = self.records_are_robbed() && self.watched.is_watched(object);
         if held > taken && !self.rules.inexact() && !robbed && !self.has_ended(host) {
             self.accuse(
                 "holders",
@@ -264,10 +249,6 @@ impl Judge {
 
     /// Nothing is owed any more. `well`: nothing was wrong to the end.
     pub(super) fn settle(&mut self, host: Host, well: bool) {
-        // What is refused then is lost.
-        if self.something_is_forbidden() {
-            return;
-        }
         self.is_to_balance(host, well, "been shut down");
     }
 

@@ -137,11 +137,6 @@ impl Judge {
         self.recipes.let_go.remove(&(recipe, id.to_owned()));
     }
 
-    /// So does all that this client has let go.
-    pub(super) fn permits_stay(&mut self, host: Host) {
-        self.recipes.let_go.retain(|_, of| *of != host);
-    }
-
     /// It is being given back.
     pub fn gives_permit(&mut self, number: u64) {
         if let Some(held) = self.recipes.held.get_mut(&number) {
@@ -289,11 +284,8 @@ impl Judge {
     /// is not to take long.
     pub fn is_owed_back(&mut self, recipe: usize, id: &str) -> bool {
         let hosts: Vec<Host> = self.clients.keys().copied().collect();
-        // What was refused when it shut down is lost.
-        let lost = |host: &Host| {
-            let refused = self.forbidden.is_some();
-            self.gives_up(*host) || self.has_ended(*host) && (refused || !self.is_settled(*host))
-        };
+        let lost =
+            |host: &Host| self.gives_up(*host) || self.has_ended(*host) && !self.is_settled(*host);
         let told = self.recipes.known.contains(id) || id.starts_with("peer");
         if told || self.rules.forgetful || self.rules.inexact() || hosts.iter().any(lost) {
             return false;

@@ -137,8 +137,6 @@ impl Judge {
         let balanced = balanced && !ledger.doubts.contains_key(&host);
         // What somebody else of it has lost is on record of nobody until that time is over.
         let balanced = balanced && !self.has_lost_some(object, host);
-        // A caller without the permission is told so at once, before its grant has been given back.
-        let balanced = balanced && !self.something_is_forbidden();
         if balanced && excess > 0 && !self.rules.inexact() && !self.has_ended(host) {
             self.accuse(
                 "effects",

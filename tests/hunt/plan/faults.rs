@@ -48,8 +48,6 @@ pub enum ServerFault {
     Evict(&'static str),
     /// Its clock steps, by so many milliseconds.
     Clock(i64),
-    /// Clients may not use a command, in a script or out of it: what went before it in the same script is there.
-    Forbid(&'static str, Duration),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +74,6 @@ const EVICTED: [&str; 8] = [
     "l?",
 ];
 
-/// Commands by which scripts change something, mostly behind other changes. `ZADD` and `ZREM` are left out: without them permits may be
-/// lost or doubled, as the guide says.
-const FORBIDDEN: [&str; 12] = [
-    "decrby", "del", "hdel", "hset", "incr", "incrby", "pexpire", "publish", "sadd", "set",
-    "spublish", "srem",
-];
-
 impl ServerFault {
     pub(super) fn random(rng: &mut Rng) -> ServerFault {
         let time = up_to(rng, &[50, 1000, 5000]);
@@ -100,16 +91,10 @@ impl ServerFault {
         }
     }
 
-    pub(super) fn forbids(rng: &mut Rng) -> ServerFault {
-        ServerFault::Forbid(pick(rng, &FORBIDDEN), up_to(rng, &[20, 500, 5000, 12_000]))
-    }
-
     /// For how long it lasts, if it is a state of the server's.
     pub fn passes_after(&self) -> Option<Duration> {
         match *self {
-            ServerFault::ReadOnly(time)
-            | ServerFault::NoReplicas(time)
-            | ServerFault::Forbid(_, time) => Some(time),
+            ServerFault::ReadOnly(time) | ServerFault::NoReplicas(time) => Some(time),
             _ => None,
         }
     }

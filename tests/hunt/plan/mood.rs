@@ -62,11 +62,6 @@ impl Mood {
         for _ in 0..some(rng, 4) {
             all.push(What::Server(rng.usize(..nodes), ServerFault::random(rng)));
         }
-        if chance(rng, 25) {
-            for _ in 0..rng.usize(1..8) {
-                all.push(What::Server(rng.usize(..nodes), ServerFault::forbids(rng)));
-            }
-        }
         for _ in 0..some(rng, 4) {
             let life = Life::random(rng, self.stalls > 0);
             all.push(What::Life(rng.usize(..clients), life));

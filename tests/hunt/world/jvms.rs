@@ -161,7 +161,7 @@ impl World {
         for channel in channels {
             let server = &mut self.nodes.node(ALONE).server;
             let listening = &mut self.jvms[jvm].listening;
-            let connection = *listening.get_or_insert_with(|| server.connect_exempt());
+            let connection = *listening.get_or_insert_with(|| server.connect());
             let refused = server.execute(connection, &[b"SUBSCRIBE", channel.as_bytes()]);
             if refused.is_some() {
                 self.happens(now + AGAIN, Happening::JvmListens(jvm));

@@ -348,9 +348,7 @@ impl Node {
 
     /// Somebody hears everything from now on.
     pub fn eavesdrop(&mut self) {
-        let listener = *self
-            .listener
-            .get_or_insert_with(|| self.server.connect_exempt());
+        let listener = *self.listener.get_or_insert_with(|| self.server.connect());
         self.server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
     }
 
@@ -365,12 +363,6 @@ impl Node {
             _ => false,
         };
         all.filter(of_channel).count()
-    }
-
-    /// Whether clients may ask how many listen.
-    pub fn tells_who_listens(&mut self) -> bool {
-        let counts = |command: &String| command.starts_with("pubsub|");
-        (self.server).faults(|faults| !faults.forbidden.iter().any(counts))
     }
 
     /// How many listen to a channel by its name.

@@ -59,7 +59,7 @@ impl World {
             if script == Some("SEMAPHORE") && words.contains(&&b"announce"[..]) {
                 let (node, channel) = (self.nodes.node(node), words[5]);
                 let calls = node.overheard(channel);
-                if calls > 0 && node.tells_who_listens() && node.listening(channel) == 0 {
+                if calls > 0 && node.listening(channel) == 0 {
                     self.judge().calls_nobody(host, calls);
                 }
             }
@@ -89,20 +89,6 @@ impl World {
         let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
         let unknown = matches!(&reply, Some(Reply::Error(text))
             if refused.iter().any(|code| text.starts_with(code)));
-        let forbidden: [&[u8]; 2] = [b"ERR The user executing the script", b"NOPERM "];
-        // A batch that may have been carried out before has the refusal as its answer.
-        let refusal = match &reply {
-            Some(Reply::Error(text)) => Some(&text[..]),
-            Some(Reply::Bulk(text)) => text.strip_prefix(b"refused "),
-            _ => None,
-        };
-        let may_not =
-            refusal.is_some_and(|text| forbidden.iter().any(|code| text.starts_with(code)));
-        if may_not {
-            let about = |lock: &usize| words.contains(&Object::Lock(*lock).key().as_bytes());
-            let locks = (0..self.settings.locks).filter(about);
-            self.judge().is_forbidden(host, locks);
-        }
         if is_call && !renews && !unknown {
             self.judge().script();
         }
@@ -211,12 +197,6 @@ impl World {
         server.faults(|faults| match fault {
             ServerFault::ReadOnly(_) => faults.replica = on,
             ServerFault::NoReplicas(_) => faults.too_few_replicas = on,
-            ServerFault::Forbid(command, _) if on => {
-                faults.forbidden.insert((*command).to_owned());
-            }
-            ServerFault::Forbid(command, _) => {
-                faults.forbidden.remove(*command);
-            }
             _ => {}
         });
     }
@@ -227,16 +207,11 @@ impl World {
             self.change(node, &fault, true);
             self.all_unwell(time);
             self.happens(now + time, Happening::Recovers(node, fault.clone()));
-            if let ServerFault::Forbid(..) = fault {
-                let settings = &self.settings;
-                let told = settings.retry_window + settings.response_timeout + settings.slack();
-                self.judge().forbids(now + time + told);
-            }
         }
         match fault {
             ServerFault::Restart { down, lost } => self.starts_again(node, lost, down),
             ServerFault::ReadOnly(_) => self.ends_waits(node),
-            ServerFault::NoReplicas(_) | ServerFault::Forbid(..) => {}
+            ServerFault::NoReplicas(_) => {}
             ServerFault::FlushScripts => {
                 let Node {
                     server, operator, ..

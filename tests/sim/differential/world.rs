@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::step::{CONNECTIONS, FORBIDDEN, Fault};
+use super::step::{CONNECTIONS, Fault};
 use super::wire::Wire;
 use crate::sim::server::{ConnectionId, Faults, Reply, Server};
 use crate::support::server::RedisServer;
@@ -214,12 +214,6 @@ impl<'a> World<'a> {
         self.model.faults(|faults| match fault {
             Fault::TooFewReplicas => faults.too_few_replicas = on,
             Fault::Replica => faults.replica = on,
-            Fault::Forbidden(command) if on => {
-                faults.forbidden.insert(command.to_owned());
-            }
-            Fault::Forbidden(command) => {
-                faults.forbidden.remove(command);
-            }
         });
     }
 
@@ -271,19 +265,12 @@ impl Real {
             }
             Fault::Replica if on => self.order(&["REPLICAOF", "127.0.0.1", "1"]),
             Fault::Replica => self.order(&["REPLICAOF", "NO", "ONE"]),
-            Fault::Forbidden(command) => {
-                let rule = format!("{}{command}", if on { '-' } else { '+' });
-                self.order(&["ACL", "SETUSER", "default", &rule]);
-            }
         }
     }
 
     fn clear_faults(&mut self) {
         for fault in [Fault::TooFewReplicas, Fault::Replica] {
             self.set_fault(fault, false);
-        }
-        for command in FORBIDDEN {
-            self.set_fault(Fault::Forbidden(command), false);
         }
     }
 }

@@ -15,8 +15,6 @@ pub struct ConnectionId(pub u64);
 pub struct Connection {
     /// What it asks for is carried out wherever it asks, as what a primary sends is by its replica.
     pub obeyed: bool,
-    /// Its user may use what others may not.
-    pub exempt: bool,
     /// It has been sent here for its next command.
     pub asking: bool,
     pub channels: BTreeSet<Bytes>,

@@ -62,7 +62,6 @@ impl Core {
     ) -> Result<&'static Command, Refusal> {
         let command = command::find(words)?;
         let connection = &self.connections[&id];
-        self.faults.admit_user(command, connection)?;
         self.admit_to_slot(id, command, words)?;
         self.faults.admit(command)?;
         if connection.is_subscribed() && !command.while_subscribed() {
@@ -98,8 +97,7 @@ impl Core {
         let connection = script.connection;
         let command = command::find_in_script(words)?;
         let may_fail = !script.has_written;
-        self.faults
-            .admit_in_script(command, &self.connections[&connection], may_fail)?;
+        self.faults.admit_in_script(command, may_fail)?;
         if command.writes() {
             self.script.as_mut().expect("a script runs").has_written = true;
         }

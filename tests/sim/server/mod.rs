@@ -114,15 +114,8 @@ impl Server {
 
     /// The same, of somebody who is obeyed whatever slots this node has.
     pub fn connect_obeyed(&mut self) -> ConnectionId {
-        let id = self.connect_exempt();
-        self.core.borrow_mut().connection(id).obeyed = true;
-        id
-    }
-
-    /// Opens a connection of somebody who may use what is forbidden to others.
-    pub fn connect_exempt(&mut self) -> ConnectionId {
         let id = self.connect();
-        self.core.borrow_mut().connection(id).exempt = true;
+        self.core.borrow_mut().connection(id).obeyed = true;
         id
     }
 
