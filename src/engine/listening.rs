@@ -9,6 +9,8 @@ use super::wakeups::{Listener, Wake, Wakeups};
 pub(crate) struct Listening {
     /// Asked for: there are waiters.
     wanted: bool,
+    /// It is subscribed, or about to be: for a while after the last waiter, too.
+    subscribed: bool,
     /// Messages are heard.
     confirmed: bool,
 }
@@ -22,6 +24,10 @@ impl Listening {
         self.wanted
     }
 
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.subscribed
+    }
+
     /// Somebody waits: the channel must be heard. `true` if a message may have been missed, as another object has heard it alone
     /// until now.
     pub(crate) fn begin(
@@ -33,7 +39,7 @@ impl Listening {
         if self.wanted {
             return false;
         }
-        self.wanted = true;
+        (self.wanted, self.subscribed) = (true, true);
         let before = std::mem::replace(&mut self.confirmed, wakeups.listen(channel, listener));
         self.confirmed && !before
     }
@@ -50,7 +56,10 @@ impl Listening {
             Wake::Confirmed => self.confirmed = true,
             Wake::Lost => self.confirmed = false,
             // Somebody may have asked for it again in this very moment.
-            Wake::Ended => self.confirmed &= self.wanted,
+            Wake::Ended => {
+                self.confirmed &= self.wanted;
+                self.subscribed = self.wanted;
+            }
             Wake::Refused(_) => *self = Listening::default(),
             Wake::Look | Wake::Message(_) => {}
         }

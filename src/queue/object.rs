@@ -262,11 +262,7 @@ impl<P: Primitive> Object<P> {
             self.subscribe(inner, waits);
         }
         inner.state.hears = !waits || inner.own.is_confirmed();
-        if inner.state.listens_to_jvms
-            && !waits
-            && !inner.jvms.is_confirmed()
-            && !inner.jvms.is_wanted()
-        {
+        if inner.state.listens_to_jvms && !waits && !inner.jvms.is_subscribed() {
             inner.state.watch_no_more();
         }
     }

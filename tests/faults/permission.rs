@@ -141,7 +141,7 @@ async fn a_forbidden_key_is_told() {
 
 /// What was changed before that stays. For commands that is in `tests/hazards/refused.rs`: here it is a channel, too.
 #[tokio::test]
-async fn what_cannot_be_announced_is_told() {
+async fn a_refused_announcement_is_told() {
     for (rules, missing) in [
         ("~* &* +@all -publish", ["'publish'", "rsem doctor"]),
         (
