@@ -104,6 +104,7 @@ end
 -- Carries the step at `i` out: its result, and where the next one is.
 local function step(i)
   local kind, first, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if kind ~= 'take' then needs_no_memory() end
   if kind == 'take' then return take_or_queue(first, second, ARGV[i + 3] + 0), i + 4 end
   if kind == 'release' then
     local left = release(first, second)
@@ -124,6 +125,9 @@ end
 local function work()
   local refusal = open_lock()
   if refusal then return refusal end
+  -- Keys of another type are an error before anything has changed.
+  redis.call('LINDEX', WAITS, 0)
+  redis.call('ZRANGE', ENDS, 0, 0)
   local results, i = {}, 11
   while ARGV[i] do results[#results + 1], i = step(i) end
   if moved or total == 1 and before == 0 or total == 0 and leased then

@@ -50,14 +50,13 @@ local function expire(lease) change('PEXPIRE', LOCK, lease) end
 
 -- `owner` holds it so often from now on. A server that forbids setting its end says so first: no lock without one is left.
 local function set(owner, held, lease)
-  redis.call('PEXPIRE', LOCK, lease)
-  change('HSET', LOCK, owner, held)
   if total == 1 then redis.call('PEXPIRE', LOCK, lease) end
+  change('HSET', LOCK, owner, held)
+  redis.call('PEXPIRE', LOCK, lease)
   total = 0
 end
 
 local function unlock()
-  needs_no_memory()
   change('DEL', LOCK)
   total, counts, kept = 1, {}, {}
 end

@@ -31,6 +31,7 @@ end
 -- Carries the step at `i` out: its result, and where the next one is.
 local function step(i)
   local kind, first, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if kind ~= 'take' and kind ~= 'wait' then needs_no_memory() end
   if kind == 'confirm' then return confirm(entry_of(first), second + 0), i + 3 end
   if kind == 'extend' then return extend(entry_of(first), second + 0), i + 3 end
   if kind == 'leave' then return leave(entry_of(first)), i + 3 end
@@ -70,7 +71,7 @@ local function work()
   -- Without waiters nothing has to be left to JVMs.
   if waiting == 0 and account then reserved, account.ends = 0, nil end
   if readable then
-    watcher = watcher or read('HGET', NOTES, 'watch')
+    watcher = watcher or heal('HGET', NOTES, 'watch')
     local _, refusal = announce(CHANNEL, payload, 1, watcher and '+' or '')
     if refusal then error({ err = refusal }) end
   end

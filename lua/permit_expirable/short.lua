@@ -40,11 +40,11 @@ do
       local answer = string.format('done %.0f -1 -1 %d 0 %.0f 1 | ', before - amount, heard, clock)
       local old = pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
       local done = not old or type(old) == 'string' and old < ARGV[2]
-      local counted = done and pcall('INCRBY', KEYS[2], -amount)
-      if type(counted) == 'number' then
-        done = size == 3 and pcall('ZREM', permits, what) or size ~= 3 and pcall('ZADD', permits, 'NX', unpack(adds))
-        if type(done) == 'number' then return answer end
-        answer = 'unsure ' .. done.err
+      done = done and (size == 3 and pcall('ZREM', permits, what) or size ~= 3 and pcall('ZADD', permits, 'NX', unpack(adds)))
+      if type(done) == 'number' then
+        local counted = pcall('INCRBY', KEYS[2], -amount)
+        if type(counted) == 'number' then return answer end
+        answer = 'unsure ' .. counted.err
         pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
         return answer
       end

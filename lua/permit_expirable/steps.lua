@@ -8,11 +8,11 @@
 --   take: how many, lease in ms, 0 for none, ticket
 --   wait, as queue.lua has it: how many each; their lease behind the life
 --   prolong: id, lease    remaining: id    available    acquired    total
---   try_set, set: permits    add: permits, may be negative    clear: how many at the most are taken away from their holders
+--   try_set, set: permits    add: permits, may be negative    clear: takes all away from their holders
 --   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
 -- Returns: as finish.lua has it. Of a step: 1 or 0; how many of count have taken; "o" for the id of one that Redisson 3.16.8 or an earlier one
 --   has given; together: how many were released, or "0:" or "o:" and the place of one that is not held, from 0 on; milliseconds left, -1: it
---   does not end, -2: it is not held; the number asked for; "0:<counter>" where the range forbids it; clear: how many, ":", how many are left.
+--   does not end, -2: it is not held; the number asked for; "0:<counter>" where the range forbids it.
 --   Or "unreadable <text>", "refused <error>". In an array where nothing has changed that replicas could confirm
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
@@ -75,9 +75,13 @@ local function set(permits)
   return add(permits - total - redis.call('ZCARD', PERMITS))
 end
 
-local function clear(most)
-  local count = most > 0 and remove(redis.call('ZRANGE', PERMITS, 0, math.min(MOST, most) - 1, 'WITHSCORES')) or 0
-  return count .. ':' .. redis.call('ZCARD', PERMITS)
+local function clear()
+  local held = redis.call('ZCARD', PERMITS)
+  if held > 0 then
+    change('DEL', PERMITS)
+    total, exists, stood = total + held, true, true
+  end
+  return held
 end
 
 local function count_ended() return more_ended and redis.call('ZCOUNT', PERMITS, '-inf', score(millis())) or 0 end
@@ -120,7 +124,7 @@ local function step(i)
   elseif kind == 'add' then
     result = add(number)
   elseif kind == 'clear' then
-    result = clear(number)
+    result = clear()
   elseif kind == 'announce' then
     announces = true
   elseif kind == 'check' then

@@ -47,10 +47,11 @@ local lent, lent_changed = {}, false
 -- does.
 local block_end, block, strict
 
-local function open_queue() waiting = read('ZCARD', QUEUE) end
+local function open_queue() waiting = heal('ZCARD', QUEUE) end
 
 local function note(...)
-  change_order('HSET', NOTES, ...)
+  ordered = true
+  heal('HSET', NOTES, ...)
   if not noted then redis.call('PEXPIRE', NOTES, KEPT) end
   noted = true
 end

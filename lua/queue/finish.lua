@@ -15,7 +15,7 @@ local function finish(results, own, tells, again, say, ends)
   local left = close_account()
   -- Where this client's callers have taken the added permits, a message would wake JVMs for nothing.
   if total > 0 and (tells or again or left > 0) then
-    watcher = watcher or read('HGET', NOTES, 'watch')
+    watcher = watcher or heal('HGET', NOTES, 'watch')
     if again then jvms = count_jvms() end
     local heard, refusal = 0, nil
     local all, new = say(left)

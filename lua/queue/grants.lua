@@ -15,7 +15,7 @@ local AGAIN_AFTER, MOST_RECLAIMED = 60000000, 1024
 -- When the first grant ends.
 local first_end
 
-local function open_grants() first_end = read('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] end
+local function open_grants() first_end = heal('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] end
 
 local function held_for(kind, ticket, amount, life)
   return entry_for(kind, ticket, amount, life) .. (kind == LEASED and ARGV[7] or '')

@@ -11,7 +11,7 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the account moves no permits; it only keeps some for a while
 
-local STAY, LONGEST_STAY, MOST_CREDIT = 10000, 80000, 64
+local STAY, LONGEST_STAY, MOST_CREDIT, MOST_ASKED = 10000, 80000, 64, 4
 
 -- JVMs that listen; -1 where that was not asked.
 local jvms = -1
@@ -24,7 +24,7 @@ local function count_jvms() return math.max(0, count_listeners(CHANNEL) - ((watc
 local function open_account()
   if waiting == 0 and redis.call('EXISTS', NOTES) == 0 then return end
   has_notes = true
-  local notes = read('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'stay', 'look', 'block', 'lent')
+  local notes = heal('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'stay', 'look', 'block', 'lent')
   watcher, looks, block = notes[1], notes[7], notes[8]
   open_lent(notes[9])
   jvms = count_jvms()
@@ -69,10 +69,10 @@ end
 
 -- Chooses the client that listens to JVMs from now on, where there is none: the first in the queue with a subscription. Returns whether it is this one.
 local function choose_watcher()
-  if waiting > 0 and not watcher then watcher = read('HGET', NOTES, 'watch') end
+  if waiting > 0 and not watcher then watcher = heal('HGET', NOTES, 'watch') end
   if watcher or waiting == 0 then return watcher == CLIENT end
   local deaf = {}
-  for _, entry in ipairs(redis.call('ZRANGE', QUEUE, 0, 63)) do
+  for _, entry in ipairs(redis.call('ZRANGE', QUEUE, 0, MOST_ASKED - 1)) do
     local client = client_of(entry)
     local own, mine = QUEUE .. ':' .. client, client == CLIENT
     if not deaf[client] and (mine and count_listeners(own) or redis.call(ARGV[1], own, 'watch')) ~= 0 then
@@ -94,7 +94,7 @@ local function check_watcher()
 end
 
 local function unwatch()
-  watcher = watcher or read('HGET', NOTES, 'watch')
+  watcher = watcher or heal('HGET', NOTES, 'watch')
   if watcher ~= CLIENT then return end
   redis.call('HDEL', NOTES, 'watch')
   watcher, unwatches = nil, true

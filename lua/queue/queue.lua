@@ -130,7 +130,7 @@ local function look_in(ends)
   if not ends then return -1 end
   local left = math.max(0, ends - now())
   if left >= LATER and ends ~= block_end then return left end
-  local time, client = string.match(looks or looks == nil and read('HGET', NOTES, 'look') or '', '^(%d+) (.+)$')
+  local time, client = string.match(looks or looks == nil and heal('HGET', NOTES, 'look') or '', '^(%d+) (.+)$')
   time = tonumber(time)
   if time and client ~= CLIENT and time >= now() and time <= ends + 50000 then return -1 end
   note('look', score(ends) .. ' ' .. CLIENT)

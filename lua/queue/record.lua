@@ -8,7 +8,7 @@
 --   back what the batch of this number has done, if that is on record
 -- Returns: for a number on record its answer, for a lower one "stale", for one that is not to be carried out "none"; else nothing by itself.
 --   Where the server refuses a command "unsure <error>" if something has changed before it, else "refused <error>". It defines `change`,
---   `change_order`, `needs_no_memory`, `read` and `once`
+--   `change_order`, `needs_no_memory`, `heal` and `once`
 -- Publishes: nothing
 -- Repeat-safe: yes, that is its purpose
 -- Invariant: the record is written before the first change, so a server that forbids it says so while nothing has changed
@@ -36,8 +36,8 @@ end
 -- Redis takes what stands behind a command that needs no memory.
 local function needs_no_memory() redis.call('PEXPIRE', KEYS[1], LIFE) end
 
--- Reads a key that is ours; what stands there and is of another type goes.
-local function read(command, key, ...)
+-- A command on a key that is ours; what stands there and is of another type goes.
+local function heal(command, key, ...)
   local answer = redis.pcall(command, key, ...)
   if type(answer) ~= 'table' or not answer.err then return answer end
   if not string.find(answer.err, 'WRONGTYPE', 1, true) then error(answer) end

@@ -21,7 +21,11 @@ for _, holders in ipairs(KEYS) do
     if put_off then changes[#changes + 1], changes[#changes + 2] = put_off, ARGV[at + i] end
     answer[#answer + 1] = put_off and 1 or 0
   end
-  if #changes > 0 then redis.call('ZADD', holders, 'XX', 'GT', unpack(changes)) end
+  if #changes > 0 then
+    -- This changes nothing. Redis takes what stands behind a command that needs no memory.
+    redis.call('ZREM', holders, '')
+    redis.call('ZADD', holders, 'XX', 'GT', unpack(changes))
+  end
   at = at + 1 + count
 end
 return answer

@@ -53,7 +53,6 @@ local function expire(lease)
 end
 
 local function unlock()
-  needs_no_memory()
   change('DEL', LOCK)
   total, mode, counts = 1, false, {}
 end
@@ -114,7 +113,6 @@ end
 local function cut(owner, left)
   local field = entry_of(owner)
   local held = tonumber(redis.call('HGET', LOCK, field)) or 0
-  needs_no_memory()
   for number = left + 1, is_writer(owner) and 0 or math.min(held, left + MOST_HOLDS) do
     set_hold(hold_of(field, number), 0)
   end

@@ -17,11 +17,12 @@ for i, lock in ipairs(KEYS) do
   if type(held) == 'table' and not string.find(held.err, '^WRONGTYPE ') then return held end
   local count = type(held) == 'string' and tonumber(held)
   local holds = (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. owner .. ':rwlock_timeout:'
+  -- First what needs no memory: Redis takes what stands behind it.
+  if count and redis.call('PTTL', lock) < lease then redis.call('PEXPIRE', lock, lease) end
   for number = 1, count and not string.find(owner, ':write$') and math.min(count, 1024) or 0 do
     local key = holds .. string.format('%.0f', number)
     if redis.call('PTTL', key) < lease then redis.call('SET', key, 1, 'PX', lease) end
   end
-  if count and redis.call('PTTL', lock) < lease then redis.call('PEXPIRE', lock, lease) end
   answer[i] = count and 1 or 0
 end
 return answer

@@ -31,7 +31,7 @@ local function first_clients()
 end
 
 local function read_notes()
-  local notes = read('HMGET', NOTES, 'most', 'peer', 'look', 'peers')
+  local notes = heal('HMGET', NOTES, 'most', 'peer', 'look', 'peers')
   has_notes, most, peer, looks, peers = true, tonumber(notes[1]) or 0, notes[2], notes[3], notes[4]
 end
 

@@ -13,11 +13,7 @@ local last_id, last_slot
 
 -- Milliseconds that the peers' lock lasts.
 local function lock_left()
-  if locked == nil then
-    locked = LOCK and expiring(LOCK)
-    -- A key of another type is no lock.
-    if locked then redis.call('GET', LOCK) end
-  end
+  if locked == nil then locked = LOCK and redis.call('GET', LOCK) and expiring(LOCK) end
   return locked
 end
 

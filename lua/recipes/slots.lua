@@ -37,7 +37,10 @@ end
 function store.put(id, lasts)
   local slot = first_free()
   local key = key_of(slot)
-  if not change('SET', key, id, 'NX', 'PX', lasts) then return nil, 'WRONGTYPE a slot' end
+  -- To MGET, a key of another type is none.
+  local other = redis.pcall('GET', key)
+  if type(other) == 'table' then return nil, other.err end
+  change('SET', key, id, 'PX', lasts)
   ids[slot], slot_of[id] = id, slot
   return slot
 end

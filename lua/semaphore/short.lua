@@ -24,7 +24,7 @@ do
   local now = clock or 0
   local first = clock and pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
   local ends = first and tonumber(first[2])
-  local text = (clock or not guards) and not (ends and ends <= now) and ARGV[4] == '0' and pcall('EXISTS', KEYS[4], KEYS[6]) == 0 and pcall('GET', KEYS[2])
+  local text = (not guards or first and not first.err) and not (ends and ends <= now) and ARGV[4] == '0' and pcall('EXISTS', KEYS[4], KEYS[6]) == 0 and pcall('GET', KEYS[2])
   local before = type(text) == 'string' and tonumber(text)
   if before and string.find(text, '^%d+$') and before .. '' == text and before < 2147483647 then
     local total, results, adds, rems, i, fits = before, '', {}, {}, 11, true

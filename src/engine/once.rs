@@ -394,24 +394,6 @@ pub(crate) fn unexpected_answer(name: &str, value: &Value, unanswered: Option<Du
     }
 }
 
-/// The error of `operation` on the object called `name`, of which a part has been carried out, behind which it failed with `error`.
-pub(crate) fn in_part(
-    name: &str,
-    operation: &'static str,
-    waited: Duration,
-    error: Error,
-) -> Error {
-    match error {
-        Error::OutcomeUnknown { .. } => error,
-        error => Error::OutcomeUnknown {
-            name: name.to_owned(),
-            operation,
-            waited,
-            detail: format!("a part was carried out, and then: {error}"),
-        },
-    }
-}
-
 /// The error for a refusal of anything about the object called `name`; see [`Core::explain`] for a wrong type.
 pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
     let name = name.to_owned();

@@ -219,7 +219,9 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         }
     }
     if let Some(object) = plan.settings.orderly {
-        let polled = plan.settings.is_polled(object);
+        // Each waiter of a fair lock looks when a lease may end.
+        let fair = plan.settings.lock_kind == LockKind::Fair;
+        let polled = plan.settings.is_polled(object) || fair && matches!(object, Object::Lock(_));
         judge.lock().unwrap().judge_orderly(polled);
     }
     // Once more, as nobody may have been there when the last of them came; or when a server lost what had been given back.

@@ -187,8 +187,7 @@ async fn leases_are_changed_and_end() {
 
 #[tokio::test]
 async fn those_who_hold_are_listed_page_by_page() {
-    let (server, _client, jobs) = start(2000).await;
-    let mut control = server.connection().await;
+    let (_server, _client, jobs) = start(2000).await;
     let mut all = HashSet::new();
     for handle in [jobs.clone(), jobs.clone().with_lease(HOUR)] {
         for _ in 0..3 {
@@ -203,10 +202,7 @@ async fn those_who_hold_are_listed_page_by_page() {
     let endless = listed.iter().filter(|holder| holder.remaining().is_none());
     assert_eq!(endless.count(), 603);
     assert!(listed.iter().all(|holder| holder.remaining() <= Some(HOUR)));
-    // Taken away from all of them, not in one go.
-    let before = scripts(&mut control).await;
     assert_eq!(jobs.release_all().await, Ok(1206));
-    assert_eq!(scripts(&mut control).await - before, 2);
     assert_eq!(jobs.available_permits().await, Ok(2000));
     assert_eq!(jobs.holders().await.unwrap(), []);
 }

@@ -74,8 +74,8 @@ pub(super) enum Call {
     TrySet(u32),
     Set(u32),
     Add(i32),
-    /// Takes so many at the most away from their holders.
-    Clear(u64),
+    /// Takes all away from their holders.
+    Clear,
 }
 
 /// The numbers that can be read.
@@ -103,7 +103,7 @@ impl queue::Call for Call {
             Call::TrySet(_) => "try_set_permits",
             Call::Set(_) => "set_permits",
             Call::Add(_) => "add_permits",
-            Call::Clear(_) => "release_all",
+            Call::Clear => "release_all",
         }
     }
 
@@ -132,7 +132,7 @@ impl queue::Call for Call {
     fn adds(&self) -> bool {
         match self {
             Call::Add(permits) => *permits > 0,
-            Call::TrySet(_) | Call::Set(_) | Call::Clear(_) => true,
+            Call::TrySet(_) | Call::Set(_) | Call::Clear => true,
             call => call.is_deferred(),
         }
     }
@@ -156,7 +156,7 @@ impl queue::Call for Call {
             Call::TrySet(permits) => ("try_set", Arg::number(*permits), 0),
             Call::Set(permits) => ("set", Arg::number(*permits), 0),
             Call::Add(permits) => ("add", Arg::Number((*permits).into()), 0),
-            Call::Clear(most) => ("clear", Arg::number(*most), 0),
+            Call::Clear => ("clear", Arg::Number(0), 0),
         };
         args.extend([Arg::Word(word), first, Arg::number(second)]);
         if word == "take" {
@@ -164,7 +164,7 @@ impl queue::Call for Call {
         }
     }
 
-    /// Together: how many; or which one is not held, from -1 downwards. Clear: as the script says it.
+    /// Together: how many; or which one is not held, from -1 downwards.
     fn read(&self, name: &str, word: &str, _: usize) -> Option<queue::Result<Permits>> {
         let old = |id: &Id| Error::InvalidPermitId {
             name: name.to_owned(),
@@ -191,7 +191,6 @@ impl queue::Call for Call {
                     _ => Ok(Outcome::Number(-1 - i64::try_from(place).ok()?)),
                 }
             }
-            (Call::Clear(_), Some(_)) => Ok(Outcome::Text(word.to_owned())),
             (Call::Add(delta), Some((_, available))) => {
                 Err(out_of_range((*delta).into(), available)?)
             }

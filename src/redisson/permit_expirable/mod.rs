@@ -12,12 +12,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::names;
 use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis, shortened};
 use crate::engine::call::{Dropped, Wait};
-use crate::engine::once::{in_part, unexpected_answer};
+use crate::engine::once::unexpected_answer;
 use crate::engine::request::Request;
 use crate::engine::{self, Core};
 use crate::error::{Effect, Error, Result};
@@ -515,39 +513,13 @@ impl RPermitExpirableSemaphore {
 
     /// Takes all permits away from their holders; how many they were. Guards learn of it by their next renewal, other holders do not.
     ///
-    /// Redis: as the release of all of them, 1024 at a time, those that end first before the others; as many as were held at the
-    /// beginning. Redisson has no counterpart.
-    ///
-    /// # Errors
-    ///
-    /// Those of every operation; [`OutcomeUnknown`](Error::OutcomeUnknown), too, where it fails behind the first 1024: those are gone.
+    /// Redis: `DEL` of the permits, whose number is added to the counter. Redisson has no counterpart.
     pub async fn release_all(&self) -> Result<u64> {
-        let calling = self.calling("release_all", Dropped::Withdrawn);
-        self.core.call(calling, pin!(Some(self.clear()))).await
-    }
-
-    async fn clear(&self) -> Result<u64> {
-        let began = Instant::now();
-        let (mut taken, mut most) = (0, u64::MAX);
-        loop {
-            let (some, left): (u64, u64) = match self.queue.call(Call::Clear(most - taken)).await {
-                Ok(Outcome::Text(word)) => match word.split_once(':') {
-                    Some((some, left)) => (some.parse().unwrap_or(0), left.parse().unwrap_or(0)),
-                    None => return Ok(taken),
-                },
-                Ok(_) => return Ok(taken),
-                Err(error) if taken == 0 => return Err(error),
-                Err(error) => {
-                    return Err(in_part(self.name(), "release_all", began.elapsed(), error));
-                }
-            };
-            taken += some;
-            // Later holders are not meant.
-            most = most.min(taken + left);
-            if taken >= most || some == 0 {
-                return Ok(taken);
-            }
-        }
+        self.run(
+            Call::Clear,
+            |outcome| Ok(number_of(&outcome).unsigned_abs()),
+        )
+        .await
     }
 
     async fn take_one(&self, wait: Option<Duration>, guard: bool) -> Result<Option<Held>> {

@@ -57,8 +57,9 @@ async fn unlock_needs_no_memory() {
         let unlocked = timeout(LIMIT, holder.unlock()).await;
         assert_eq!(unlocked.expect("without memory, too"), Ok(()));
         served("the next one does not have it", waits).await;
+        let unlocked = timeout(LIMIT, next.unlock()).await;
+        assert_eq!(unlocked.expect("a grant by message, too"), Ok(()));
         memory(&mut redis, "0").await;
-        next.unlock().await.unwrap();
     }
     let proxy = Proxy::start(&server).await;
     let lock = connect(proxy.url(), often, LIMIT).await.lock("door");
@@ -68,6 +69,30 @@ async fn unlock_needs_no_memory() {
     let unlocked = timeout(LIMIT, lock.unlock()).await;
     assert_eq!(unlocked.expect("its record says so"), Ok(()));
     assert_eq!(proxy.struck(), 1);
+}
+
+/// Each hold of a read-write lock can be given back without memory, in any order.
+#[tokio::test]
+async fn read_write_unlocks_need_no_memory() {
+    let (server, mut redis) = start_controlled().await;
+    let client = connect(server.url(), LIMIT, LIMIT).await;
+    let lock = client.read_write_lock("both");
+    let (read, write) = (lock.read(), lock.write());
+    for unlocks in [
+        [&write, &write, &read, &read],
+        [&read, &write, &read, &write],
+    ] {
+        for lock in [&write, &write, &read, &read] {
+            lock.lock().await.unwrap();
+        }
+        memory(&mut redis, "1").await;
+        for lock in unlocks {
+            let unlocked = timeout(LIMIT, lock.unlock()).await;
+            assert_eq!(unlocked.expect("without memory"), Ok(()));
+        }
+        assert!(!redis.exists::<_, bool>("both").await.unwrap());
+        memory(&mut redis, "0").await;
+    }
 }
 
 /// Neither by the short script, nor by the one that serves a queue; and the deletion is forbidden, too.
