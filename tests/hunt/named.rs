@@ -25,6 +25,7 @@ pub fn all() -> Vec<(&'static str, Plan)> {
         grant_overtakes_the_answer dropped_without_replica
         timed_one_after_the_other leaves_while_the_server_is_away tries_past_its_lease
         granted_past_its_lease hears_nothing
+        unlock_is_confirmed_late
     }
 }
 
@@ -432,6 +433,26 @@ fn gives_back_without_replica() -> Plan {
         events.push(calls(1000, 0, both(LOCK)));
     }
     plan(with_a_replica(), events)
+}
+
+/// A replica confirms an unlock later than the lease lasts.
+/// The lock has been renewed meanwhile, so the other holds of its owner are not lost.
+fn unlock_is_confirmed_late() -> Plan {
+    let mut settings = with_a_replica();
+    settings.watchdog = Duration::from_secs(1);
+    let keeps_one = |hold| Call {
+        one_owner: true,
+        ..keeps(LOCK, hold)
+    };
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps_one(3000)),
+            calls(1100, 0, keeps_one(3400)),
+            calls(1200, 0, keeps_one(4000)),
+            at(3800, What::Part(Duration::from_millis(1600))),
+        ],
+    )
 }
 
 /// An inner hold with a longer lease is given back without a replica, and then its client is cut off.

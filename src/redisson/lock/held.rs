@@ -243,10 +243,15 @@ impl Held<Locks> for Holds {
             }
             (Call::Release(who, _), Ok(Outcome::Number(left))) => {
                 let (until, left) = (note.until.unwrap_or(sent + note.lease), *left > 0);
+                let watched = note.lease == self.watchdog();
                 let left = left
                     && self.change(who, |times, entry| {
                         times.remove(note.hold) && {
-                            entry.ends(until);
+                            match watched {
+                                // It may have been renewed since.
+                                true => entry.lasts(until),
+                                false => entry.ends(until),
+                            }
                             true
                         }
                     }) == Some(true);
