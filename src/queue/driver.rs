@@ -221,7 +221,7 @@ impl<P: Primitive> Object<P> {
         }
     }
 
-    /// What the server has said inside a script.
+    /// Reads the server's words inside a script.
     fn refusal(&self, text: &str) -> Refusal {
         let names = || self.script_keys().iter().map(ToString::to_string).collect();
         Refusal::from_text(text).naming(names)

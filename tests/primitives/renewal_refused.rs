@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::support::acl::set_user;
-use crate::support::clients::{LIMIT, limited};
+use crate::support::clients::{LIMIT, builder, limited, start_controlled};
 use crate::support::server::{NOWHERE, replica_of};
 use crate::support::waiters::until;
+use futures::future::{FutureExt, select_all};
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Lease};
+use tokio::time::timeout;
 
 /// Three tries that are refused are made in the first half of it.
 const LEASE: Duration = Duration::from_secs(6);
@@ -102,4 +104,36 @@ async fn by_a_permission_that_is_missing() {
 #[tokio::test]
 async fn by_a_replica() {
     refused_for_a_while(async |control| be_a_replica_for_a_while(control, 3).await).await;
+}
+
+/// What is held outlasts several leases on a server without memory.
+#[tokio::test]
+async fn renewal_needs_no_memory() {
+    const SHORT: Duration = Duration::from_secs(1);
+    let (server, mut control) = start_controlled().await;
+    let client = builder(server.url()).lock_watchdog_timeout(SHORT);
+    let client = client.connect().await.unwrap();
+    let (seats, jobs) = (
+        client.semaphore("seats"),
+        client.permit_expirable_semaphore("jobs"),
+    );
+    seats.try_set_permits(1).await.unwrap();
+    jobs.try_set_permits(1).await.unwrap();
+    let (permit, leased) = (seats.permit(1).await.unwrap(), jobs.permit().await.unwrap());
+    let lock = client.lock("door").guard().await.unwrap();
+    let both = ["one", "two"].map(|name| client.read_write_lock(name));
+    let read = both[0].read().guard().await.unwrap();
+    let write = both[1].write().guard().await.unwrap();
+    let mut command = redis::cmd("CONFIG");
+    command.arg(&["SET", "maxmemory", "1"]);
+    command.exec_async(&mut control).await.unwrap();
+    let lost = select_all([
+        permit.lost().boxed(),
+        leased.lost().boxed(),
+        lock.lost().boxed(),
+        read.lost().boxed(),
+        write.lost().boxed(),
+    ]);
+    let lost = timeout(3 * SHORT, lost).await;
+    assert!(lost.is_err(), "lost: {:?}", lost.unwrap().1);
 }
