@@ -126,7 +126,8 @@ impl<P: Primitive> State<P> {
 
     /// Messages may have been missed.
     pub(super) fn may_have_missed(&mut self) {
-        self.confirm_all |= !self.entries.is_empty();
+        // A batch under way may queue entries.
+        self.confirm_all |= !self.entries.is_empty() || self.under_way.is_some();
         self.look |= P::MOST_QUEUED == 0 && !self.waiters.is_empty();
     }
 

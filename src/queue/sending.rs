@@ -33,7 +33,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn has_work(&self) -> bool {
         !self.calls.is_empty()
             || !self.granted.is_empty()
-            || self.confirm_all
+            || self.confirm_all && !self.entries.is_empty()
             || self.look
             || self.announcements.due
             || self.unwatch

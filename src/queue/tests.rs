@@ -651,6 +651,31 @@ async fn a_waiter_asks_behind_changes_that_stay() {
     assert_eq!(waits.try_recv().err(), Some(TryRecvError::Empty));
 }
 
+/// The subscription may be confirmed before the answer to the batch that has queued the entry.
+#[tokio::test(start_paused = true)]
+async fn an_entry_is_confirmed_behind_a_subscription_that_came_before_its_answer() {
+    let state = &mut World::new().clients[0].state;
+    let want = Amount {
+        amount: 1,
+        leased: false,
+    };
+    let (reply, _waits) = oneshot::channel();
+    state.join(want, reply, None, Instant::now());
+    assert!(matches!(state.depart(Moment::now()), Some(Task::Batch(_))));
+    state.may_have_missed();
+    let entry = Entry {
+        want,
+        arrival: 0,
+        life: 3000,
+    };
+    state.entries.insert(7, entry);
+    state.under_way = None;
+    let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+        panic!("nothing departs");
+    };
+    assert!(batch.check && batch.confirms.len() == 1);
+}
+
 /// As the model, beside peers that free permits without a message.
 struct Paced;
 
