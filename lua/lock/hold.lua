@@ -73,11 +73,15 @@ local function next_token()
   return (last or 0) + 1
 end
 
--- Refuses the batch where one of its callers wants a token and there is none.
-local function check_token(kind)
-  local next, why = true, nil
-  if kind == FENCED then next, why = next_token() end
-  if not next then error({ err = why }) end
+-- Refuses the batch where one of its callers wants a token and there is none, before anything has changed.
+local function check_tokens()
+  for i = 11, #ARGV do
+    if ARGV[i] == FENCED or ARGV[i - 1] == 'confirm' and string.find(ARGV[i], '^' .. FENCED) then
+      local next, why = next_token()
+      if not next then error({ err = why }) end
+      return
+    end
+  end
 end
 
 local function read_entry(entry) return string.match(entry, '^[^:]+:(%l)%d+:(%d+):%d+:(%d+)$') end

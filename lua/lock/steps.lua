@@ -17,8 +17,7 @@
 
 -- Whether the owner of `entry` has the lock; if not it waits, since its `arrival`.
 local function confirm(entry, arrival)
-  local kind, owner = read_entry(entry)
-  check_token(kind)
+  local _, owner = read_entry(entry)
   if not has(owner) then
     enter(entry, arrival)
     return 0
@@ -37,12 +36,10 @@ local function step(i)
   if kind == 'leave' then return leave(entry_of(first)), i + 3 end
   if kind == 'release' then return release(first, second), i + 3 end
   if kind == 'take' then
-    check_token(ARGV[i + 3])
     local takes = lets(first, ARGV[i + 3])
     if takes then take(entry_for(ARGV[i + 3], 0, first, '0:' .. second), nil, nil, true) end
     return takes and taken(1) or 0, i + 4
   elseif kind == 'wait' then
-    check_token(ARGV[i + 3])
     -- The owner that has it goes first.
     local done = wait(i, first, '', goes_ahead(first, ARGV[i + 3]))
     return done > 0 and taken(done) or 0, i + 9
@@ -61,6 +58,7 @@ end
 local function work()
   local refusal = open_lock()
   if refusal then return refusal end
+  check_tokens()
   open_queue()
   open_account()
   local results, i = {}, 11

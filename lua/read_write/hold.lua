@@ -90,7 +90,7 @@ local function fits(number, kind)
   return total - reserved >= 1 or kind == 'r' and mode == 'read' or goes_ahead(number, kind)
 end
 local function lets(number, kind) return fits(number, kind) or total == 1 end
-local function check_token() end
+local function check_tokens() end
 
 -- A hold lasts for `lease` from now on, or is over.
 local function set_hold(key, lease)

@@ -95,6 +95,29 @@ async fn read_write_unlocks_need_no_memory() {
     }
 }
 
+/// Where there is no token to be given, nothing of the batch is carried out.
+#[tokio::test]
+async fn an_unlock_beside_an_unusable_token_changes_nothing() {
+    let (server, mut redis) = start_controlled().await;
+    let client = connect(server.url(), LIMIT, LIMIT).await;
+    let (lock, fenced) = (client.lock("door"), client.fenced_lock("door"));
+    let other = client.lock("door");
+    lock.lock().await.unwrap();
+    let token = "redisson_lock_token:{door}";
+    let _: () = redis.lpush(token, "no number").await.unwrap();
+    // The first one departs alone, the others together.
+    let (tried, unlocked, taken) = tokio::join!(
+        other.try_lock(),
+        lock.unlock(),
+        fenced.try_lock_and_get_token()
+    );
+    assert_eq!(tried, Ok(false));
+    for error in [unlocked.unwrap_err(), taken.unwrap_err()] {
+        assert!(matches!(error, Error::WrongType { .. }), "{error}");
+    }
+    assert!(redis.exists::<_, bool>("door").await.unwrap());
+}
+
 /// Neither by the short script, nor by the one that serves a queue; and the deletion is forbidden, too.
 #[tokio::test]
 async fn no_lock_without_an_end_is_left_where_setting_it_is_forbidden() {
