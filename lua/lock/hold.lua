@@ -6,6 +6,7 @@
 -- KEYS[5] token: string, the last fencing token
 -- ARGV[6] watchdog time-out in milliseconds: the lease of a hold that is renewed
 -- ARGV[7] what this client knows: "<number of the owner that holds the lock>:<how often>:<least lease in milliseconds that is left to it>"
+-- ARGV[11..] the steps of steps.lua, among which it looks for callers that want a token
 -- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `leave`, `extend`, `release`, and what steps.lua
 --   needs besides
 -- Publishes: nothing

@@ -1,6 +1,7 @@
 -- Purpose: puts off the end of the read-write locks that one client holds, as long as its owners hold them; and of the holds of its readers
 -- Counterpart: extension (the watchdog of RReadWriteLock)
--- KEYS[1..] lock: hash, "mode" and the owners that hold it -> how often; its name begins those of the holds
+-- KEYS[1..] lock: hash, "mode" and the owners that hold it -> how often; its name begins those of the holds. Behind the locks stand
+--   the holds, so that Redis refuses the script while their slot is on its way
 -- ARGV[1] lease in milliseconds
 -- ARGV[2..] the owner of each lock
 -- Returns: 1 for each lock that lasts so long at least, 0 for each that its owner does not hold any more; an error where
@@ -10,8 +11,8 @@
 -- Invariant: what other owners hold, and a lock that is free, stay as they are
 
 local answer, lease = {}, tonumber(ARGV[1])
-for i, lock in ipairs(KEYS) do
-  local owner = ARGV[i + 1]
+for i = 1, #ARGV - 1 do
+  local lock, owner = KEYS[i], ARGV[i + 1]
   local held = redis.pcall('HGET', lock, owner)
   -- A key that holds another type by now is no lock of ours. Any other refusal says nothing of it.
   if type(held) == 'table' and not string.find(held.err, '^WRONGTYPE ') then return held end

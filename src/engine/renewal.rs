@@ -117,6 +117,7 @@ fn request(renewing: &Renewing, some: &[Renewal]) -> Request {
         let ids = of_one.iter().map(|renewal| &renewal.place.1);
         args.extend(ids.map(renewing.id));
     }
+    keys.extend(some.iter().flat_map(|renewal| renewal.others.clone()));
     Request::script(renewing.script, keys, args)
 }
 

@@ -104,6 +104,7 @@ impl<P> Leases<P> {
             several: true,
             most: MOST_RENEWED,
             id: |id| Arg::Text(Arc::clone(id)),
+            others: Renewing::nothing_else,
             lease: self.watchdog(),
         }
     }

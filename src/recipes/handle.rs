@@ -275,6 +275,7 @@ impl Handle {
             script: if times { &RENEW_TIMES } else { &RENEW_SLOTS },
             several: times,
             id: |id| Arg::Text(Arc::clone(id)),
+            others: Renewing::nothing_else,
             most: MOST_REFRESHED,
             lease: self.settings.timeout,
         }

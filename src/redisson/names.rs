@@ -124,6 +124,11 @@ pub(crate) fn of_lock_token(lock: &str) -> String {
     prefixed("redisson_lock_token", lock)
 }
 
+/// The key of a reader's hold with this number of the read-write lock.
+pub(crate) fn of_read_hold(lock: &str, owner: &str, number: usize) -> Arc<str> {
+    suffixed(lock, &format!("{owner}:rwlock_timeout:{number}")).into()
+}
+
 /// A key beside an object. `a` and `{a}` are two objects with one channel; what stands beside them must not be one.
 fn beside(prefix: &str, object: &str) -> String {
     if object.contains('{') {

@@ -25,7 +25,7 @@ pub fn all() -> Vec<(&'static str, Plan)> {
         grant_overtakes_the_answer dropped_without_replica
         timed_one_after_the_other leaves_while_the_server_is_away tries_past_its_lease
         granted_past_its_lease hears_nothing
-        unlock_is_confirmed_late
+        unlock_is_confirmed_late limited_hold_goes_first
     }
 }
 
@@ -433,6 +433,27 @@ fn gives_back_without_replica() -> Plan {
         events.push(calls(1000, 0, both(LOCK)));
     }
     plan(with_a_replica(), events)
+}
+
+/// A hold with a long lease is given back before one of the same owner that is renewed.
+/// The lock lasts for a renewal's time from then on, so it is renewed soon.
+fn limited_hold_goes_first() -> Plan {
+    let mut settings = Settings::plain(1, 1);
+    settings.locks = 1;
+    settings.watchdog = Duration::from_secs(1);
+    let limited = Call {
+        lease: Some(Duration::from_secs(10)),
+        one_owner: true,
+        ..keeps(LOCK, 5000)
+    };
+    let renewed = Call {
+        one_owner: true,
+        ..keeps(LOCK, 8000)
+    };
+    plan(
+        settings,
+        vec![calls(1000, 0, limited), calls(1100, 0, renewed)],
+    )
 }
 
 /// A replica confirms an unlock later than the lease lasts.

@@ -13,12 +13,14 @@ use crate::lease::{Change, Lease};
 /// How something that is held is renewed.
 #[derive(Clone, Copy)]
 pub(crate) struct Renewing {
-    /// Its keys are the objects, its arguments the lease, and for each object the id; or, where there may be several, how many,
-    /// and each of them.
+    /// Its keys are the objects and then all others, its arguments the lease, and for each object the id; or, where there may be
+    /// several, how many, and each of them.
     pub(crate) script: &'static LazyLock<Script>,
     pub(crate) several: bool,
     /// An id as the script reads it.
     pub(crate) id: fn(&Arc<str>) -> Arg,
+    /// The other keys that the script uses, for an object and an id.
+    pub(crate) others: fn(&str, &str, &Entry) -> Vec<Arc<str>>,
     /// One call renews so many at the most.
     pub(crate) most: usize,
     /// How long it lasts from then on.
@@ -26,6 +28,11 @@ pub(crate) struct Renewing {
 }
 
 impl Renewing {
+    /// Where the script uses the objects alone.
+    pub(crate) fn nothing_else(_: &str, _: &str, _: &Entry) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+
     /// The number that distinguishes calls.
     pub(super) fn kind(&self) -> (usize, Duration) {
         (std::ptr::from_ref(self.script).addr(), self.lease)
@@ -198,7 +205,6 @@ impl Entry {
         self.until = until;
         self.pending = None;
         self.confirmed();
-        self.reschedule();
     }
 
     /// It ends at `until` or later, the server says to a renewal, and nothing has departed since.
@@ -216,6 +222,7 @@ impl Entry {
     fn confirmed(&mut self) {
         (self.alone, self.reported) = (false, false);
         self.show_end();
+        self.reschedule();
     }
 
     /// A step departs that makes it last for `lease`, until `until`; whether it arrives is not known yet.

@@ -54,6 +54,8 @@ pub(crate) struct Kept(u64);
 #[derive(Clone)]
 pub(super) struct Renewal {
     pub(super) place: Place,
+    /// What the script uses besides.
+    pub(super) others: Vec<Arc<str>>,
     version: u64,
 }
 
@@ -222,7 +224,13 @@ impl Holds {
                 } else if entry.take() {
                     let (place, version) = ((Arc::clone(key), Arc::clone(id)), entry.version);
                     let kind = (slot(key), entry.renewing.kind(), entry.most_together());
-                    taken.push((kind, entry.renewing, Renewal { place, version }));
+                    let others = (entry.renewing.others)(key, id, entry);
+                    let renewal = Renewal {
+                        place,
+                        others,
+                        version,
+                    };
+                    taken.push((kind, entry.renewing, renewal));
                 }
             }
         }

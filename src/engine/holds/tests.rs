@@ -16,6 +16,7 @@ const RENEWING: Renewing = Renewing {
     script: &SCRIPT,
     several: false,
     id: |id| Arg::Text(Arc::clone(id)),
+    others: Renewing::nothing_else,
     most: 100,
     lease: WATCHDOG,
 };
@@ -42,7 +43,11 @@ fn departs(holds: &Holds, seconds: u32) {
 fn departing(holds: &Holds) -> Renewal {
     let place = ("x".into(), "a".into());
     let version = holds.look("x", "a", |entry| entry.version).unwrap();
-    Renewal { place, version }
+    Renewal {
+        place,
+        others: Vec::new(),
+        version,
+    }
 }
 
 /// The ids that are due now, as many as one call renews together.
@@ -260,6 +265,7 @@ async fn what_is_due_takes_along_what_is_due_soon() {
     assert!(due(&holds).is_empty(), "calls have them");
     let places = ["one", "short"].map(|id| Renewal {
         place: ("x".into(), id.into()),
+        others: Vec::new(),
         version: 0,
     });
     holds.call_ended(&places);

@@ -21,9 +21,13 @@ use crate::lua;
 use crate::queue::{
     Grant, Held, NotDone, Outcome, Overtaking, Primitive, QueueKeys, Result, Ticket,
 };
+use crate::redisson::names;
 
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
 static SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_READ_WRITE));
+
+/// Scripts look at so many holds of a reader at the most.
+const MOST_HOLDS: usize = 1024;
 
 /// One script call renews so many locks at the most, as Redisson's does.
 const MOST_RENEWED: usize = 100;
@@ -69,6 +73,19 @@ pub(super) fn change<T>(
         Some(changed)
     });
     changed.flatten()
+}
+
+/// The keys of a reader's holds. A server that has not all of them, as their slot is on its way, must not renew some.
+fn holds_of_reader(lock: &str, owner: &str, entry: &Entry) -> Vec<Arc<str>> {
+    let reads = !owner.ends_with(Kind::Write.tail());
+    let count = entry
+        .beside::<Times>()
+        .filter(|_| reads)
+        .map_or(0, Times::count);
+    let numbers = 1..=count.min(MOST_HOLDS);
+    numbers
+        .map(|number| names::of_read_hold(lock, owner, number))
+        .collect()
 }
 
 impl Holds {
@@ -160,6 +177,11 @@ impl Holds {
             script: if self.shared { &SHARED } else { &RENEWAL },
             several: false,
             id: |owner| Arg::Text(Arc::clone(owner)),
+            others: if self.shared {
+                holds_of_reader
+            } else {
+                Renewing::nothing_else
+            },
             most: MOST_RENEWED,
             lease: self.watchdog(),
         }

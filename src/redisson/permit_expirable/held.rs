@@ -35,6 +35,7 @@ pub(super) fn renewing(lease: Duration) -> Renewing {
         several: true,
         most: MOST_RENEWED,
         id: |id| ids::arg(id),
+        others: Renewing::nothing_else,
         lease,
     }
 }
