@@ -422,6 +422,34 @@ async fn locks_are_renewed_while_their_slot_is_on_its_way() {
     cluster.move_slot(slot, 1, 0).await;
 }
 
+/// A reader's hold has a key of its own. It is renewed together with its lock, and not made a second time where that is already.
+#[tokio::test]
+async fn a_read_lock_is_renewed_when_its_hold_has_arrived() {
+    let cluster = shared().await;
+    let name = &cluster.name_at(0, "read").await;
+    let slot = cluster.slot(name).await;
+    let client = of(cluster).lock_watchdog_timeout(Duration::from_secs(6));
+    let client = client.connect().await.unwrap();
+    let guard = client.read_write_lock(name).read().guard().await.unwrap();
+    let words = ["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "10"];
+    let keys: Vec<String> = ask(&cluster.servers[0], &words).await;
+    let mut keys = keys.iter();
+    let hold = keys.find(|key| key.contains("rwlock_timeout")).unwrap();
+    cluster.begin_to_move(slot, 0, 1).await;
+    cluster.move_key(name, 0, 1).await;
+    until("a renewal was due a second ago", LIMIT, async || {
+        ask::<i64>(&cluster.servers[0], &["PTTL", hold]).await < 3000
+    })
+    .await;
+    cluster.move_keys(slot, 0, 1).await;
+    cluster.end_move(slot, 0, 1).await;
+    let left = async || ask::<i64>(&cluster.servers[1], &["PTTL", hold]).await;
+    until_it_rises("the hold is renewed", LIMIT, left).await;
+    assert!(!guard.is_lost());
+    guard.unlock().await.unwrap();
+    cluster.move_slot(slot, 1, 0).await;
+}
+
 /// Waiters and holders of three clients, and one slot goes round the masters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_are_kept_while_their_slot_moves_under_load() {
