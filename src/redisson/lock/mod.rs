@@ -125,7 +125,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 /// acquired by a future that was dropped is given back, an unlock is carried out; what else has not been sent is not sent any more.
 ///
 /// Where the server forbids a command in the middle of a script, what the commands before it have changed stays, and the error is
-/// [`OutcomeUnknown`](Error::OutcomeUnknown); `rsem doctor` prints the permissions that a user lacks.
+/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown); `rsem doctor` prints the permissions that a user lacks.
 ///
 /// # DIFFERENCE from Redisson
 ///
