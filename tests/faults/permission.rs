@@ -9,7 +9,7 @@ use crate::support::refusals::{all_operations, assert_clear};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_notified, until_queued, until_subscribers, waiter};
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error, Result};
+use redisson_semaphore::{Client, Error, RemainingTtl, Result};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn a_forbidden_key_is_told() {
     assert_eq!(stored(&server, "open").await, ["1"]);
 }
 
-/// What was changed before that stays. For commands that is in `tests/hazards/refused.rs`: here it is a channel, too.
+/// A change before the announcement stays. `tests/hazards/refused.rs` forbids commands; here a channel is forbidden, too.
 #[tokio::test]
 async fn a_refused_announcement_is_told() {
     for (rules, missing) in [
@@ -168,6 +168,17 @@ async fn a_refused_announcement_is_told() {
         semaphore.add_permits(-4).await.unwrap();
         semaphore.release(2).await.unwrap();
         assert_eq!(stored(&server, "silent").await, ["-2"], "{rules}");
+        told(semaphore.release(3).await, "1").await;
+        let made = async {
+            assert_eq!(semaphore.delete().await, Ok(true));
+            semaphore.try_set_permits_for(3, LIMIT).await
+        };
+        told(made.await.map(drop), "3").await;
+        let left = semaphore.remaining_ttl().await.unwrap();
+        assert!(
+            matches!(left, RemainingTtl::Expires(_)),
+            "{rules}: {left:?}"
+        );
     }
 }
 
@@ -289,18 +300,24 @@ async fn a_user_without_a_password_is_not_taken_for_another() {
 /// Free permits need no queue.
 #[tokio::test]
 async fn waiting_without_the_queue_is_denied() {
-    let (server, client) = limited("~* &* +@all -zadd").await;
-    let semaphore = client.semaphore("queued");
-    semaphore.try_set_permits(1).await.unwrap();
-    semaphore.acquire(1).await.unwrap();
-    let told = timeout(LIMIT, semaphore.acquire(1)).await.expect("told");
-    denied(&told.unwrap_err(), "queued");
-    let told = timeout(LIMIT, semaphore.try_acquire_for(1, LIMIT)).await;
-    denied(&told.expect("told").unwrap_err(), "queued");
-    assert_eq!(semaphore.try_acquire(1).await, Ok(false));
-    semaphore.release(2).await.unwrap();
-    semaphore.acquire(2).await.unwrap();
-    assert_eq!(stored(&server, "queued").await, ["0"]);
+    for missing in ["zadd", "hset", "pexpire"] {
+        let (server, client) = limited(&format!("~* &* +@all -{missing}")).await;
+        let semaphore = client.semaphore("queued");
+        semaphore.try_set_permits(1).await.unwrap();
+        semaphore.acquire(1).await.unwrap();
+        let told = timeout(LIMIT, semaphore.acquire(1)).await.expect(missing);
+        denied(&told.unwrap_err(), "queued");
+        let told = timeout(LIMIT, semaphore.try_acquire_for(1, LIMIT)).await;
+        denied(&told.expect("told").unwrap_err(), "queued");
+        if missing != "zadd" {
+            // The entry has entered the queue, and nobody may work on that.
+            continue;
+        }
+        assert_eq!(semaphore.try_acquire(1).await, Ok(false));
+        semaphore.release(2).await.unwrap();
+        semaphore.acquire(2).await.unwrap();
+        assert_eq!(stored(&server, "queued").await, ["0"]);
+    }
 }
 
 /// A path has no room for user, password and database.
