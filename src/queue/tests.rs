@@ -578,6 +578,18 @@ proptest! {
     }
 }
 
+fn one(leased: bool) -> Amount {
+    Amount { amount: 1, leased }
+}
+
+fn entry(want: Amount) -> Entry<Amount> {
+    Entry {
+        want,
+        arrival: 0,
+        life: 3000,
+    }
+}
+
 fn forbidden() -> Error {
     Error::PermissionDenied {
         name: "model".to_owned(),
@@ -589,18 +601,10 @@ fn forbidden() -> Error {
 #[tokio::test(start_paused = true)]
 async fn a_confirmation_is_repeated_behind_a_refused_batch() {
     let state = &mut World::new().clients[0].state;
-    let want = Amount {
-        amount: 1,
-        leased: true,
-    };
+    let want = one(true);
     let until = Moment::now() + Duration::from_secs(3);
     let _grant = state.granted(want, 7, Taken::default(), 3000, until);
-    let entry = Entry {
-        want,
-        arrival: 0,
-        life: 3000,
-    };
-    state.unconfirmed.insert(7, (entry, CLOCK));
+    state.unconfirmed.insert(7, (entry(want), CLOCK));
     state.call(Call::Release(1), None, Instant::now());
     for _ in 0..2 {
         let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
@@ -617,16 +621,8 @@ async fn a_confirmation_is_repeated_behind_a_refused_batch() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_behind_changes_that_stay() {
     let state = &mut World::new().clients[0].state;
-    let want = Amount {
-        amount: 1,
-        leased: false,
-    };
-    let entry = Entry {
-        want,
-        arrival: 0,
-        life: 3000,
-    };
-    state.entries.insert(7, entry);
+    let want = one(false);
+    state.entries.insert(7, entry(want));
     let (reply, mut waits) = oneshot::channel();
     state.join(want, reply, None, Instant::now());
     for unknown in [None, Some(forbidden())] {
@@ -655,20 +651,12 @@ async fn a_waiter_asks_behind_changes_that_stay() {
 #[tokio::test(start_paused = true)]
 async fn an_entry_is_confirmed_behind_a_subscription_that_came_before_its_answer() {
     let state = &mut World::new().clients[0].state;
-    let want = Amount {
-        amount: 1,
-        leased: false,
-    };
+    let want = one(false);
     let (reply, _waits) = oneshot::channel();
     state.join(want, reply, None, Instant::now());
     assert!(matches!(state.depart(Moment::now()), Some(Task::Batch(_))));
     state.may_have_missed();
-    let entry = Entry {
-        want,
-        arrival: 0,
-        life: 3000,
-    };
-    state.entries.insert(7, entry);
+    state.entries.insert(7, entry(want));
     state.under_way = None;
     let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
         panic!("nothing departs");

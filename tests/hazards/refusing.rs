@@ -10,7 +10,7 @@ use redisson_semaphore::{Effect, Error};
 use crate::subject::{Books, End, Expected, HOUR, Kind, Subject, in_time, pass, tell_all};
 use crate::subjects::for_every_subject;
 use crate::support::clients::{self, LIMIT};
-use crate::support::server::{NOWHERE, RedisServer, replica_of};
+use crate::support::server::{NOWHERE, RedisServer, limit_memory, replica_of};
 use crate::support::waiters::until;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,12 +33,12 @@ impl Reason {
     }
 
     async fn set(self, redis: &mut MultiplexedConnection, on: bool) {
+        let value = if on { "1" } else { "0" };
         let setting = match self {
             Reason::Replica => return replica_of(redis, on.then_some(NOWHERE)).await,
             Reason::NoReplica => "min-replicas-to-write",
-            Reason::NoMemory => "maxmemory",
+            Reason::NoMemory => return limit_memory(redis, value).await,
         };
-        let value = if on { "1" } else { "0" };
         let mut command = redis::cmd("CONFIG");
         command.arg(&["SET", setting, value]);
         command.exec_async(redis).await.unwrap();

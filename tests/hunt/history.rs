@@ -80,9 +80,17 @@ pub fn carry_out(plan: &Plan) -> Outcome {
     }
 }
 
+fn happens(plan: &Plan, what: fn(&What) -> bool) -> bool {
+    plan.events.iter().any(|event| what(&event.what))
+}
+
+fn meddles(what: &What) -> bool {
+    matches!(what, What::Meddle(_))
+}
+
 fn rules(plan: &Plan) -> Rules {
     let settings = &plan.settings;
-    let is = |what: fn(&What) -> bool| plan.events.iter().any(|event| what(&event.what));
+    let is = |what: fn(&What) -> bool| happens(plan, what);
     let tampered = is(What::tampers);
     let forgetful = is(|what| match what {
         What::Server(_, fault) => fault.forgets(),
@@ -115,7 +123,7 @@ fn rules(plan: &Plan) -> Rules {
             && settings.jvms == 0
             && crossing + settings.confirming() < Duration::from_millis(4),
         orderly: settings.orderly,
-        meddled: is(|what| matches!(what, What::Meddle(_))),
+        meddled: is(meddles),
         // A replica that takes over may lack what nobody was told of.
         forgetful: forgetful || replicated,
         replicated,
@@ -286,10 +294,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     }
     let keys = world.borrow_mut().keys();
     let somebody_died = world.borrow().stage.somebody_died();
-    let meddled = plan
-        .events
-        .iter()
-        .any(|event| matches!(event.what, What::Meddle(_)));
+    let meddled = happens(plan, meddles);
     for (key, left) in keys {
         // The places of the dead in the queue of a fair lock, and those whose end is forgotten or cannot be read, are passed by the next caller.
         let passed_later = (somebody_died || forgets || meddled)

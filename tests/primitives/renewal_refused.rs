@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::acl::set_user;
 use crate::support::clients::{LIMIT, builder, limited, start_controlled};
-use crate::support::server::{NOWHERE, replica_of};
+use crate::support::server::{NOWHERE, limit_memory, replica_of};
 use crate::support::waiters::until;
 use futures::future::{FutureExt, select_all};
 use redis::FromRedisValue;
@@ -106,7 +106,7 @@ async fn by_a_replica() {
     refused_for_a_while(async |control| be_a_replica_for_a_while(control, 3).await).await;
 }
 
-/// What is held outlasts several leases on a server without memory.
+/// Guards outlast several leases on a server without memory.
 #[tokio::test]
 async fn renewal_needs_no_memory() {
     const SHORT: Duration = Duration::from_secs(1);
@@ -124,9 +124,7 @@ async fn renewal_needs_no_memory() {
     let both = ["one", "two"].map(|name| client.read_write_lock(name));
     let read = both[0].read().guard().await.unwrap();
     let write = both[1].write().guard().await.unwrap();
-    let mut command = redis::cmd("CONFIG");
-    command.arg(&["SET", "maxmemory", "1"]);
-    command.exec_async(&mut control).await.unwrap();
+    limit_memory(&mut control, "1").await;
     let lost = select_all([
         permit.lost().boxed(),
         leased.lost().boxed(),

@@ -370,6 +370,13 @@ impl Drop for Directory {
 /// Where nobody listens.
 pub const NOWHERE: u16 = 1;
 
+/// Limits the server's memory to so many bytes; `"0"`: not at all.
+pub async fn limit_memory(server: &mut MultiplexedConnection, most: &str) {
+    let mut command = redis::cmd("CONFIG");
+    command.arg(&["SET", "maxmemory", most]);
+    let _: () = command.query_async(server).await.unwrap();
+}
+
 /// Makes the server a replica of the one at this port; of nobody, it is a master.
 pub async fn replica_of(server: &mut MultiplexedConnection, primary: Option<u16>) {
     let mut command = redis::cmd("REPLICAOF");

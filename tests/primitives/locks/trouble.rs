@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
-use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Effect, Error, Lock};
 
 use crate::locks::served;
 use crate::support::acl::set_user;
 use crate::support::clients::{LIMIT, limited, start_controlled};
 use crate::support::proxy::{Fate, Proxy};
-use crate::support::server::RedisServer;
+use crate::support::server::{RedisServer, limit_memory};
 use crate::support::waiters::{until_lock_queued, until_subscribers};
 use futures::future::join_all;
 use tokio::time::timeout;
@@ -23,12 +22,6 @@ async fn connect(url: String, response_timeout: Duration, window: Duration) -> C
     let builder = builder.response_timeout(response_timeout);
     let builder = builder.retry_window(window).safety_interval(HOUR);
     builder.connect().await.expect("the server runs")
-}
-
-async fn memory(redis: &mut MultiplexedConnection, most: &str) {
-    let mut command = redis::cmd("CONFIG");
-    command.arg(&["SET", "maxmemory", most]);
-    command.exec_async(redis).await.unwrap();
 }
 
 /// A lock can be given back without memory, and the next one has it; also when the reply is lost, and the unlock is repeated.
@@ -53,18 +46,18 @@ async fn unlock_needs_no_memory() {
         until_subscribers(&mut redis, &own, 1).await;
         // Answered behind the waiter's own requests, which need memory.
         assert!(!client.lock("door").try_lock().await.unwrap());
-        memory(&mut redis, most).await;
+        limit_memory(&mut redis, most).await;
         let unlocked = timeout(LIMIT, holder.unlock()).await;
         assert_eq!(unlocked.expect("without memory, too"), Ok(()));
         served("the next one does not have it", waits).await;
         let unlocked = timeout(LIMIT, next.unlock()).await;
         assert_eq!(unlocked.expect("a grant by message, too"), Ok(()));
-        memory(&mut redis, "0").await;
+        limit_memory(&mut redis, "0").await;
     }
     let proxy = Proxy::start(&server).await;
     let lock = connect(proxy.url(), often, LIMIT).await.lock("door");
     lock.lock().await.unwrap();
-    memory(&mut redis, "1").await;
+    limit_memory(&mut redis, "1").await;
     proxy.at_script(1, Fate::LoseReplyAndClose);
     let unlocked = timeout(LIMIT, lock.unlock()).await;
     assert_eq!(unlocked.expect("its record says so"), Ok(()));
@@ -85,13 +78,13 @@ async fn read_write_unlocks_need_no_memory() {
         for lock in [&write, &write, &read, &read] {
             lock.lock().await.unwrap();
         }
-        memory(&mut redis, "1").await;
+        limit_memory(&mut redis, "1").await;
         for lock in unlocks {
             let unlocked = timeout(LIMIT, lock.unlock()).await;
             assert_eq!(unlocked.expect("without memory"), Ok(()));
         }
         assert!(!redis.exists::<_, bool>("both").await.unwrap());
-        memory(&mut redis, "0").await;
+        limit_memory(&mut redis, "0").await;
     }
 }
 
