@@ -54,7 +54,7 @@ pub(crate) struct Kept(u64);
 #[derive(Clone)]
 pub(super) struct Renewal {
     pub(super) place: Place,
-    /// What the script uses besides.
+    /// The other keys that the script uses.
     pub(super) others: Vec<Arc<str>>,
     version: u64,
 }
