@@ -119,6 +119,9 @@ fn rules(plan: &Plan) -> Rules {
             _ => patience,
         },
         safety_interval: settings.safety_interval,
+        lookers: (settings.recipes.iter())
+            .map(|recipe| if recipe.is_polled() { 2 } else { 1 })
+            .collect(),
         near: !tampered
             && settings.jvms == 0
             && crossing + settings.confirming() < Duration::from_millis(4),

@@ -85,6 +85,8 @@ pub struct Rules {
     pub patience_at_locks: Duration,
     /// When whoever waits looks by itself, at the latest.
     pub safety_interval: Duration,
+    /// How many clients look after each recipe for all that wait.
+    pub lookers: Vec<usize>,
     /// All clients are near enough, and keep to turns.
     pub near: bool,
     /// The first to come is the first to be served.

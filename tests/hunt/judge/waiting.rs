@@ -211,8 +211,10 @@ impl Judge {
                         self.rules.patience_at_locks + self.rules.safety_interval
                     }
                     Object::Lock(_) => self.rules.patience_at_locks,
-                    // The first two in the queue look for what nobody tells of.
-                    Object::Recipe(_) if self.lost_since(*since) > 1 => {
+                    // The first ones in the queue look for what nobody tells of.
+                    Object::Recipe(recipe)
+                        if self.lost_since(*since) >= self.rules.lookers[recipe] =>
+                    {
                         self.rules.patience + 2 * self.rules.safety_interval
                     }
                     _ => self.rules.patience,
