@@ -224,9 +224,10 @@ impl Judge {
         }
     }
 
-    /// Somebody takes permits away.
+    /// Somebody takes permits away. The holder of one with a lease of its own, which is not renewed, learns of that at its end.
     pub fn robs_permits(&mut self, recipe: usize, lasts: Option<Duration>) {
-        let until = Instant::now() + lasts.unwrap_or(EVER) * 2 + UNDER_WAY;
+        let lasts = (lasts.unwrap_or(EVER) * 2).max(self.rules.longest_lease);
+        let until = Instant::now() + lasts + UNDER_WAY;
         let robbed = self.recipes.robbed.entry(recipe).or_insert(until);
         *robbed = until.max(*robbed);
     }
