@@ -48,9 +48,7 @@ local function holds(owner)
   return counts[owner]
 end
 
-local function expire(lease)
-  if redis.call('PTTL', LOCK) ~= lease then change('PEXPIRE', LOCK, lease) end
-end
+local function expire(lease) change('PEXPIRE', LOCK, lease) end
 
 local function unlock()
   change('DEL', LOCK)
