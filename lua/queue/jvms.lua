@@ -11,7 +11,7 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the account moves no permits; it only keeps some for a while
 
-local STAY, LONGEST_STAY, MOST_CREDIT, MOST_ASKED = 10000, 80000, 64, 4
+local STAY, LONGEST_STAY, MOST_CREDIT = 10000, 80000, 64
 
 -- JVMs that listen; -1 where that was not asked.
 local jvms = -1
@@ -67,19 +67,21 @@ local function close_account()
   return left
 end
 
--- Chooses the client that listens to JVMs from now on, where there is none: the first in the queue with a subscription. Returns whether it is this one.
+-- Chooses the client that listens to JVMs from now on, where there is none: the first in the queue. Clients that cannot be notified leave the
+-- queue, and return when they can. Returns whether it is this one.
 local function choose_watcher()
   if waiting > 0 and not watcher then watcher = heal('HGET', NOTES, 'watch') end
-  if watcher or waiting == 0 then return watcher == CLIENT end
-  local deaf = {}
-  for _, entry in ipairs(redis.call('ZRANGE', QUEUE, 0, MOST_ASKED - 1)) do
+  if watcher then return watcher == CLIENT end
+  while waiting > 0 do
+    local entry = redis.call('ZRANGE', QUEUE, 0, 0)[1]
     local client = client_of(entry)
     local own, mine = QUEUE .. ':' .. client, client == CLIENT
-    if not deaf[client] and (mine and count_listeners(own) or redis.call(ARGV[1], own, 'watch')) ~= 0 then
+    if (mine and count_listeners(own) or redis.call(ARGV[1], own, 'watch')) ~= 0 then
       note('watch', client)
       return mine
     end
-    deaf[client] = true
+    if mine then break end
+    drop(entry)
   end
   return false
 end

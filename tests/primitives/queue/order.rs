@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::channel::Channel;
 use crate::support::clients::{builder, connect, scripts, served, start_controlled, until_stored};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{channel, until_queued, waiter};
+use crate::support::waiters::{channel, until_queued, until_subscribers, waiter};
 use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -216,6 +216,21 @@ async fn large_request_of_a_dead_client_leaves_the_queue() {
     releasing.release(1).await.unwrap();
     served(small).await;
     until_queued(&mut control, NAME, 0).await;
+}
+
+/// The client that listens to JVMs is the first that can be notified, whatever stands before it.
+#[tokio::test]
+async fn waiter_behind_a_dead_client_listens_to_jvms() {
+    let (server, mut control) = start_controlled().await;
+    for ticket in 1..=5 {
+        entry(&mut control, &id(1), ticket, 1, 3600.0).await;
+    }
+    let semaphore = connect(server.url()).await.semaphore(NAME);
+    let waiting = tokio::spawn(async move { semaphore.acquire(1).await });
+    until_subscribers(&mut control, &channel(NAME), 1).await;
+    let () = control.incr(NAME, 1).await.unwrap();
+    let () = control.publish(channel(NAME), "1").await.unwrap();
+    served(waiting).await;
 }
 
 /// Messages of JVMs' channel are for JVMs: a release that serves the queue sends none there without them.
