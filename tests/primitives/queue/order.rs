@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use crate::support::channel::Channel;
-use crate::support::clients::{builder, connect, scripts, served, start_controlled, until_stored};
+use crate::support::clients::{
+    LIMIT, builder, connect, scripts, served, start_controlled, until_stored,
+};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{channel, until_queued, until_subscribers, waiter};
+use crate::support::waiters::{channel, until_passed, until_queued, until_subscribers, waiter};
 use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -35,6 +37,25 @@ async fn callers_of_two_clients_are_served_in_order_of_arrival() {
         assert!(waiting.iter().all(|task| !task.is_finished()));
     }
     until_stored(&server, NAME, 0).await;
+}
+
+/// A release serves a caller of its own client without Redis only where no other client has waited for longer.
+#[tokio::test]
+async fn release_goes_past_the_own_client_to_an_earlier_caller() {
+    let (server, mut control) = start_controlled().await;
+    let own = builder(server.url()).local_hand_off(LIMIT);
+    let own = own.connect().await.unwrap().semaphore(NAME);
+    own.try_set_permits(1).await.unwrap();
+    own.acquire(1).await.unwrap();
+    let other = connect(server.url()).await.semaphore(NAME);
+    let first = waiter(&mut control, &other, 1).await;
+    until_passed(&mut control, Duration::from_millis(20)).await;
+    let second = waiter(&mut control, &own, 1).await;
+    own.release(1).await.unwrap();
+    served(first).await;
+    assert!(!second.is_finished());
+    other.release(1).await.unwrap();
+    served(second).await;
 }
 
 /// Clients that look for themselves every second.
