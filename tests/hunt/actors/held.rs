@@ -279,6 +279,7 @@ impl<'a> HeldLock<'a> {
         self.actor.judge().unlocks(self.number);
         if let Some(taken) = self.taken.take() {
             let lock = Arc::clone(taken.owner());
+            self.actor.judge().lets_lock_go(self.object, lock.owner());
             if let Taken::Guard(guard) = taken {
                 let _ = guard.forget();
             }
@@ -293,10 +294,11 @@ impl<'a> HeldLock<'a> {
         let (actor, object) = (self.actor, self.object);
         let lock = Arc::clone(self.owner());
         actor.judge().releases(object, lock.owner(), true);
+        let let_go = actor.judge().has_let_lock_go(object, lock.owner());
         let given_back = self.give_back(&lock).await;
         let mut judge = actor.judge();
         judge.releases(object, lock.owner(), false);
-        if given_back {
+        if given_back && let_go == judge.has_let_lock_go(object, lock.owner()) {
             judge.has_unlocked(object, actor.host, lock.owner());
         }
     }
@@ -352,6 +354,7 @@ impl Drop for HeldLock<'_> {
         if let Some(taken) = &self.taken {
             self.actor.judge().unlocks(self.number);
             if let Taken::Hold(owner, hold) = taken {
+                self.actor.judge().lets_lock_go(self.object, owner.owner());
                 owner.unlock_hold_detached(hold);
             }
         }

@@ -241,6 +241,18 @@ impl Judge {
         self.is_free(Object::Lock(object), free);
     }
 
+    /// An owner gives a hold back, and does not wait for the answer.
+    pub fn lets_lock_go(&mut self, object: usize, owner: &str) {
+        let count = self.let_go.entry((object, owner.to_owned())).or_default();
+        *count += 1;
+    }
+
+    /// How often it has done so: an unlock that was begun before says nothing of these.
+    pub fn has_let_lock_go(&self, object: usize, owner: &str) -> u32 {
+        let count = self.let_go.get(&(object, owner.to_owned()));
+        count.copied().unwrap_or_default()
+    }
+
     /// An owner begins, or ends, to give a hold back, in a call that waits for the answer.
     pub fn releases(&mut self, object: usize, owner: &str, begins: bool) {
         let hold = (object, owner.to_owned());

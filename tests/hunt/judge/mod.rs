@@ -151,6 +151,8 @@ pub struct Judge {
     given_back: BTreeSet<(usize, String)>,
     /// The owners that are giving a hold of a lock back, once for each.
     releasing: Vec<(usize, String)>,
+    /// How many holds an owner has let go without waiting for the answers.
+    let_go: BTreeMap<(usize, String), u32>,
     /// Owners that may have a lock though their guards have gone, as these could not give it back.
     outlasting: BTreeSet<(usize, String)>,
     waiting: BTreeMap<u64, Waiting>,
