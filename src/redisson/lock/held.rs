@@ -140,16 +140,18 @@ impl Holds {
 
     /// How often an owner holds it as this client knows, and the least lease that is left to it, for the script.
     fn known(&self, who: Who) -> (usize, u128) {
-        let count = self.look(who, |times, entry| match entry.is_lost() {
-            true => 0,
-            false => times.count(),
+        let known = self.look(who, |times, entry| match entry.is_lost() {
+            true => (0, false),
+            false => (times.count(), times.lasts()),
         });
+        let (count, lasts) = known.unwrap_or_default();
         // A hold that is renewed does not end by another one that is not.
-        let least = match self.is_watched(who) {
-            true => self.watchdog().as_millis(),
-            false => 0,
+        let least = if lasts {
+            self.watchdog().as_millis()
+        } else {
+            0
         };
-        (count.unwrap_or(0), least)
+        (count, least)
     }
 
     /// Reads what an owner holds, where that is anything.
@@ -218,7 +220,7 @@ impl Held<Locks> for Holds {
                     note.hold = hold.or_else(|| times.latest());
                     // Another one may be there by now.
                     note.gone = hold.is_some_and(|hold| !times.has(hold));
-                    times.leaves(note.hold, true);
+                    times.departs(note.hold);
                     (note.place, note.count) = (times.place(note.hold), times.count());
                     let left = times.term_without(note.hold)?;
                     let lease = match left {

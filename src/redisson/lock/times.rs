@@ -37,8 +37,10 @@ struct Time {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Held,
-    /// It is being given back.
+    /// It is about to be given back.
     Leaving,
+    /// It is being given back by a step that has departed.
+    Departed,
     /// It could not be given back: it counts no more, unless it is given back after all.
     Spent,
 }
@@ -130,6 +132,13 @@ impl Times {
         !self.abandoned && held.any(|time| time.term == Term::Watched)
     }
 
+    /// One of them keeps the lock in the server until it is given back there, and would be renewed.
+    pub(super) fn lasts(&self) -> bool {
+        let there = |time: &&Time| matches!(time.state, State::Held | State::Leaving);
+        let mut all = self.all.iter().filter(there);
+        !self.abandoned && all.any(|time| time.term == Term::Watched)
+    }
+
     /// The one that is given back where nothing says which: the latest that nobody has the id of, one that could not be given back last among
     /// these; or the latest.
     pub(super) fn latest(&self) -> Option<u64> {
@@ -158,8 +167,15 @@ impl Times {
             time.state = match time.state {
                 _ if leaving => State::Leaving,
                 State::Spent => State::Spent,
-                State::Held | State::Leaving => State::Held,
+                State::Held | State::Leaving | State::Departed => State::Held,
             };
+        }
+    }
+
+    /// The step departs that gives the one with this number back.
+    pub(super) fn departs(&mut self, number: Option<u64>) {
+        if let Some(time) = self.get(number) {
+            time.state = State::Departed;
         }
     }
 
@@ -280,7 +296,10 @@ mod tests {
         let mut times = taken_once(Term::Watched);
         times.leaves(Some(1), true);
         assert!(!times.is_watched() && times.count() == 1);
+        assert!(times.lasts(), "no step has departed");
+        times.departs(Some(1));
+        assert!(!times.lasts() && times.count() == 1);
         times.leaves(Some(1), false);
-        assert!(times.is_watched());
+        assert!(times.is_watched() && times.lasts());
     }
 }
