@@ -5,7 +5,7 @@
 --   step, "|", and the entries of this client that were served, or could not be. Times in microseconds, -1 for none
 -- Publishes: as announce.lua has it, with "+" while a client watches
 -- Repeat-safe: yes, by record.lua
--- Invariant: nothing but notes is changed
+-- Invariant: nothing but notes is changed, and clients that cannot be notified leave the queue
 
 -- `own`: the entries that were served. `tells`: JVMs are notified in any case that something is free; `again`: if any listen. `ends`: when something
 -- ends that was granted. From the permits that are left to them, `say` computes how many permits there are for them, and how many of these are new.
