@@ -128,15 +128,17 @@ impl Times {
 
     /// One of them is to be renewed; what is about to be given back is not.
     pub(super) fn is_watched(&self) -> bool {
-        let mut held = self.all.iter().filter(|time| time.is_held());
-        !self.abandoned && held.any(|time| time.term == Term::Watched)
+        self.watches(&[State::Held])
     }
 
-    /// One of them keeps the lock in the server until it is given back there, and would be renewed.
+    /// The same with what is about to be given back: until that step departs it keeps the lock in the server.
     pub(super) fn lasts(&self) -> bool {
-        let there = |time: &&Time| matches!(time.state, State::Held | State::Leaving);
-        let mut all = self.all.iter().filter(there);
-        !self.abandoned && all.any(|time| time.term == Term::Watched)
+        self.watches(&[State::Held, State::Leaving])
+    }
+
+    fn watches(&self, states: &[State]) -> bool {
+        let watched = |time: &Time| states.contains(&time.state) && time.term == Term::Watched;
+        !self.abandoned && self.all.iter().any(watched)
     }
 
     /// The one that is given back where nothing says which: the latest that nobody has the id of, one that could not be given back last among
