@@ -56,7 +56,7 @@ oldest-rust: ## build with the oldest Rust that is promised, which rustup fetche
 # failure.
 SERVERS ?= redis-6.2 redis-8.0 valkey-8.0 valkey-8.1
 SERVER_PROGRAMS = contracts faults deployments primitives interop
-SERVER_TESTS = semaphore_redis:: lock_redis:: leased_redisson:: leased_recipes:: permission:: reconnect:: \
+SERVER_TESTS = one_server:: permission:: reconnect:: \
 	replicas:: failover:: sentinel:: renewal_refused:: waiting::
 ON_SERVERS = printf '%s\n' $(SERVERS) | xargs --max-procs 4 --replace env AT_ONCE=1 RUST_TEST_THREADS=2 \
 	REDIS_SERVER=$(CURDIR)/target/servers/{}/redis-server scripts/test-programs --locked --all-features

@@ -7,17 +7,13 @@ mod leased;
 #[macro_use]
 mod lock_contract;
 
+mod clients;
 mod cluster;
+mod in_memory;
 #[path = "../layouts/mod.rs"]
 mod layouts;
-mod leased_memory;
-mod leased_recipes;
-mod leased_redisson;
-mod lock_memory;
-mod lock_redis;
+mod one_server;
 mod read_write;
-mod semaphore_memory;
-mod semaphore_redis;
 #[path = "../support/mod.rs"]
 mod support;
 mod twins;

@@ -1,65 +1,32 @@
-//! Read-write locks: the contract of locks for both sides inside one process, and what the two sides promise each other.
+//! The promises of both sides of a read-write lock to each other. The server is private, as its keys are listed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::contract::call::Call;
-use crate::lock_contract::Fixture;
 use crate::lock_contract::support::{Handle, LIMIT, assert_not_held, lock, lock_for, within_limit};
-use crate::lock_redis::{Kind, Redis};
+use crate::support::clients::connect;
+use crate::support::server::RedisServer;
 use redis::AsyncCommands;
-use redisson_semaphore::{Error, Lock, LockGuard, Protocol, Result, memory};
+use redisson_semaphore::{Client, Error, LockGuard, Result, memory};
 
-/// Makes locks out of nothing, and keeps them by name. The first owner of a lock writes or reads; the others write.
-struct Memory {
+/// A private server and two clients of it.
+struct Redis {
     made: AtomicU32,
-    locks: Mutex<Vec<memory::ReadWriteLock>>,
-    writes: bool,
+    first: Client,
+    second: Client,
+    server: RedisServer,
 }
-
-impl Memory {
-    fn new(writes: bool) -> Self {
-        Memory {
-            made: AtomicU32::new(0),
-            locks: Mutex::default(),
-            writes,
-        }
-    }
-}
-
-impl Fixture for Memory {
-    fn fresh(&self, hint: &str) -> Arc<dyn Lock> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let lock = memory::ReadWriteLock::new(format!("{hint}-{number}"));
-        self.locks.lock().unwrap().push(lock.clone());
-        Arc::new(if self.writes {
-            lock.write()
-        } else {
-            lock.read()
-        })
-    }
-
-    fn neighbour(&self, of: &Arc<dyn Lock>) -> Arc<dyn Lock> {
-        let owner = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-        let locks = self.locks.lock().unwrap();
-        let lock = locks
-            .iter()
-            .find(|lock| Lock::name(&lock.read()) == of.name());
-        let lock = lock.expect("made here").with_owner(owner.into());
-        Arc::new(lock.write())
-    }
-
-    fn stranger(&self, to: &Arc<dyn Lock>) -> Arc<dyn Lock> {
-        self.neighbour(to)
-    }
-}
-
-lock_suite!(memory_writers, Memory::new(true));
-lock_suite!(memory_readers, Memory::new(false); each reentrant);
 
 async fn start() -> Redis {
-    Redis::start(Kind::Writer, Protocol::Resp2).await
+    let server = RedisServer::start().await;
+    Redis {
+        made: AtomicU32::new(0),
+        first: connect(server.url()).await,
+        second: connect(server.url()).await,
+        server,
+    }
 }
 
 /// Both sides of one lock, for owners that are told apart.
