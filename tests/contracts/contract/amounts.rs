@@ -222,3 +222,30 @@ pub(crate) async fn all_or_nothing(fixture: &dyn Fixture) {
     assert!(semaphore.try_acquire(3).await.unwrap());
     assert_available(&semaphore, 0).await;
 }
+
+/// The numbers of Redisson's own tests.
+pub(crate) async fn each_change_counts_from_the_last(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("counts");
+    set(&semaphore, 10).await;
+    let other = fixture.second(&semaphore);
+    assert!(!other.try_set_permits(15).await.unwrap());
+    assert_available(&semaphore, 10).await;
+    semaphore.acquire(10).await.unwrap();
+    semaphore.add_permits(4).await.unwrap();
+    assert_available(&semaphore, 4).await;
+    semaphore.release(10).await.unwrap();
+    assert_available(&semaphore, 14).await;
+    semaphore.acquire(5).await.unwrap();
+    assert_available(&semaphore, 9).await;
+    assert!(semaphore.release_if_exists(1).await.unwrap());
+    assert_available(&semaphore, 10).await;
+    semaphore.acquire(3).await.unwrap();
+    assert_eq!(semaphore.drain_permits().await.unwrap(), 7);
+    assert_eq!(semaphore.drain_permits().await.unwrap(), 0);
+    semaphore.add_permits(-5).await.unwrap();
+    assert_available(&semaphore, -5).await;
+    semaphore.release(10).await.unwrap();
+    assert_available(&semaphore, 5).await;
+    semaphore.acquire(5).await.unwrap();
+    assert_available(&semaphore, 0).await;
+}

@@ -10,7 +10,6 @@ pub(crate) mod call;
 pub(crate) mod cancel;
 pub(crate) mod guards;
 pub(crate) mod load;
-pub(crate) mod redisson;
 pub(crate) mod support;
 pub(crate) mod ttl;
 pub(crate) mod waiting;
@@ -62,23 +61,6 @@ macro_rules! suite_cases {
 macro_rules! contract_suite {
     ($suite:ident, $setup:expr) => {
         suite_cases! { contract, $suite, $setup;
-            redisson: [
-                acquire_after_add_permits,
-                zero_on_a_missing_semaphore,
-                acquire_without_set_permits,
-                try_set_permits_only_once,
-                try_set_permits_with_a_time_to_live,
-                add_permits,
-                reduce_permits,
-                blocking_acquire_of_several,
-                timed_acquire_of_several,
-                release_without_permits,
-                drain_permits,
-                release_if_exists,
-                jobs_of_one_client,
-                loops_of_many_clients_with_one_or_all_permits,
-                loops_of_many_clients,
-            ]
             amounts: [
                 zero_succeeds_at_once_and_changes_nothing,
                 zero_while_others_wait,
@@ -93,6 +75,7 @@ macro_rules! contract_suite {
                 operations_that_do_not_create,
                 a_counter_of_zero_exists,
                 all_or_nothing,
+                each_change_counts_from_the_last,
             ]
             waiting: [
                 one_release_wakes_all_it_is_enough_for,

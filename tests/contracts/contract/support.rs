@@ -8,7 +8,7 @@ use redisson_semaphore::{Result, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{interval, timeout};
 
-pub(crate) use super::call::{Call, LIMIT, Object, Unguarded, join};
+pub(crate) use super::call::{Call, LIMIT, Object, join};
 pub(crate) use crate::support::polls::{poll_once, poll_times};
 
 pub(crate) type Handle = Arc<dyn Semaphore>;
