@@ -297,29 +297,6 @@ async fn a_user_without_a_password_is_not_taken_for_another() {
     assert!(detail.starts_with("WRONGPASS"), "{detail}");
 }
 
-/// Free permits need no queue.
-#[tokio::test]
-async fn waiting_without_the_queue_is_denied() {
-    for missing in ["zadd", "hset", "pexpire"] {
-        let (server, client) = limited(&format!("~* &* +@all -{missing}")).await;
-        let semaphore = client.semaphore("queued");
-        semaphore.try_set_permits(1).await.unwrap();
-        semaphore.acquire(1).await.unwrap();
-        let told = timeout(LIMIT, semaphore.acquire(1)).await.expect(missing);
-        denied(&told.unwrap_err(), "queued");
-        let told = timeout(LIMIT, semaphore.try_acquire_for(1, LIMIT)).await;
-        denied(&told.expect("told").unwrap_err(), "queued");
-        if missing != "zadd" {
-            // The entry has entered the queue, and nobody may work on that.
-            continue;
-        }
-        assert_eq!(semaphore.try_acquire(1).await, Ok(false));
-        semaphore.release(2).await.unwrap();
-        semaphore.acquire(2).await.unwrap();
-        assert_eq!(stored(&server, "queued").await, ["0"]);
-    }
-}
-
 /// A path has no room for user, password and database.
 #[tokio::test]
 async fn a_socket_takes_them_as_parameters() {

@@ -1,32 +1,10 @@
 //! Wake-ups that come at an awkward moment, or not at all.
 
-use std::time::Duration;
-
-use crate::support::clients::{
-    LIMIT, builder, connect, served, start_controlled, stored, until_stored,
-};
+use crate::support::clients::{LIMIT, builder, connect, served, start_controlled};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{
-    channel, settled_waiter, until, until_queued, until_subscribers, waiter,
-};
+use crate::support::waiters::{channel, settled_waiter, until, until_subscribers, waiter};
 use redis::AsyncCommands;
-
-/// Only slow looking finds these.
-#[tokio::test]
-async fn permits_that_come_without_a_message() {
-    let (server, mut control) = start_controlled().await;
-    let client = builder(server.url())
-        .safety_interval(Duration::from_millis(400))
-        .connect()
-        .await
-        .unwrap();
-    let semaphore = client.semaphore("quiet");
-    let task = waiter(&mut control, &semaphore, 2).await;
-    let _: () = control.set("quiet", 2).await.unwrap();
-    served(task).await;
-    assert_eq!(stored(&server, "quiet").await, ["0"]);
-}
 
 #[tokio::test]
 async fn objects_that_share_a_channel_do_not_take_each_others_wake_ups() {
@@ -46,40 +24,6 @@ async fn objects_that_share_a_channel_do_not_take_each_others_wake_ups() {
     served(plain).await;
     other.semaphore("{seat}").release(1).await.unwrap();
     served(braced_waiter).await;
-}
-
-/// A grant is made between the script that queued a caller and its answer, which arrives behind the notification.
-#[tokio::test]
-async fn grant_that_overtakes_an_answer_is_not_forgotten() {
-    let (server, mut control) = start_controlled().await;
-    let releasing = connect(server.url()).await.semaphore("overtaken");
-    releasing.try_set_permits(0).await.unwrap();
-    for guards in [false, true] {
-        let proxy = Proxy::start(&server).await;
-        let client = builder(proxy.url()).response_timeout(LIMIT);
-        let client = client.connect().await.unwrap();
-        let semaphore = client.semaphore("overtaken");
-        // Its client hears of grants already.
-        let larger = settled_waiter(&mut control, &semaphore, 9, &releasing).await;
-        proxy.at_script(1, Fate::HoldReply);
-        let call = semaphore.clone();
-        let call = tokio::spawn(async move {
-            match guards {
-                true => call.permit(1).await?.release().await,
-                false => call.acquire(1).await,
-            }
-        });
-        proxy.until_struck(1).await;
-        releasing.release(1).await.unwrap();
-        // The larger request blocks it for a moment where the machine is slow.
-        until_stored(&server, "overtaken", 0).await;
-        proxy.deliver(1).await;
-        served(call).await;
-        larger.abort();
-        until_queued(&mut control, "overtaken", 0).await;
-        let left = i64::from(guards);
-        assert_eq!(stored(&server, "overtaken").await, [left.to_string()]);
-    }
 }
 
 /// A JVM releases before the client that is to listen to JVMs has subscribed.

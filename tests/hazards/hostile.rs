@@ -93,10 +93,10 @@ fn is_of_a_queue(key: &str) -> bool {
         .any(|part| key.starts_with(&format!("redisson_sc_{part}:")))
 }
 
-async fn read(redis: &mut MultiplexedConnection, keys: &[&String]) -> Vec<Snapshot> {
+pub async fn read<K: AsRef<str>>(redis: &mut MultiplexedConnection, keys: &[K]) -> Vec<Snapshot> {
     let mut all = Vec::new();
     for key in keys {
-        all.push(snapshot(redis, key).await);
+        all.push(snapshot(redis, key.as_ref()).await);
     }
     all
 }

@@ -10,6 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Effect, Error};
 use tokio::time::timeout;
 
+use crate::hostile::read;
 use crate::reconnect::{let_in, waiting};
 use crate::subject::{Books, End, Expected, Subject, in_time, tolerance, until_heard};
 use crate::subjects::for_every_subject;
@@ -17,15 +18,6 @@ use crate::support::acl::set_user;
 use crate::support::clients::{LIMIT, limited};
 use crate::support::monitor::Monitor;
 use crate::support::refusals::assert_clear;
-use crate::support::snapshot::{Snapshot, snapshot};
-
-async fn snapshots(redis: &mut MultiplexedConnection, keys: &[String]) -> Vec<Snapshot> {
-    let mut all = Vec::new();
-    for key in keys {
-        all.push(snapshot(redis, key).await);
-    }
-    all
-}
 
 async fn allow(redis: &mut MultiplexedConnection, rule: &str) {
     set_user(redis, &["app", "+@all", rule]).await;
@@ -69,7 +61,7 @@ async fn each_command_in_turn<S: Subject>() {
             subject.prepare(call).await.unwrap();
             let keys = subject.keys();
             let began = Instant::now();
-            let before = snapshots(&mut redis, &keys).await;
+            let before = read(&mut redis, &keys).await;
             allow(&mut redis, &format!("-{command}")).await;
             let told = in_time(&subject, call).await;
             allow(&mut redis, "+@all").await;
@@ -88,7 +80,7 @@ async fn each_command_in_turn<S: Subject>() {
             }
             assert!(matches!(error, Error::PermissionDenied { .. }), "{what}");
             assert_clear(&error, &name);
-            let after = snapshots(&mut redis, &keys).await;
+            let after = read(&mut redis, &keys).await;
             let same = before.iter().zip(&after);
             let same = same.map(|(one, two)| one.matches(two, tolerance(began)));
             assert!(same.min() == Some(true), "{what}: {before:?}, {after:?}");

@@ -42,17 +42,6 @@ fn is_free(licence: &str) -> bool {
 }
 
 #[test]
-fn one_licence_of_each_part_is_enough() {
-    assert!(is_free("MIT"));
-    assert!(is_free("GPL-3.0 OR MIT"));
-    assert!(is_free("(MIT OR GPL-3.0) AND Unicode-3.0"));
-    assert!(is_free("MIT/Apache-2.0"));
-    for not in ["", "GPL-3.0", "MIT AND GPL-3.0", "(MIT OR ISC) AND GPL-3.0"] {
-        assert!(!is_free(not), "{not}");
-    }
-}
-
-#[test]
 fn all_licences_are_free() {
     let all = dependencies("--all-features");
     assert!(all.len() > 20, "{all:?}");

@@ -1,6 +1,5 @@
-//! The sources and the documents: layers, headers of scripts, dependencies, the README's examples, and the test support.
+//! The sources and the documents: layers, headers of scripts, dependencies, and the README's examples.
 
-mod defects;
 mod dependencies;
 mod layering;
 #[path = "../layouts/mod.rs"]
@@ -9,4 +8,3 @@ mod lua_headers;
 mod readme;
 #[path = "../support/mod.rs"]
 mod support;
-mod support_selftest;
