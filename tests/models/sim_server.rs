@@ -1,11 +1,9 @@
 //! The model of a server, believed because a real one beside it says the same.
 
-use fastrand::Rng;
-
-use crate::sim::differential::step::{Fault, Mood, Step};
+use crate::sim::differential::step::Fault;
 use crate::sim::differential::world::{Real, World};
 use crate::sim::differential::{differ, explore};
-use crate::sim::scripts::{ALL, SEMAPHORE, digest};
+use crate::sim::scripts::ALL;
 use crate::sim::server::{ConnectionId, Reply, Server, descriptions};
 
 /// Some moment of 2027, in microseconds.
@@ -140,92 +138,9 @@ async fn a_server_without_replicas_waits_the_same() {
     }
 }
 
-#[test]
-fn the_same_calls_have_the_same_answers() {
-    let seed = seed();
-    let mut rng = Rng::with_seed(seed);
-    let [mut one, mut other] = [Server::new(NOW), Server::new(NOW)];
-    let connections = [one.connect(), other.connect()];
-    let mut mood = Mood::random(&mut rng);
-    for _ in 0..2000 {
-        let step = Step::random(&mut rng, &mut mood);
-        let mut answers =
-            [&mut one, &mut other]
-                .into_iter()
-                .zip(connections)
-                .map(|(server, connection)| match &step {
-                    Step::Command(_, words) => {
-                        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                        (
-                            server.execute(connection, &words),
-                            server.pushed(connection),
-                        )
-                    }
-                    Step::Clock(micros) => {
-                        server.at(server
-                            .now()
-                            .checked_add_signed(*micros)
-                            .expect("far from zero"));
-                        (None, Vec::new())
-                    }
-                    _ => (None, Vec::new()),
-                });
-        assert_eq!(answers.next(), answers.next(), "seed {seed}: {step:?}");
-    }
-}
-
 fn ask(server: &mut Server, connection: ConnectionId, text: &str) -> Reply {
     let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
     server.execute(connection, &words).expect("no subscription")
-}
-
-fn call(server: &mut Server, connection: ConnectionId, script: &str, rest: &str) -> Reply {
-    let words = [&["EVAL", script][..], &rest.split(' ').collect::<Vec<_>>()].concat();
-    let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
-    server.execute(connection, &words).expect("no subscription")
-}
-
-const RELEASE: &str = "6 rec s ch queue grants notes PUBLISH 0000000000000001 60000 0 \
-     11111111-2222-3333-4444-555555555555 30000 :me 60000 0 0 release 1 2";
-
-#[test]
-fn a_restart_loses_the_last_writes_connections_and_scripts() {
-    let mut server = Server::new(NOW);
-    let first = server.connect();
-    assert_eq!(ask(&mut server, first, "SET a 1"), Reply::ok());
-    assert_eq!(ask(&mut server, first, "SET b 1"), Reply::ok());
-    assert_eq!(ask(&mut server, first, "GET a"), Reply::bulk("1"));
-    // Counter and record are one write.
-    assert_eq!(
-        call(&mut server, first, SEMAPHORE, RELEASE),
-        Reply::bulk("done 2 -1 -1 0 0 0 2 | ")
-    );
-    server.restart(2);
-    assert!(!server.is_connected(first));
-    let second = server.connect();
-    assert_eq!(ask(&mut server, second, "KEYS *"), Reply::array(["a"]));
-    let by_digest = format!("EVALSHA {} {RELEASE}", digest(SEMAPHORE));
-    let Reply::Error(text) = ask(&mut server, second, &by_digest) else {
-        panic!("the script is not known any more");
-    };
-    assert!(text.starts_with(b"NOSCRIPT "));
-}
-
-#[test]
-fn a_restart_without_a_loss_keeps_everything() {
-    let mut server = Server::new(NOW);
-    let first = server.connect();
-    call(&mut server, first, SEMAPHORE, RELEASE);
-    ask(&mut server, first, "SET a 1 PX 5000");
-    server.restart(0);
-    let second = server.connect();
-    assert_eq!(ask(&mut server, second, "GET s"), Reply::bulk("2"));
-    assert_eq!(ask(&mut server, second, "PTTL a"), Reply::Int(5000));
-    // What is lost later was written later.
-    server.restart(1);
-    let third = server.connect();
-    assert_eq!(ask(&mut server, third, "EXISTS a"), Reply::Int(0));
-    assert_eq!(ask(&mut server, third, "GET s"), Reply::bulk("2"));
 }
 
 #[test]
@@ -251,32 +166,4 @@ fn a_connection_waits_until_the_replica_has_what_it_has_written() {
     assert_eq!(server.lose_last(), Some(behind + 1));
     assert_eq!(server.lose_last(), None);
     assert_eq!(ask(&mut server, second, "KEYS *"), Reply::array(["a"]));
-}
-
-#[test]
-fn a_snapshot_is_what_was_stored_then() {
-    let mut server = Server::new(NOW);
-    let connection = server.connect();
-    ask(&mut server, connection, "ZADD z 1 m");
-    let before = server.snapshot();
-    ask(&mut server, connection, "ZADD z 2 m 3 n");
-    server.restore(&before);
-    assert_eq!(
-        ask(&mut server, connection, "ZRANGE z 0 -1 WITHSCORES"),
-        Reply::array(["m", "1"])
-    );
-}
-
-#[test]
-fn records_can_be_evicted() {
-    let mut server = Server::new(NOW);
-    let connection = server.connect();
-    call(&mut server, connection, SEMAPHORE, RELEASE);
-    assert_eq!(server.evict(b"r?c*"), 1);
-    assert_eq!(ask(&mut server, connection, "KEYS *"), Reply::array(["s"]));
-    // So the same call does the same again.
-    assert_eq!(
-        call(&mut server, connection, SEMAPHORE, RELEASE),
-        Reply::bulk("done 4 -1 -1 0 0 0 2 | ")
-    );
 }
