@@ -156,125 +156,73 @@ fn every_caller_is_answered() {
     );
 }
 
-#[test]
-fn a_caller_that_is_dropped_leaves_its_round_to_a_task() {
-    for polls in 0..4 {
-        shuttle::check_random(
-            move || {
-                let queue = Arc::new(Queue::default());
-                let dropped = {
-                    let queue = Arc::clone(&queue);
-                    spawn(async move {
-                        let (mut inline, mut answer) = queue.ask();
-                        let answered = poll_times(&mut inline, &mut answer, polls).await;
-                        drop(inline);
-                        if !answered {
-                            // The answer still comes: the call is carried out.
-                            answer.await.expect("carried out by a task");
-                        }
-                    })
-                };
-                let other = {
-                    let queue = Arc::clone(&queue);
-                    spawn(async move { queue.call().await })
-                };
-                block_on(async {
-                    dropped.await.unwrap();
-                    other.await.unwrap();
-                });
-            },
-            SCHEDULES,
-        );
-    }
+#[derive(Clone, Copy)]
+enum Move {
+    /// A caller is dropped; its call is carried out all the same.
+    Drops,
+    /// A caller is kept, and nobody polls it.
+    LeavesUnpolled,
+    /// There is work without a caller.
+    Kicks,
+    /// The caller that carries the rounds out is to let go at two moments.
+    LetsGo,
 }
 
 #[test]
-fn a_caller_that_is_dropped_when_nobody_else_comes() {
+fn nothing_stays_behind_after_any_move() {
+    let check = |made, polls, others| {
+        shuttle::check_random(move || carried_out(made, polls, others), SCHEDULES);
+    };
     for polls in 0..4 {
-        shuttle::check_random(
-            move || {
-                let queue = Arc::new(Queue::default());
-                block_on(async {
-                    let (mut inline, mut answer) = queue.ask();
-                    let answered = poll_times(&mut inline, &mut answer, polls).await;
-                    drop(inline);
-                    if !answered {
-                        answer.await.expect("carried out by a task");
+        check(Move::Drops, polls, 0);
+        check(Move::Drops, polls, 1);
+        check(Move::LeavesUnpolled, polls, 1);
+    }
+    check(Move::Kicks, 0, 1);
+    check(Move::LetsGo, 0, 2);
+}
+
+/// Makes a move, after so many polls where a caller makes it, beside other callers: all calls are answered.
+fn carried_out(made: Move, polls: usize, others: usize) {
+    let queue = Arc::new(Queue::default());
+    let others = (0..others).map(|_| {
+        let queue = Arc::clone(&queue);
+        spawn(async move { queue.call().await })
+    });
+    let mut others: Vec<_> = others.collect();
+    block_on(async {
+        match made {
+            Move::Drops | Move::LeavesUnpolled => {
+                let (mut inline, mut answer) = queue.ask();
+                let answered = poll_times(&mut inline, &mut answer, polls).await;
+                if let Move::Drops = made {
+                    inline = None;
+                } else {
+                    for other in others.drain(..) {
+                        other.await.unwrap();
                     }
-                });
-            },
-            SCHEDULES,
-        );
-    }
-}
-
-#[test]
-fn a_caller_that_is_left_unpolled_holds_nobody_up() {
-    for polls in 0..4 {
-        shuttle::check_random(
-            move || {
-                let queue = Arc::new(Queue::default());
-                let early = Arc::clone(&queue);
-                let early = spawn(async move { early.call().await });
-                block_on(async {
-                    let (mut inline, mut answer) = queue.ask();
-                    let answered = poll_times(&mut inline, &mut answer, polls).await;
-                    // `inline` lives on, and nobody polls it.
-                    early.await.unwrap();
                     queue.call().await;
-                    if !answered {
-                        answer.await.expect("carried out by somebody else");
-                    }
-                    drop(inline);
-                });
-            },
-            SCHEDULES,
-        );
-    }
-}
-
-#[test]
-fn work_without_a_caller_is_carried_out() {
-    shuttle::check_random(
-        || {
-            let queue = Arc::new(Queue::default());
-            let caller = {
-                let queue = Arc::clone(&queue);
-                spawn(async move { queue.call().await })
-            };
-            let (reply, answer) = oneshot::channel();
-            queue.queued.lock().push(reply);
-            kick(&queue);
-            block_on(async {
+                }
+                if !answered {
+                    answer.await.expect("carried out by somebody else");
+                }
+                drop(inline);
+            }
+            Move::Kicks => {
+                let (reply, answer) = oneshot::channel();
+                queue.queued.lock().push(reply);
+                kick(&queue);
                 answer.await.expect("carried out by a task");
-                caller.await.unwrap();
-            });
-        },
-        SCHEDULES,
-    );
-}
-
-#[test]
-fn a_caller_that_is_let_go_at_any_moment_is_answered() {
-    shuttle::check_random(
-        || {
-            let queue = Arc::new(Queue::default());
-            let callers: Vec<_> = (0..2)
-                .map(|_| {
-                    let queue = Arc::clone(&queue);
-                    spawn(async move { queue.call().await })
-                })
-                .collect();
-            let_caller_go(&queue);
-            block_on(async {
+            }
+            Move::LetsGo => {
+                let_caller_go(&queue);
                 yield_now().await;
                 let_caller_go(&queue);
-                for caller in callers {
-                    caller.await.unwrap();
-                }
-            });
-            assert!(!queue.has_work());
-        },
-        SCHEDULES,
-    );
+            }
+        }
+        for other in others {
+            other.await.unwrap();
+        }
+    });
+    assert!(!queue.has_work());
 }
