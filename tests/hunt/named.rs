@@ -26,6 +26,7 @@ pub fn all() -> Vec<(&'static str, Plan)> {
         timed_one_after_the_other leaves_while_the_server_is_away tries_past_its_lease
         granted_past_its_lease hears_nothing
         unlock_is_confirmed_late limited_hold_goes_first
+        queue_evicted queue_overwritten
     }
 }
 
@@ -758,4 +759,38 @@ fn asked_of_a_replica() -> Plan {
             at(1580, What::Server(0, read_only)),
         ],
     )
+}
+
+/// Callers of two clients, who are served one after the other, with something done to their queue now and then.
+fn beside_a_queue(done: impl IntoIterator<Item = What>) -> Plan {
+    let mut settings = Settings::plain(2, 1);
+    settings.watched = vec![true];
+    let mut events = Vec::new();
+    for number in 0..8 {
+        let call = Call {
+            guard: number < 4,
+            ..keeps(SEMAPHORE, 600)
+        };
+        events.push(calls(1000 + number, number as usize % 2, call));
+    }
+    for (what, millis) in done.into_iter().zip((1300..).step_by(500)) {
+        events.push(at(millis, what));
+    }
+    plan(settings, events)
+}
+
+/// Each key of a queue is evicted while callers wait.
+fn queue_evicted() -> Plan {
+    let keys = [
+        "redisson_sc_queue*",
+        "redisson_sc_notes*",
+        "redisson_sc_grants*",
+    ];
+    beside_a_queue(keys.map(|keys| What::Server(0, ServerFault::Evict(keys))))
+}
+
+/// A text stands in place of each key of a queue while callers wait.
+fn queue_overwritten() -> Plan {
+    let writes = |which| What::Meddle(Meddling::Scribble(which, "7"));
+    beside_a_queue((0..6).map(writes))
 }

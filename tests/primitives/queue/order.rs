@@ -1,4 +1,4 @@
-//! The queue in Redis: callers are served in the order of their arrival, and nobody sleeps where the queue, its grants or its notes are damaged.
+//! The queue in Redis: callers are served in the order of their arrival.
 
 use std::time::Duration;
 
@@ -6,12 +6,10 @@ use crate::support::channel::Channel;
 use crate::support::clients::{
     LIMIT, builder, connect, scripts, served, start_controlled, until_stored,
 };
-use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until_passed, until_queued, until_subscribers, waiter};
-use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, RSemaphore, Result};
+use redisson_semaphore::{RSemaphore, Result};
 use tokio::task::JoinHandle;
 
 const NAME: &str = "order";
@@ -56,87 +54,6 @@ async fn release_goes_past_the_own_client_to_an_earlier_caller() {
     assert!(!second.is_finished());
     other.release(1).await.unwrap();
     served(second).await;
-}
-
-/// Clients that look for themselves every second.
-async fn looking(server: &RedisServer) -> Client {
-    let builder = builder(server.url()).safety_interval(Duration::from_secs(1));
-    builder.connect().await.unwrap()
-}
-
-/// The damage to a key.
-#[derive(Debug, Clone, Copy)]
-enum Damage {
-    Deleted,
-    OfAnotherType,
-    Hostile,
-}
-
-impl Damage {
-    async fn done(self, control: &mut MultiplexedConnection, key: &str) {
-        let () = control.del(key).await.unwrap();
-        match self {
-            Damage::Deleted => {}
-            Damage::OfAnotherType => control.set(key, "7").await.unwrap(),
-            Damage::Hostile if key.contains("notes") => {
-                for field in ["look", "watch", "left", "credit", "until", "rate"] {
-                    let () = control.hset(key, field, "hostile value").await.unwrap();
-                }
-            }
-            Damage::Hostile => {
-                let id = id(1);
-                let entries = [
-                    String::new(),
-                    "x".to_owned(),
-                    format!("{id}:a1:1:x"),
-                    format!("{id}:g1:0:9"),
-                ];
-                for (number, entry) in entries.iter().enumerate() {
-                    let () = control.zadd(key, entry, number).await.unwrap();
-                }
-            }
-        }
-    }
-
-    async fn leaves_nobody_asleep(self, parts: &[&str]) {
-        let (server, mut control) = start_controlled().await;
-        let clients = [looking(&server).await, looking(&server).await];
-        let releasing = connect(server.url()).await.semaphore(NAME);
-        let semaphores = clients.each_ref().map(|client| client.semaphore(NAME));
-        let mut waiting = Vec::new();
-        for number in [0, 1, 0, 1] {
-            waiting.push(waiter(&mut control, &semaphores[number], 1).await);
-        }
-        let guarded = semaphores[1].clone();
-        let guarded = tokio::spawn(async move { guarded.permit(2).await?.release().await });
-        until_queued(&mut control, NAME, 5).await;
-        for part in parts {
-            self.done(&mut control, &key(part)).await;
-        }
-        releasing.release(6).await.unwrap();
-        for task in waiting.into_iter().chain([guarded]) {
-            served(task).await;
-        }
-        until_stored(&server, NAME, 2).await;
-        // All is well from then on.
-        let next = waiter(&mut control, &semaphores[0], 3).await;
-        releasing.release(1).await.unwrap();
-        served(next).await;
-        until_stored(&server, NAME, 0).await;
-    }
-}
-
-#[tokio::test]
-async fn damaged_keys_of_the_queue_leave_nobody_asleep() {
-    let all = ["queue", "grants", "notes"];
-    for damage in [Damage::Deleted, Damage::OfAnotherType, Damage::Hostile] {
-        println!("{damage:?}");
-        let each = all
-            .each_ref()
-            .map(|part| damage.leaves_nobody_asleep(std::slice::from_ref(part)));
-        join_all(each).await;
-        damage.leaves_nobody_asleep(&all).await;
-    }
 }
 
 /// `acquire` in a task.
