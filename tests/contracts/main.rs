@@ -3,6 +3,8 @@
 #[macro_use]
 mod contract;
 #[macro_use]
+mod holdable;
+#[macro_use]
 mod leased;
 #[macro_use]
 mod lock_contract;

@@ -1,20 +1,17 @@
 //! The twins in `memory` and their originals, given the same random sequence of calls: the answers are the same, and the
 //! same callers are served.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::contract::call::start;
 use crate::support::clients::{LIMIT, builder, connect};
-use crate::support::polls::poll_once;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use redisson_semaphore::{
     Client, Held, Hold, LeasedPermit, LeasedSemaphore, Lock, LockGuard, MAX_PERMITS, Permit,
     RemainingTtl, Result, Semaphore, memory,
 };
-use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 
 /// How many sequences there are, and how many calls each has.
@@ -35,22 +32,6 @@ struct Waiting<T> {
     what: String,
     amount: u32,
     calls: Twins<JoinHandle<T>>,
-}
-
-/// A call in a task of its own that has taken its place when this returns.
-async fn start<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-    let (polled, seen) = oneshot::channel();
-    let task = tokio::spawn(async move {
-        let mut call = pin!(call);
-        let first = poll_once(&mut call).await;
-        let _ = polled.send(());
-        match first {
-            std::task::Poll::Ready(answer) => answer,
-            std::task::Poll::Pending => call.await,
-        }
-    });
-    seen.await.expect("the call panicked");
-    task
 }
 
 /// Lets everything happen that can happen in this process. All tasks run on this thread.

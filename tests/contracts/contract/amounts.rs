@@ -212,12 +212,11 @@ pub(crate) async fn all_or_nothing(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("all-or-nothing");
     set(&semaphore, 3).await;
     assert!(!semaphore.try_acquire(4).await.unwrap());
-    assert!(
-        !semaphore
-            .try_acquire_for(4, Duration::from_millis(5))
-            .await
-            .unwrap()
-    );
+    assert!(semaphore.try_permit(4).await.unwrap().is_none());
+    for wait in [Duration::ZERO, Duration::from_millis(5)] {
+        assert!(!semaphore.try_acquire_for(4, wait).await.unwrap());
+        assert!(semaphore.permit_for(4, wait).await.unwrap().is_none());
+    }
     assert_available(&semaphore, 3).await;
     assert!(semaphore.try_acquire(3).await.unwrap());
     assert_available(&semaphore, 0).await;

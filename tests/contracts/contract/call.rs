@@ -24,25 +24,32 @@ pub(crate) trait Object {
     async fn answers(&self);
 }
 
+/// Starts a call in a task of its own, and returns when it has been polled once.
+pub(crate) async fn start<T: Send + 'static>(
+    call: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    let (polled, seen) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        let mut call = pin!(call);
+        let first = poll_once(&mut call).await;
+        // Nobody may be interested.
+        let _ = polled.send(());
+        match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => call.await,
+        }
+    });
+    seen.await.expect("the call panicked");
+    task
+}
+
 /// A call in a task of its own.
 pub(crate) struct Call<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Call<T> {
     /// Starts a call, and returns when it has been polled once: it stands in line, if it has to wait.
     pub(crate) async fn start(call: impl Future<Output = T> + Send + 'static) -> Self {
-        let (polled, seen) = oneshot::channel();
-        let task = tokio::spawn(async move {
-            let mut call = pin!(call);
-            let first = poll_once(&mut call).await;
-            // Nobody may be interested.
-            let _ = polled.send(());
-            match first {
-                Poll::Ready(answer) => answer,
-                Poll::Pending => call.await,
-            }
-        });
-        seen.await.expect("the call panicked");
-        Call(task)
+        Call(start(call).await)
     }
 
     /// Asserts that there is no answer, though the object has answered something else meanwhile.

@@ -1,33 +1,11 @@
 //! Futures dropped wherever they are: no permit is lost, and none is made.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::Fixture;
 use super::support::*;
-
-pub(crate) async fn calls_that_were_never_polled(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("never-polled");
-    set(&semaphore, 3).await;
-    drop(semaphore.acquire(1));
-    drop(semaphore.try_acquire_for(1, LIMIT));
-    drop(semaphore.permit(1));
-    drop(semaphore.release(1));
-    assert_all_back(&semaphore, 3).await;
-}
-
-pub(crate) async fn a_dropped_waiter_takes_nothing(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("dropped");
-    set(&semaphore, 0).await;
-    let untimed = acquire(&semaphore, 1).await;
-    let timed = acquire_for(&semaphore, 1, LIMIT).await;
-    assert_eq!(untimed.abort().await, None);
-    assert_eq!(timed.abort().await, None);
-    semaphore.release(2).await.unwrap();
-    assert_all_back(&semaphore, 2).await;
-}
 
 pub(crate) async fn a_dropped_waiter_does_not_hold_up_the_next(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("next");
@@ -38,44 +16,6 @@ pub(crate) async fn a_dropped_waiter_does_not_hold_up_the_next(fixture: &dyn Fix
     semaphore.release(1).await.unwrap();
     two.answer().await.unwrap();
     assert_available(&semaphore, 0).await;
-}
-
-pub(crate) async fn dropped_between_two_that_wait(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("between");
-    let first = acquire(&semaphore, 1).await;
-    let second = acquire(&semaphore, 1).await;
-    let third = acquire(&semaphore, 1).await;
-    assert_eq!(second.abort().await, None);
-    semaphore.release(1).await.unwrap();
-    first.answer().await.unwrap();
-    semaphore.release(1).await.unwrap();
-    third.answer().await.unwrap();
-    semaphore.release(1).await.unwrap();
-    assert_all_back(&semaphore, 1).await;
-}
-
-/// The permits come while the call is polled for the k-th time, and the call is dropped then.
-pub(crate) async fn dropped_after_every_number_of_polls(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("polls");
-    set(&semaphore, 0).await;
-    for polls in 0..30 {
-        let mut call = Box::pin(semaphore.acquire(2));
-        assert!(poll_once(&mut call.as_mut()).await.is_pending());
-        let answered = poll_times(&mut call, polls / 2).await;
-        assert!(answered.is_none(), "acquired without permits");
-        semaphore.release(2).await.unwrap();
-        if let Some(answer) = poll_times(&mut call, polls % 3).await {
-            answer.unwrap();
-            semaphore.release(2).await.unwrap();
-        }
-        drop(call);
-        assert_all_back(&semaphore, 2).await;
-        assert_eq!(
-            semaphore.drain_permits().await.unwrap(),
-            2,
-            "after {polls} polls"
-        );
-    }
 }
 
 pub(crate) async fn aborted_while_being_granted(fixture: &dyn Fixture) {
@@ -157,19 +97,6 @@ pub(crate) async fn lost_in_a_timeout(fixture: &dyn Fixture) {
         }
         assert_available(&semaphore, 0).await;
     }
-}
-
-pub(crate) async fn a_release_that_is_dropped_is_carried_out(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("release-dropped");
-    let waiting = acquire(&semaphore, 2).await;
-    {
-        let mut release = pin!(semaphore.release(2));
-        if let std::task::Poll::Ready(answer) = poll_once(&mut release).await {
-            answer.unwrap();
-        }
-    }
-    waiting.answer().await.unwrap();
-    assert_available(&semaphore, 0).await;
 }
 
 /// Many tasks, all ways to acquire, and most of them give up somewhere on the way.

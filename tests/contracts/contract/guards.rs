@@ -1,23 +1,13 @@
 //! Permits that give themselves back, over `dyn Semaphore`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redisson_semaphore::{Error, MAX_PERMITS, Permit};
 
 use super::Fixture;
 use super::support::*;
-
-pub(crate) async fn a_guard_gives_back_on_drop(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-drop");
-    set(&semaphore, 3).await;
-    let permit = semaphore.permit(2).await.unwrap();
-    assert_available(&semaphore, 1).await;
-    drop(permit);
-    assert_all_back(&semaphore, 3).await;
-}
 
 pub(crate) async fn a_guard_tells_what_it_holds(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("guard-tells");
@@ -71,33 +61,6 @@ pub(crate) async fn guards_that_do_not_fit_together_give_back_what_they_hold(
     assert_all_back(&other, 3).await;
 }
 
-pub(crate) async fn a_guard_released_with_an_answer(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-release");
-    set(&semaphore, 3).await;
-    let permit = semaphore.permit(3).await.unwrap();
-    permit.release().await.unwrap();
-    // It is there at once, and once only.
-    assert_available(&semaphore, 3).await;
-    assert_all_back(&semaphore, 3).await;
-}
-
-pub(crate) async fn a_release_that_is_never_polled_is_a_drop(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-unpolled");
-    set(&semaphore, 4).await;
-    let (one, two) = (
-        semaphore.permit(1).await.unwrap(),
-        semaphore.permit(3).await.unwrap(),
-    );
-    drop(one.release());
-    {
-        let mut release = pin!(two.release());
-        if let std::task::Poll::Ready(answer) = poll_once(&mut release).await {
-            answer.unwrap();
-        }
-    }
-    assert_all_back(&semaphore, 4).await;
-}
-
 pub(crate) async fn a_release_that_fails_tells(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("guard-fails");
     set(&semaphore, 1).await;
@@ -112,41 +75,6 @@ pub(crate) async fn a_release_that_fails_tells(fixture: &dyn Fixture) {
     // It is spent: nothing follows.
     semaphore.acquire(MAX_PERMITS).await.unwrap();
     assert_available(&semaphore, 0).await;
-}
-
-pub(crate) async fn a_forgotten_guard_keeps_the_permits(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-forget");
-    set(&semaphore, 3).await;
-    assert_eq!(semaphore.permit(2).await.unwrap().forget(), 2);
-    let mut three = acquire(&semaphore, 3).await;
-    three.assert_waits(&semaphore).await;
-    assert_available(&semaphore, 1).await;
-    semaphore.release(2).await.unwrap();
-    three.answer().await.unwrap();
-}
-
-pub(crate) async fn no_guard_in_time(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-none");
-    set(&semaphore, 1).await;
-    let (start, wait) = (Instant::now(), Duration::from_millis(30));
-    assert!(semaphore.permit_for(2, wait).await.unwrap().is_none());
-    assert_passed(start, wait);
-    assert!(
-        semaphore
-            .permit_for(2, Duration::ZERO)
-            .await
-            .unwrap()
-            .is_none()
-    );
-    assert_all_back(&semaphore, 1).await;
-}
-
-pub(crate) async fn no_guard_now(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-not-now");
-    assert!(semaphore.try_permit(1).await.unwrap().is_none());
-    set(&semaphore, 1).await;
-    assert!(semaphore.try_permit(2).await.unwrap().is_none());
-    assert_all_back(&semaphore, 1).await;
 }
 
 pub(crate) async fn guards_in_time_and_now(fixture: &dyn Fixture) {
@@ -199,74 +127,6 @@ pub(crate) async fn guards_above_the_range(fixture: &dyn Fixture) {
         );
     }
     assert_missing_then_set(&semaphore, 1).await;
-}
-
-pub(crate) async fn a_guard_wakes_waiters(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-wakes");
-    set(&semaphore, 2).await;
-    let permit = semaphore.permit(2).await.unwrap();
-    let one = acquire(&semaphore, 1).await;
-    let other = acquire(&fixture.second(&semaphore), 1).await;
-    drop(permit);
-    one.answer().await.unwrap();
-    other.answer().await.unwrap();
-    assert_available(&semaphore, 0).await;
-}
-
-pub(crate) async fn a_guard_outlives_the_handle(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-outlives");
-    let other = fixture.second(&semaphore);
-    set(&semaphore, 1).await;
-    let permit = semaphore.permit(1).await.unwrap();
-    drop(semaphore);
-    let waiting = acquire(&other, 1).await;
-    drop(permit);
-    waiting.answer().await.unwrap();
-}
-
-pub(crate) async fn a_guard_of_an_aborted_task(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-aborted");
-    set(&semaphore, 2).await;
-    let call = semaphore.clone();
-    let holder = Call::start(async move {
-        let _held = call.permit(2).await.unwrap();
-        std::future::pending::<()>().await;
-    })
-    .await;
-    while semaphore.available_permits().await.unwrap() > 0 {
-        yields(1).await;
-    }
-    assert_eq!(holder.abort().await, None);
-    assert_all_back(&semaphore, 2).await;
-}
-
-pub(crate) async fn a_guard_of_a_panicking_task(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-panics");
-    set(&semaphore, 2).await;
-    let held = semaphore.permit(2).await.unwrap();
-    let task = tokio::spawn(async move {
-        let _held = held;
-        std::panic::resume_unwind(Box::new("as the test wants it"));
-    });
-    assert!(task.await.unwrap_err().is_panic());
-    assert_all_back(&semaphore, 2).await;
-}
-
-pub(crate) async fn a_dropped_call_for_a_guard(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("guard-call");
-    set(&semaphore, 0).await;
-    for round in 0..30 {
-        let call = semaphore.clone();
-        let call = Call::start(async move { call.permit(2).await }).await;
-        semaphore.release(2).await.unwrap();
-        yields(round % 3).await;
-        drop(call.abort().await);
-        assert!(
-            semaphore.try_acquire_for(2, LIMIT).await.unwrap(),
-            "lost in round {round}"
-        );
-        assert_available(&semaphore, 0).await;
-    }
 }
 
 pub(crate) async fn guards_from_many_tasks(fixture: &dyn Fixture) {

@@ -36,10 +36,14 @@ const _: () = {
     anywhere::<Permit>();
 };
 
-/// A module `$suite` with one test a case. The cases stand in the modules of `$contract`.
+/// A module `$suite` with one test a case. The cases stand in the modules of `$contract`. Those of `holdable` come with them by the
+/// adapter of `$trait`.
 macro_rules! suite_cases {
-    ($contract:ident, $suite:ident, $setup:expr; $($module:ident: [$($case:ident,)*])*) => {
+    ($contract:ident, $suite:ident, $setup:expr $(, $trait:ident)?; $($module:ident: [$($case:ident,)*])*) => {
         mod $suite {
+            #[allow(unused_imports)]
+            use super::*;
+            $(holdable_cases! { $trait, $setup })?
             $(mod $module {
                 #[allow(unused_imports)]
                 use super::super::*;
@@ -60,7 +64,7 @@ macro_rules! suite_cases {
 /// function, and may `.await`.
 macro_rules! contract_suite {
     ($suite:ident, $setup:expr) => {
-        suite_cases! { contract, $suite, $setup;
+        suite_cases! { contract, $suite, $setup, contract;
             amounts: [
                 zero_succeeds_at_once_and_changes_nothing,
                 zero_while_others_wait,
@@ -85,19 +89,11 @@ macro_rules! contract_suite {
                 add_permits_wakes_waiters,
                 waiters_of_a_negative_counter,
                 drain_wakes_nobody,
-                another_client_wakes_waiters,
-                arrival_order,
-                arrival_order_of_timed_and_untimed,
                 smaller_requests_pass_a_larger_one,
                 nobody_passes_one_that_fits,
                 a_larger_one_is_not_starved,
                 mixed_sizes_are_all_served,
                 try_acquire_does_not_queue,
-                a_wait_of_zero_is_one_attempt,
-                a_wait_that_runs_out,
-                a_wait_that_runs_out_takes_nothing_later,
-                a_wait_without_end,
-                permits_at_the_deadline,
             ]
             ttl: [
                 a_semaphore_vanishes_with_its_permits,
@@ -113,37 +109,21 @@ macro_rules! contract_suite {
                 more_than_can_be_counted_is_refused,
             ]
             cancel: [
-                calls_that_were_never_polled,
-                a_dropped_waiter_takes_nothing,
                 a_dropped_waiter_does_not_hold_up_the_next,
-                dropped_between_two_that_wait,
-                dropped_after_every_number_of_polls,
                 aborted_while_being_granted,
                 lost_in_a_select,
                 lost_in_a_timeout,
-                a_release_that_is_dropped_is_carried_out,
                 churn,
             ]
             guards: [
-                a_guard_gives_back_on_drop,
                 a_guard_tells_what_it_holds,
                 a_guard_is_split_and_merged,
                 guards_that_do_not_fit_together_give_back_what_they_hold,
-                a_guard_released_with_an_answer,
-                a_release_that_is_never_polled_is_a_drop,
                 a_release_that_fails_tells,
-                a_forgotten_guard_keeps_the_permits,
-                no_guard_in_time,
-                no_guard_now,
                 guards_in_time_and_now,
                 guards_of_nothing,
                 guards_above_the_range,
-                a_guard_wakes_waiters,
-                a_guard_outlives_the_handle,
                 a_guard_of_one_that_has_vanished_makes_none,
-                a_guard_of_an_aborted_task,
-                a_guard_of_a_panicking_task,
-                a_dropped_call_for_a_guard,
                 guards_from_many_tasks,
                 detached_releases,
                 handles_share_the_permits,

@@ -4,18 +4,97 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use redisson_semaphore::{Result, Semaphore};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use redisson_semaphore::{Permit, Result, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{interval, timeout};
 
+use crate::holdable;
+
 pub(crate) use super::call::{Call, LIMIT, Object, join};
-pub(crate) use crate::support::polls::{poll_once, poll_times};
+pub(crate) use crate::support::polls::poll_times;
 
 pub(crate) type Handle = Arc<dyn Semaphore>;
 
 impl Object for Handle {
     async fn answers(&self) {
         self.available_permits().await.unwrap();
+    }
+}
+
+/// The permits of a semaphore as the object of `holdable`: all together make one hold.
+const ALL: u32 = 2;
+
+/// Semaphores for `holdable`.
+pub(crate) struct Holdables<F>(pub(crate) F);
+
+impl<F: super::Fixture> holdable::Fixture for Holdables<F> {
+    type Handle = Handle;
+
+    async fn fresh(&self) -> Handle {
+        let semaphore = self.0.fresh("held");
+        set(&semaphore, ALL).await;
+        semaphore
+    }
+
+    fn neighbour(&self, of: &Handle) -> Handle {
+        of.clone_handle()
+    }
+
+    fn stranger(&self, to: &Handle) -> Handle {
+        self.0.second(to)
+    }
+}
+
+impl holdable::Holdable for Handle {
+    type Held = ();
+    type Guard = Permit;
+
+    fn take(&self) -> BoxFuture<'_, ()> {
+        (**self).acquire(ALL).map(Result::unwrap).boxed()
+    }
+
+    fn try_take(&self) -> BoxFuture<'_, Option<()>> {
+        let taken = (**self).try_acquire(ALL);
+        taken.map(|taken| taken.unwrap().then_some(())).boxed()
+    }
+
+    fn take_for(&self, wait: Duration) -> BoxFuture<'_, Option<()>> {
+        let taken = (**self).try_acquire_for(ALL, wait);
+        taken.map(|taken| taken.unwrap().then_some(())).boxed()
+    }
+
+    fn give<'a>(&'a self, _: &'a ()) -> BoxFuture<'a, ()> {
+        (**self).release(ALL).map(Result::unwrap).boxed()
+    }
+
+    fn guard(&self) -> BoxFuture<'_, Permit> {
+        (**self).permit(ALL).map(Result::unwrap).boxed()
+    }
+
+    fn try_guard(&self) -> BoxFuture<'_, Option<Permit>> {
+        (**self).try_permit(ALL).map(Result::unwrap).boxed()
+    }
+
+    fn guard_for(&self, wait: Duration) -> BoxFuture<'_, Option<Permit>> {
+        (**self).permit_for(ALL, wait).map(Result::unwrap).boxed()
+    }
+
+    fn release(guard: Permit) -> BoxFuture<'static, ()> {
+        guard.release().map(Result::unwrap).boxed()
+    }
+
+    fn forget(&self, guard: Permit) -> (Handle, ()) {
+        assert_eq!(guard.forget(), ALL);
+        (self.clone(), ())
+    }
+
+    fn is_free(&self) -> BoxFuture<'_, bool> {
+        let available = (**self).available_permits();
+        available
+            .map(|available| available.unwrap() == i64::from(ALL))
+            .boxed()
     }
 }
 
@@ -68,16 +147,6 @@ pub(crate) async fn until_missing(semaphore: &Handle) {
 pub(crate) async fn acquire(semaphore: &Handle, permits: u32) -> Call<Result<()>> {
     let semaphore = semaphore.clone();
     Call::start(async move { semaphore.acquire(permits).await }).await
-}
-
-/// `try_acquire_for` in a task.
-pub(crate) async fn acquire_for(
-    semaphore: &Handle,
-    permits: u32,
-    wait: Duration,
-) -> Call<Result<bool>> {
-    let semaphore = semaphore.clone();
-    Call::start(async move { semaphore.try_acquire_for(permits, wait).await }).await
 }
 
 /// Lets other tasks run.

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use tokio::sync::mpsc;
-use tokio::time::timeout;
+use std::time::Duration;
 
 use super::Fixture;
 use super::support::*;
@@ -91,60 +88,6 @@ pub(crate) async fn drain_wakes_nobody(fixture: &dyn Fixture) {
     one.answer().await.unwrap();
 }
 
-pub(crate) async fn another_client_wakes_waiters(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("other-wakes");
-    let other = fixture.second(&semaphore);
-    let two = acquire(&semaphore, 2).await;
-    other.release(2).await.unwrap();
-    two.answer().await.unwrap();
-    let one = acquire(&other, 1).await;
-    semaphore.release(1).await.unwrap();
-    one.answer().await.unwrap();
-    assert_available(&semaphore, 0).await;
-    assert_available(&other, 0).await;
-}
-
-pub(crate) async fn arrival_order(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("order");
-    let (served, mut order) = mpsc::unbounded_channel();
-    let mut calls = Vec::new();
-    for number in 0..12 {
-        let (semaphore, served) = (semaphore.clone(), served.clone());
-        let call = async move {
-            semaphore.acquire(1).await.unwrap();
-            served.send(number).unwrap();
-        };
-        calls.push(Call::start(call).await);
-    }
-    for number in 0..12 {
-        semaphore.release(1).await.unwrap();
-        let next = timeout(LIMIT, order.recv())
-            .await
-            .expect("nobody is served");
-        assert_eq!(next, Some(number));
-    }
-    for call in calls {
-        call.answer().await;
-    }
-}
-
-pub(crate) async fn arrival_order_of_timed_and_untimed(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("order-timed");
-    let first = acquire_for(&semaphore, 2, LIMIT).await;
-    let second = acquire(&semaphore, 2).await;
-    let third = acquire_for(&semaphore, 2, 2 * LIMIT).await;
-    let mut fourth = acquire(&semaphore, 2).await;
-    semaphore.release(2).await.unwrap();
-    assert!(first.answer().await.unwrap());
-    semaphore.release(2).await.unwrap();
-    second.answer().await.unwrap();
-    semaphore.release(2).await.unwrap();
-    assert!(third.answer().await.unwrap());
-    fourth.assert_waits(&semaphore).await;
-    semaphore.release(2).await.unwrap();
-    fourth.answer().await.unwrap();
-}
-
 pub(crate) async fn smaller_requests_pass_a_larger_one(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("pass");
     let mut large = acquire(&semaphore, 5).await;
@@ -218,71 +161,6 @@ pub(crate) async fn try_acquire_does_not_queue(fixture: &dyn Fixture) {
     large.assert_waits(&semaphore).await;
     semaphore.release(1).await.unwrap();
     large.answer().await.unwrap();
-}
-
-pub(crate) async fn a_wait_of_zero_is_one_attempt(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("zero-wait");
-    assert!(!semaphore.try_acquire_for(1, Duration::ZERO).await.unwrap());
-    set(&semaphore, 2).await;
-    assert!(!semaphore.try_acquire_for(3, Duration::ZERO).await.unwrap());
-    assert!(semaphore.try_acquire_for(2, Duration::ZERO).await.unwrap());
-    assert_available(&semaphore, 0).await;
-}
-
-pub(crate) async fn a_wait_that_runs_out(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("runs-out");
-    set(&semaphore, 1).await;
-    let wait = Duration::from_millis(100);
-    let start = Instant::now();
-    assert!(
-        !acquire_for(&semaphore, 2, wait)
-            .await
-            .answer()
-            .await
-            .unwrap()
-    );
-    assert_passed(start, wait);
-    assert_available(&semaphore, 1).await;
-}
-
-pub(crate) async fn a_wait_that_runs_out_takes_nothing_later(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("nothing-later");
-    set(&semaphore, 0).await;
-    let short = acquire_for(&semaphore, 1, Duration::from_millis(50)).await;
-    let long = acquire(&semaphore, 1).await;
-    assert!(!short.answer().await.unwrap());
-    semaphore.release(1).await.unwrap();
-    long.answer().await.unwrap();
-    semaphore.release(1).await.unwrap();
-    assert_available(&semaphore, 1).await;
-}
-
-pub(crate) async fn a_wait_without_end(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("without-end");
-    let mut waiting = acquire_for(&semaphore, 1, Duration::MAX).await;
-    waiting.assert_waits(&semaphore).await;
-    semaphore.release(1).await.unwrap();
-    assert!(waiting.answer().await.unwrap());
-}
-
-/// A release that meets the deadline: the caller has the permit, or it is there.
-pub(crate) async fn permits_at_the_deadline(fixture: &dyn Fixture) {
-    let semaphore = fixture.fresh("deadline");
-    set(&semaphore, 0).await;
-    let wait = Duration::from_millis(10);
-    for round in 0..60 {
-        let call = acquire_for(&semaphore, 1, wait).await;
-        // From well before the deadline to well after it.
-        tokio::time::sleep(wait * round / 30).await;
-        semaphore.release(1).await.unwrap();
-        if !call.answer().await.unwrap() {
-            assert!(
-                semaphore.try_acquire_for(1, LIMIT).await.unwrap(),
-                "lost in round {round}"
-            );
-        }
-        assert_available(&semaphore, 0).await;
-    }
 }
 
 pub(crate) async fn nobody_passes_one_that_fits(fixture: &dyn Fixture) {

@@ -5,7 +5,6 @@
 
 #![deny(dead_code)]
 
-pub(crate) mod cancel;
 pub(crate) mod expiry;
 pub(crate) mod guards;
 pub(crate) mod permits;
@@ -48,7 +47,7 @@ const _: () = {
 /// [`Fixture`]; it is evaluated for each test anew and may `.await`.
 macro_rules! leased_suite {
     ($suite:ident, $setup:expr) => {
-        suite_cases! { leased, $suite, $setup;
+        suite_cases! { leased, $suite, $setup, leased;
             permits: [
                 as_many_as_the_limit,
                 each_has_an_id_of_its_own,
@@ -64,35 +63,13 @@ macro_rules! leased_suite {
                 permits_are_told_apart_where_that_is_said,
             ]
             waiting: [
-                a_release_wakes_a_waiter,
-                another_client_wakes_a_waiter,
                 release_all_wakes_as_many_as_there_are_permits,
-                arrival_order,
                 arrival_order_of_two_clients,
                 a_try_does_not_overtake_those_who_wait,
-                a_wait_of_zero_is_a_try,
-                a_wait_that_runs_out,
-                a_wait_that_runs_out_takes_nothing_later,
-                a_wait_without_end,
                 never_more_holders_than_permits,
             ]
-            cancel: [
-                calls_that_were_never_polled,
-                a_dropped_waiter_takes_nothing,
-                dropped_between_two_that_wait,
-                the_first_of_another_client_is_dropped,
-                dropped_after_every_number_of_polls,
-                a_release_that_is_dropped_is_carried_out,
-                aborted_at_any_time,
-            ]
             guards: [
-                a_guard_gives_back_on_drop,
-                a_guard_released_with_an_answer,
-                a_release_that_is_never_polled_is_a_drop,
-                a_forgotten_guard_keeps_the_permit,
-                no_guard_now_or_in_time,
-                a_guard_wakes_a_waiter,
-                a_guard_outlives_its_handle,
+                a_guard_tells_what_it_holds,
                 a_guard_shows_what_is_left,
                 a_release_of_all_serves_guards_that_stay,
             ]

@@ -3,17 +3,90 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_semaphore::{Held, LeasedSemaphore, Result};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use redisson_semaphore::{Held, LeasedPermit, LeasedSemaphore, Result};
 use tokio::time::{Instant, sleep};
 
+use crate::holdable;
+
 pub(crate) use crate::contract::call::{Call, LIMIT, Object, join};
-pub(crate) use crate::support::polls::poll_times;
 
 pub(crate) type Handle = Arc<dyn LeasedSemaphore>;
 
 impl Object for Handle {
     async fn answers(&self) {
         self.holders().await.unwrap();
+    }
+}
+
+/// Semaphores of one permit for `holdable`.
+pub(crate) struct Holdables<F>(pub(crate) F);
+
+impl<F: super::Fixture> holdable::Fixture for Holdables<F> {
+    type Handle = Handle;
+
+    async fn fresh(&self) -> Handle {
+        self.0.fresh(1)
+    }
+
+    fn neighbour(&self, of: &Handle) -> Handle {
+        of.clone_handle()
+    }
+
+    fn stranger(&self, to: &Handle) -> Handle {
+        self.0.second(to)
+    }
+}
+
+impl holdable::Holdable for Handle {
+    type Held = Held;
+    type Guard = LeasedPermit;
+
+    fn take(&self) -> BoxFuture<'_, Held> {
+        (**self).acquire().map(Result::unwrap).boxed()
+    }
+
+    fn try_take(&self) -> BoxFuture<'_, Option<Held>> {
+        (**self).try_acquire().map(Result::unwrap).boxed()
+    }
+
+    fn take_for(&self, wait: Duration) -> BoxFuture<'_, Option<Held>> {
+        (**self).try_acquire_for(wait).map(Result::unwrap).boxed()
+    }
+
+    fn give<'a>(&'a self, held: &'a Held) -> BoxFuture<'a, ()> {
+        let released = (**self).release(held.id());
+        released.map(|held| assert!(held.unwrap())).boxed()
+    }
+
+    fn drop_calls_that_free_it(&self) {
+        drop(self.release_all());
+    }
+
+    fn guard(&self) -> BoxFuture<'_, LeasedPermit> {
+        (**self).permit().map(Result::unwrap).boxed()
+    }
+
+    fn try_guard(&self) -> BoxFuture<'_, Option<LeasedPermit>> {
+        (**self).try_permit().map(Result::unwrap).boxed()
+    }
+
+    fn guard_for(&self, wait: Duration) -> BoxFuture<'_, Option<LeasedPermit>> {
+        (**self).permit_for(wait).map(Result::unwrap).boxed()
+    }
+
+    fn release(guard: LeasedPermit) -> BoxFuture<'static, ()> {
+        guard.release().map(|held| assert!(held.unwrap())).boxed()
+    }
+
+    fn forget(&self, guard: LeasedPermit) -> (Handle, Held) {
+        (self.clone(), guard.forget())
+    }
+
+    fn is_free(&self) -> BoxFuture<'_, bool> {
+        let holders = (**self).holders();
+        holders.map(|holders| holders.unwrap().is_empty()).boxed()
     }
 }
 

@@ -2,35 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
 
 use tokio::task::yield_now;
 
 use super::Fixture;
-use super::support::{Call, LIMIT, acquire, held, join, take, until_held};
-
-const SHORT: Duration = Duration::from_millis(30);
-
-pub(crate) async fn a_release_wakes_a_waiter(fixture: &impl Fixture) {
-    let semaphore = fixture.fresh(1);
-    let one = take(&semaphore).await;
-    let mut waiter = acquire(&semaphore).await;
-    waiter.assert_waits(&semaphore).await;
-    semaphore.release(one.id()).await.unwrap();
-    let two = waiter.answer().await.unwrap();
-    assert_ne!(one.id(), two.id());
-    assert_eq!(held(&semaphore).await, 1);
-}
-
-pub(crate) async fn another_client_wakes_a_waiter(fixture: &impl Fixture) {
-    let semaphore = fixture.fresh(1);
-    let other = fixture.second(&semaphore);
-    let one = take(&other).await;
-    let waiter = acquire(&semaphore).await;
-    other.release(one.id()).await.unwrap();
-    let two = waiter.answer().await.unwrap();
-    assert!(other.release(two.id()).await.unwrap());
-}
+use super::support::{LIMIT, acquire, join, take, until_held};
 
 pub(crate) async fn release_all_wakes_as_many_as_there_are_permits(fixture: &impl Fixture) {
     let semaphore = fixture.fresh(2);
@@ -45,22 +21,6 @@ pub(crate) async fn release_all_wakes_as_many_as_there_are_permits(fixture: &imp
     three.assert_waits(&semaphore).await;
     semaphore.release(two.id()).await.unwrap();
     let _ = three.answer().await.unwrap();
-}
-
-pub(crate) async fn arrival_order(fixture: &impl Fixture) {
-    let semaphore = fixture.fresh(1);
-    let mut last = take(&semaphore).await;
-    let mut waiters = Vec::new();
-    for _ in 0..5 {
-        waiters.push(acquire(&semaphore).await);
-    }
-    while !waiters.is_empty() {
-        semaphore.release(last.id()).await.unwrap();
-        last = waiters.remove(0).answer().await.unwrap();
-        for waiter in &mut waiters {
-            waiter.assert_waits(&semaphore).await;
-        }
-    }
 }
 
 pub(crate) async fn arrival_order_of_two_clients(fixture: &impl Fixture) {
@@ -99,43 +59,6 @@ pub(crate) async fn a_try_does_not_overtake_those_who_wait(fixture: &impl Fixtur
         let two = waiter.answer().await.unwrap();
         semaphore.release(two.id()).await.unwrap();
     }
-}
-
-pub(crate) async fn a_wait_of_zero_is_a_try(fixture: &impl Fixture) {
-    let semaphore = fixture.fresh(1);
-    let one = semaphore.try_acquire_for(Duration::ZERO).await.unwrap();
-    assert!(one.is_some());
-    let two = semaphore.try_acquire_for(Duration::ZERO).await.unwrap();
-    assert_eq!(two, None);
-}
-
-pub(crate) async fn a_wait_that_runs_out(fixture: &impl Fixture) {
-    let semaphore = fixture.fresh(1);
-    let _ = take(&semaphore).await;
-    let began = Instant::now();
-    let waited = semaphore.try_acquire_for(SHORT).await.unwrap();
-    assert_eq!(waited, None);
-    assert!(began.elapsed() >= SHORT);
-}
-
-pub(crate) async fn a_wait_that_runs_out_takes_nothing_later(fixture: &impl Fixture) {
-    let semaphore = fixture.fresh(1);
-    let one = take(&semaphore).await;
-    let waited = semaphore.try_acquire_for(SHORT).await.unwrap();
-    assert_eq!(waited, None);
-    semaphore.release(one.id()).await.unwrap();
-    assert_eq!(held(&semaphore).await, 0);
-    // Nor does it hold up anybody.
-    let _ = take(&fixture.second(&semaphore)).await;
-}
-
-pub(crate) async fn a_wait_without_end(fixture: &impl Fixture) {
-    let semaphore = fixture.fresh(1);
-    let one = take(&semaphore).await;
-    let waiter = semaphore.clone();
-    let waiter = Call::start(async move { waiter.try_acquire_for(Duration::MAX).await }).await;
-    semaphore.release(one.id()).await.unwrap();
-    assert!(waiter.answer().await.unwrap().is_some());
 }
 
 pub(crate) async fn never_more_holders_than_permits(fixture: &impl Fixture) {

@@ -7,8 +7,7 @@ use redisson_semaphore::{Hold, RemainingTtl};
 
 use super::Fixture;
 use super::support::{
-    Call, Handle, LIMIT, SHORT, Unguarded, assert_free, assert_held, assert_not_held, lock,
-    poll_times,
+    Call, Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, poll_times,
 };
 
 pub(crate) async fn a_guard_unlocks_on_drop(fixture: &impl Fixture) {
@@ -32,13 +31,6 @@ pub(crate) async fn a_guard_unlocked_with_an_answer(fixture: &impl Fixture) {
     assert!(!lease.is_lost());
 }
 
-pub(crate) async fn an_unlock_that_is_never_polled_is_a_drop(fixture: &impl Fixture) {
-    let lock = fixture.fresh("unpolled");
-    let guard = lock.guard().await.unwrap();
-    drop(guard.unlock());
-    assert_free(&fixture.stranger(&lock)).await;
-}
-
 pub(crate) async fn a_guard_that_lost_its_lock_tells(fixture: &impl Fixture) {
     let lock = fixture.fresh("lost");
     let guard = lock.with_lease(SHORT).guard().await.unwrap();
@@ -57,32 +49,15 @@ pub(crate) async fn a_guard_that_lost_its_lock_tells(fixture: &impl Fixture) {
     other.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_forgotten_guard_keeps_the_lock(fixture: &impl Fixture) {
-    let lock = fixture.fresh("forgotten");
-    let guard = lock.guard().await.unwrap();
-    let owner = Arc::clone(guard.handle());
-    let hold = guard.forget();
-    assert!(!hold.lease().is_lost());
-    assert_held(&owner, 1).await;
-    assert!(!lock.try_lock().await.unwrap());
-    owner.unlock().await.unwrap();
-    assert_free(&fixture.stranger(&lock)).await;
-}
-
-pub(crate) async fn no_guard_now(fixture: &impl Fixture) {
-    let lock = fixture.fresh("now");
-    let _guard = lock.guard().await.unwrap();
-    assert!(fixture.stranger(&lock).try_guard().await.unwrap().is_none());
-}
-
 pub(crate) async fn no_guard_in_time(fixture: &impl Fixture) {
     let lock = fixture.fresh("time");
     let guard = lock.guard().await.unwrap();
     let other = fixture.stranger(&lock);
     assert!(other.guard_for(SHORT).await.unwrap().is_none());
     let lease = Duration::from_secs(5);
-    let leased = other.with_lease(lease).guard_for(SHORT).await;
-    assert!(leased.unwrap().is_none());
+    let leased = other.with_lease(lease);
+    assert!(leased.guard_for(SHORT).await.unwrap().is_none());
+    assert!(!leased.try_lock_for(SHORT).await.unwrap());
     drop(guard);
     assert!(other.guard_for(LIMIT).await.unwrap().is_some());
     assert_free(&lock).await;
@@ -99,54 +74,6 @@ pub(crate) async fn a_guard_with_a_lease(fixture: &impl Fixture) {
     assert!(left <= LIMIT && left > LIMIT / 2);
     drop(guard);
     assert_free(&fixture.stranger(&lock)).await;
-}
-
-pub(crate) async fn a_guard_outlives_the_handle(fixture: &impl Fixture) {
-    let lock = fixture.fresh("outlives");
-    let other = fixture.stranger(&lock);
-    let guard = lock.guard().await.unwrap();
-    drop(lock);
-    assert!(!other.try_lock().await.unwrap());
-    drop(guard);
-    assert_free(&other).await;
-}
-
-pub(crate) async fn a_guard_of_an_aborted_task(fixture: &impl Fixture) {
-    let lock = fixture.fresh("aborted");
-    let (taken, seen) = tokio::sync::oneshot::channel();
-    let task = tokio::spawn({
-        let lock = Arc::clone(&lock);
-        async move {
-            let _guard = lock.guard().await.unwrap();
-            let _ = taken.send(());
-            std::future::pending::<()>().await;
-        }
-    });
-    seen.await.unwrap();
-    task.abort();
-    assert_free(&fixture.stranger(&lock)).await;
-}
-
-pub(crate) async fn a_guard_of_a_panicking_task(fixture: &impl Fixture) {
-    let lock = fixture.fresh("panics");
-    let guard = lock.guard().await.unwrap();
-    let task = tokio::spawn(async move {
-        let _guard = guard;
-        std::panic::resume_unwind(Box::new("as the test wants it"));
-    });
-    assert!(task.await.unwrap_err().is_panic());
-    assert_free(&fixture.stranger(&lock)).await;
-}
-
-pub(crate) async fn a_guard_that_is_dropped_wakes_a_waiter(fixture: &impl Fixture) {
-    let holder = fixture.fresh("wakes");
-    for waiter in [fixture.neighbour(&holder), fixture.stranger(&holder)] {
-        let guard = holder.guard().await.unwrap();
-        let waiting = lock(&waiter).await;
-        drop(guard);
-        waiting.answer().await.unwrap();
-        waiter.unlock().await.unwrap();
-    }
 }
 
 pub(crate) async fn a_guard_of_a_hold_that_was_given_back_releases_nothing(fixture: &impl Fixture) {
@@ -309,25 +236,6 @@ pub(crate) async fn guards_exclude_each_other(fixture: &impl Fixture) {
         held.unlock().await.unwrap();
     }
     assert_free(&handle).await;
-}
-
-pub(crate) async fn guards_of_one_handle_serve_jobs_one_by_one(fixture: &impl Fixture) {
-    let lock = fixture.fresh("tasks");
-    let number = Arc::new(Unguarded::default());
-    let tasks = (0..8).map(|_| {
-        let (lock, number) = (Arc::clone(&lock), Arc::clone(&number));
-        tokio::spawn(async move {
-            for _ in 0..10 {
-                let _guard = lock.guard().await.unwrap();
-                number.add_one().await;
-            }
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
-        task.await.unwrap();
-    }
-    assert_eq!(number.get(), 80);
-    assert_free(&lock).await;
 }
 
 pub(crate) async fn a_guard_is_entered_again_at_once(fixture: &impl Fixture) {

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use redisson_semaphore::Lock;
-
 use super::Fixture;
-use super::support::{Handle, Unguarded, assert_free, assert_held, assert_not_held};
+use super::support::{assert_free, assert_held, assert_not_held};
 
 pub(crate) async fn lock_and_unlock(fixture: &impl Fixture) {
     let lock = fixture.fresh("cycles");
@@ -142,46 +140,4 @@ pub(crate) async fn after_force_unlock_the_owner_holds_nothing(fixture: &impl Fi
     assert_held(&lock, 1).await;
     lock.unlock().await.unwrap();
     assert_free(&other).await;
-}
-
-/// `jobs` owners each take each of their locks in turn and add to the same number.
-async fn jobs(locks: Vec<Handle>, rounds: i64) {
-    let number = Arc::new(Unguarded::default());
-    let owners = i64::try_from(locks.len()).unwrap();
-    let tasks: Vec<_> = locks
-        .iter()
-        .map(|lock| {
-            let (lock, number) = (Arc::clone(lock), Arc::clone(&number));
-            tokio::spawn(async move {
-                for round in 0..rounds {
-                    if round % 3 == 0 {
-                        lock.lock().await.unwrap();
-                        number.add_one().await;
-                        lock.unlock().await.unwrap();
-                    } else {
-                        let _guard = Lock::guard(&*lock).await.unwrap();
-                        number.add_one().await;
-                    }
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-    assert_eq!(number.get(), owners * rounds);
-    assert_free(&locks[0]).await;
-}
-
-pub(crate) async fn jobs_of_many_owners(fixture: &impl Fixture) {
-    let lock = fixture.fresh("jobs");
-    let locks = (0..16).map(|_| fixture.neighbour(&lock)).collect();
-    jobs(locks, 20).await;
-}
-
-pub(crate) async fn jobs_of_two_clients(fixture: &impl Fixture) {
-    let lock = fixture.fresh("two clients");
-    let neighbours = (0..6).map(|_| fixture.neighbour(&lock));
-    let strangers = (0..6).map(|_| fixture.stranger(&lock));
-    jobs(neighbours.chain(strangers).collect(), 20).await;
 }

@@ -5,7 +5,6 @@
 
 #![deny(dead_code)]
 
-pub(crate) mod cancel;
 pub(crate) mod guards;
 pub(crate) mod holding;
 pub(crate) mod leases;
@@ -57,7 +56,7 @@ macro_rules! lock_suite {
 /// The cases of a group.
 macro_rules! lock_cases {
     (each, $setup:expr) => {
-        suite_cases! { lock_contract, each, $setup;
+        suite_cases! { lock_contract, each, $setup, lock_contract;
             holding: [
                 lock_and_unlock,
                 only_the_owner_unlocks,
@@ -65,8 +64,6 @@ macro_rules! lock_cases {
                 unlock_twice,
                 handles_tell_name_and_owner,
                 force_unlock_of_a_free_lock,
-                jobs_of_many_owners,
-                jobs_of_two_clients,
             ]
             leases: [
                 a_lease_ends,
@@ -82,41 +79,16 @@ macro_rules! lock_cases {
                 more_than_can_be_counted_is_refused,
             ]
             waiting: [
-                an_unlock_wakes_a_neighbour,
-                an_unlock_wakes_a_stranger,
                 the_end_of_a_lease_wakes_a_waiter,
                 the_end_of_the_lease_of_one_who_waited_wakes_the_next,
-                arrival_order,
-                arrival_order_of_timed_and_untimed,
-                try_lock_does_not_queue,
-                a_wait_that_runs_out,
-                a_wait_that_runs_out_takes_nothing_later,
-                a_wait_of_zero_is_one_attempt,
-                a_wait_without_end,
-                a_lock_that_is_free_at_the_deadline,
-            ]
-            cancel: [
-                calls_that_were_never_polled,
-                a_dropped_waiter_takes_nothing,
-                a_dropped_waiter_does_not_hold_up_the_next,
-                dropped_after_every_number_of_polls,
-                aborted_while_being_granted,
-                an_unlock_that_is_dropped_is_carried_out,
-                churn,
             ]
             guards: [
                 a_guard_unlocks_on_drop,
                 a_guard_unlocked_with_an_answer,
-                an_unlock_that_is_never_polled_is_a_drop,
                 a_guard_that_lost_its_lock_tells,
                 a_guard_of_a_hold_that_was_given_back_releases_nothing,
-                no_guard_now,
                 no_guard_in_time,
                 a_guard_with_a_lease,
-                a_guard_outlives_the_handle,
-                a_guard_of_an_aborted_task,
-                a_guard_of_a_panicking_task,
-                a_guard_that_is_dropped_wakes_a_waiter,
             ]
         }
     };
@@ -133,9 +105,7 @@ macro_rules! lock_cases {
                 force_unlock_wakes_a_waiter,
             ]
             guards: [
-                a_forgotten_guard_keeps_the_lock,
                 guards_exclude_each_other,
-                guards_of_one_handle_serve_jobs_one_by_one,
             ]
         }
     };

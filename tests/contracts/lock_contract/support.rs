@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_semaphore::{Error, Lock, Result};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use redisson_semaphore::{Error, Lock, LockGuard, Result};
 use tokio::time::timeout;
 
-pub(crate) use crate::contract::call::{Call, LIMIT, Object, Unguarded, within_limit};
+use crate::holdable;
+
+pub(crate) use crate::contract::call::{Call, LIMIT, Object, within_limit};
 pub(crate) use crate::support::polls::poll_times;
 
 pub(crate) type Handle = Arc<dyn Lock>;
@@ -14,6 +18,78 @@ pub(crate) type Handle = Arc<dyn Lock>;
 impl Object for Handle {
     async fn answers(&self) {
         self.is_locked().await.unwrap();
+    }
+}
+
+/// Locks for `holdable`.
+pub(crate) struct Holdables<F>(pub(crate) F);
+
+impl<F: super::Fixture> holdable::Fixture for Holdables<F> {
+    type Handle = Handle;
+
+    async fn fresh(&self) -> Handle {
+        self.0.fresh("held")
+    }
+
+    fn neighbour(&self, of: &Handle) -> Handle {
+        self.0.neighbour(of)
+    }
+
+    fn stranger(&self, to: &Handle) -> Handle {
+        self.0.stranger(to)
+    }
+}
+
+impl holdable::Holdable for Handle {
+    type Held = ();
+    type Guard = LockGuard;
+
+    fn take(&self) -> BoxFuture<'_, ()> {
+        (**self).lock().map(Result::unwrap).boxed()
+    }
+
+    fn try_take(&self) -> BoxFuture<'_, Option<()>> {
+        let taken = (**self).try_lock();
+        taken.map(|taken| taken.unwrap().then_some(())).boxed()
+    }
+
+    fn take_for(&self, wait: Duration) -> BoxFuture<'_, Option<()>> {
+        let taken = (**self).try_lock_for(wait);
+        taken.map(|taken| taken.unwrap().then_some(())).boxed()
+    }
+
+    fn give<'a>(&'a self, _: &'a ()) -> BoxFuture<'a, ()> {
+        (**self).unlock().map(Result::unwrap).boxed()
+    }
+
+    fn drop_calls_that_free_it(&self) {
+        drop(self.force_unlock());
+    }
+
+    fn guard(&self) -> BoxFuture<'_, LockGuard> {
+        (**self).guard().map(Result::unwrap).boxed()
+    }
+
+    fn try_guard(&self) -> BoxFuture<'_, Option<LockGuard>> {
+        (**self).try_guard().map(Result::unwrap).boxed()
+    }
+
+    fn guard_for(&self, wait: Duration) -> BoxFuture<'_, Option<LockGuard>> {
+        (**self).guard_for(wait).map(Result::unwrap).boxed()
+    }
+
+    fn release(guard: LockGuard) -> BoxFuture<'static, ()> {
+        guard.unlock().map(Result::unwrap).boxed()
+    }
+
+    fn forget(&self, guard: LockGuard) -> (Handle, ()) {
+        let owner = Arc::clone(guard.handle());
+        assert!(!guard.forget().lease().is_lost());
+        (owner, ())
+    }
+
+    fn is_free(&self) -> BoxFuture<'_, bool> {
+        (**self).is_locked().map(|locked| !locked.unwrap()).boxed()
     }
 }
 

@@ -1,31 +1,9 @@
 //! Who waits, who is woken, and in what order.
 
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Fixture;
-use super::support::{Call, Handle, LIMIT, SHORT, assert_free, assert_held, lock, lock_for};
-
-async fn unlocked_for(holder: &Handle, waiter: &Handle) {
-    holder.lock().await.unwrap();
-    let mut waiting = lock(waiter).await;
-    waiting.assert_waits(holder).await;
-    holder.unlock().await.unwrap();
-    waiting.answer().await.unwrap();
-    assert_held(waiter, 1).await;
-    waiter.unlock().await.unwrap();
-    assert_free(holder).await;
-}
-
-pub(crate) async fn an_unlock_wakes_a_neighbour(fixture: &impl Fixture) {
-    let holder = fixture.fresh("neighbour");
-    unlocked_for(&holder, &fixture.neighbour(&holder)).await;
-}
-
-pub(crate) async fn an_unlock_wakes_a_stranger(fixture: &impl Fixture) {
-    let holder = fixture.fresh("stranger");
-    unlocked_for(&holder, &fixture.stranger(&holder)).await;
-}
+use super::support::{Call, LIMIT, SHORT, assert_free, assert_held, lock, lock_for};
 
 pub(crate) async fn force_unlock_wakes_a_waiter(fixture: &impl Fixture) {
     let holder = fixture.fresh("forced");
@@ -67,73 +45,6 @@ pub(crate) async fn the_end_of_the_lease_of_one_who_waited_wakes_the_next(fixtur
     }
 }
 
-/// Lets each waiter take the lock, note its number, and unlock; returns the numbers in order.
-async fn served(waiting: Vec<(Handle, Call<bool>)>, holder: &Handle) -> Vec<usize> {
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let tasks: Vec<_> = waiting
-        .into_iter()
-        .enumerate()
-        .map(|(number, (handle, call))| {
-            let order = Arc::clone(&order);
-            tokio::spawn(async move {
-                assert!(call.answer().await);
-                order.lock().unwrap().push(number);
-                handle.unlock().await.unwrap();
-            })
-        })
-        .collect();
-    holder.unlock().await.unwrap();
-    for task in tasks {
-        task.await.unwrap();
-    }
-    Arc::into_inner(order).unwrap().into_inner().unwrap()
-}
-
-pub(crate) async fn arrival_order(fixture: &impl Fixture) {
-    let holder = fixture.fresh("order");
-    holder.lock().await.unwrap();
-    let mut waiting = Vec::new();
-    for _ in 0..8 {
-        let waiter = fixture.neighbour(&holder);
-        let handle = Arc::clone(&waiter);
-        let call = Call::start(async move { handle.lock().await.is_ok() }).await;
-        waiting.push((waiter, call));
-    }
-    assert_eq!(served(waiting, &holder).await, (0..8).collect::<Vec<_>>());
-}
-
-pub(crate) async fn arrival_order_of_timed_and_untimed(fixture: &impl Fixture) {
-    let holder = fixture.fresh("mixed");
-    holder.lock().await.unwrap();
-    let mut waiting = Vec::new();
-    for number in 0..8 {
-        let waiter = fixture.neighbour(&holder);
-        let handle = Arc::clone(&waiter);
-        let call = Call::start(async move {
-            if number % 2 == 0 {
-                handle.try_lock_for(LIMIT).await.unwrap()
-            } else {
-                handle.lock().await.is_ok()
-            }
-        })
-        .await;
-        waiting.push((waiter, call));
-    }
-    assert_eq!(served(waiting, &holder).await, (0..8).collect::<Vec<_>>());
-}
-
-pub(crate) async fn try_lock_does_not_queue(fixture: &impl Fixture) {
-    let holder = fixture.fresh("queue");
-    let (waiter, other) = (fixture.neighbour(&holder), fixture.neighbour(&holder));
-    holder.lock().await.unwrap();
-    let waiting = lock(&waiter).await;
-    assert!(!other.try_lock().await.unwrap());
-    holder.unlock().await.unwrap();
-    waiting.answer().await.unwrap();
-    waiter.unlock().await.unwrap();
-    assert_free(&other).await;
-}
-
 pub(crate) async fn the_holder_passes_those_who_wait(fixture: &impl Fixture) {
     let holder = fixture.fresh("passes");
     let waiters = [fixture.neighbour(&holder), fixture.stranger(&holder)];
@@ -152,63 +63,6 @@ pub(crate) async fn the_holder_passes_those_who_wait(fixture: &impl Fixture) {
     // In whichever order: they are of different clients.
     futures::future::join_all(served).await;
     assert_free(&holder).await;
-}
-
-pub(crate) async fn a_wait_that_runs_out(fixture: &impl Fixture) {
-    let holder = fixture.fresh("runs out");
-    holder.lock().await.unwrap();
-    for waiter in [fixture.neighbour(&holder), fixture.stranger(&holder)] {
-        let start = Instant::now();
-        assert!(!waiter.try_lock_for(SHORT).await.unwrap());
-        assert!(start.elapsed() + Duration::from_millis(2) >= SHORT);
-        let lease = Duration::from_secs(1);
-        assert!(!waiter.with_lease(lease).try_lock_for(SHORT).await.unwrap());
-    }
-    holder.unlock().await.unwrap();
-}
-
-pub(crate) async fn a_wait_that_runs_out_takes_nothing_later(fixture: &impl Fixture) {
-    let holder = fixture.fresh("later");
-    let waiter = fixture.stranger(&holder);
-    holder.lock().await.unwrap();
-    assert!(!waiter.try_lock_for(SHORT).await.unwrap());
-    holder.unlock().await.unwrap();
-    assert_free(&holder).await;
-    assert!(!waiter.is_held().await.unwrap());
-}
-
-pub(crate) async fn a_wait_of_zero_is_one_attempt(fixture: &impl Fixture) {
-    let lock = fixture.fresh("zero");
-    assert!(lock.try_lock_for(Duration::ZERO).await.unwrap());
-    let other = fixture.stranger(&lock);
-    assert!(!other.try_lock_for(Duration::ZERO).await.unwrap());
-    lock.unlock().await.unwrap();
-}
-
-pub(crate) async fn a_wait_without_end(fixture: &impl Fixture) {
-    let holder = fixture.fresh("no end");
-    let waiter = fixture.stranger(&holder);
-    holder.lock().await.unwrap();
-    let waiting = lock_for(&waiter, Duration::MAX).await;
-    holder.unlock().await.unwrap();
-    assert!(waiting.answer().await.unwrap());
-    waiter.unlock().await.unwrap();
-}
-
-pub(crate) async fn a_lock_that_is_free_at_the_deadline(fixture: &impl Fixture) {
-    for round in 0..20 {
-        let holder = fixture.fresh("deadline");
-        let waiter = fixture.stranger(&holder);
-        holder.lock().await.unwrap();
-        let waiting = lock_for(&waiter, Duration::from_millis(round)).await;
-        tokio::time::sleep(Duration::from_millis(round)).await;
-        holder.unlock().await.unwrap();
-        if waiting.answer().await.unwrap() {
-            assert_held(&waiter, 1).await;
-            waiter.unlock().await.unwrap();
-        }
-        assert_free(&holder).await;
-    }
 }
 
 pub(crate) async fn two_calls_of_one_owner_wait_for_others_only(fixture: &impl Fixture) {
