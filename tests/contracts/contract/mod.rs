@@ -98,11 +98,7 @@ macro_rules! contract_suite {
             ttl: [
                 a_semaphore_vanishes_with_its_permits,
                 a_time_to_live_is_not_set_on_an_existing_semaphore,
-                release_keeps_the_time_to_live,
-                release_if_exists_keeps_the_time_to_live,
-                add_keeps_the_time_to_live,
-                acquire_keeps_the_time_to_live,
-                drain_keeps_the_time_to_live,
+                changes_keep_the_time_to_live,
                 a_vanished_semaphore_can_be_set_anew,
                 waiters_outlive_the_semaphore,
                 less_than_a_millisecond_is_refused,

@@ -39,63 +39,35 @@ pub(crate) async fn a_time_to_live_is_not_set_on_an_existing_semaphore(fixture: 
     assert_available(&lasting, 2).await;
 }
 
-/// Sets a semaphore for a time, changes it, and waits until it vanishes all the same.
-macro_rules! assert_keeps_time_to_live {
-    ($fixture:ident, $permits:expr, |$semaphore:ident| $change:expr, leaving $available:expr) => {
-        // One that lasts shows that the change counts the permits on.
-        let $semaphore = $fixture.fresh("kept-long");
-        assert!(
-            $semaphore
-                .try_set_permits_for($permits, LONG)
-                .await
-                .unwrap()
-        );
-        $change;
-        assert_available(&$semaphore, $available).await;
-
-        let $semaphore = $fixture.fresh("kept");
-        let start = Instant::now();
-        assert!($semaphore.try_set_permits_for($permits, TTL).await.unwrap());
-        $change;
-        until_missing(&$semaphore).await;
-        assert_passed(start, TTL);
+/// Sets semaphores for a time, changes them, and waits until they vanish all the same.
+pub(crate) async fn changes_keep_the_time_to_live(fixture: &dyn Fixture) {
+    const CHANGES: [i64; 6] = [5, 5, -2, 8, 0, 0];
+    let change = async |number: usize, semaphore: &Handle| match number {
+        0 => semaphore.release(2).await.unwrap(),
+        1 => assert!(semaphore.release_if_exists(2).await.unwrap()),
+        2 => semaphore.add_permits(-5).await.unwrap(),
+        3 => semaphore.add_permits(5).await.unwrap(),
+        4 => semaphore.acquire(3).await.unwrap(),
+        _ => assert_eq!(semaphore.drain_permits().await.unwrap(), 3),
     };
-}
+    let kept = CHANGES
+        .iter()
+        .enumerate()
+        .map(|(number, available)| async move {
+            // One that lasts shows that the change counts the permits on.
+            let lasting = fixture.fresh("kept-long");
+            assert!(lasting.try_set_permits_for(3, LONG).await.unwrap());
+            change(number, &lasting).await;
+            assert_available(&lasting, *available).await;
 
-pub(crate) async fn release_keeps_the_time_to_live(fixture: &dyn Fixture) {
-    assert_keeps_time_to_live!(
-        fixture, 3, |semaphore| semaphore.release(2).await.unwrap(), leaving 5
-    );
-}
-
-pub(crate) async fn release_if_exists_keeps_the_time_to_live(fixture: &dyn Fixture) {
-    assert_keeps_time_to_live!(
-        fixture, 3, |semaphore| assert!(semaphore.release_if_exists(2).await.unwrap()), leaving 5
-    );
-}
-
-pub(crate) async fn add_keeps_the_time_to_live(fixture: &dyn Fixture) {
-    assert_keeps_time_to_live!(
-        fixture,
-        3,
-        |semaphore| semaphore.add_permits(-5).await.unwrap(),
-        leaving - 2
-    );
-    assert_keeps_time_to_live!(
-        fixture, 3, |semaphore| semaphore.add_permits(5).await.unwrap(), leaving 8
-    );
-}
-
-pub(crate) async fn acquire_keeps_the_time_to_live(fixture: &dyn Fixture) {
-    assert_keeps_time_to_live!(
-        fixture, 3, |semaphore| semaphore.acquire(3).await.unwrap(), leaving 0
-    );
-}
-
-pub(crate) async fn drain_keeps_the_time_to_live(fixture: &dyn Fixture) {
-    assert_keeps_time_to_live!(
-        fixture, 3, |semaphore| assert_eq!(semaphore.drain_permits().await.unwrap(), 3), leaving 0
-    );
+            let semaphore = fixture.fresh("kept");
+            let start = Instant::now();
+            assert!(semaphore.try_set_permits_for(3, TTL).await.unwrap());
+            change(number, &semaphore).await;
+            until_missing(&semaphore).await;
+            assert_passed(start, TTL);
+        });
+    futures::future::join_all(kept).await;
 }
 
 pub(crate) async fn a_vanished_semaphore_can_be_set_anew(fixture: &dyn Fixture) {

@@ -6,7 +6,7 @@ use redisson_semaphore::Error;
 use tokio::time::{sleep, timeout};
 
 use super::Expiring;
-use super::support::{Call, LIMIT, acquire, held, take, until_held};
+use super::support::{Call, Handle, LIMIT, acquire, held, take, until_held};
 
 const LEASE: Duration = Duration::from_millis(250);
 /// Where a fifth of it must be time enough for a call.
@@ -167,10 +167,19 @@ pub(crate) async fn a_lease_that_cannot_be_counted_is_refused(fixture: &impl Exp
     assert!(semaphore.release(one.id()).await.unwrap());
 }
 
-/// What is kept is kept from what is known of it: not from what was granted at first.
-pub(crate) async fn a_permit_kept_after_a_refresh_by_hand(fixture: &impl Expiring) {
-    let semaphore = fixture.lasting(2, UNHURRIED);
-    let held = take(&semaphore).await;
+/// A permit is kept from its last known end, however late and however often it is kept.
+pub(crate) async fn permits_that_are_kept_do_not_end(fixture: &impl Expiring) {
+    // A semaphore for each, so that nothing that one of them sends helps another.
+    let [refreshed, late, twice] = [2, 2, 1].map(|limit| fixture.lasting(limit, UNHURRIED));
+    tokio::join!(
+        kept_after_a_refresh_by_hand(&refreshed),
+        kept_late(&late),
+        kept_twice(&twice)
+    );
+}
+
+async fn kept_after_a_refresh_by_hand(semaphore: &Handle) {
+    let held = take(semaphore).await;
     for _ in 0..5 {
         sleep(UNHURRIED * 3 / 10).await;
         assert!(semaphore.refresh(held.id()).await.unwrap());
@@ -185,13 +194,12 @@ pub(crate) async fn a_permit_kept_after_a_refresh_by_hand(fixture: &impl Expirin
     sleep(UNHURRIED * 2).await;
     assert!(!lease.is_lost());
     semaphore.release_detached(held.id());
-    until_held(&semaphore, 0).await;
+    until_held(semaphore, 0).await;
 }
 
-pub(crate) async fn a_permit_kept_late(fixture: &impl Expiring) {
-    let semaphore = fixture.lasting(2, UNHURRIED);
+async fn kept_late(semaphore: &Handle) {
     let guard = semaphore.permit().await.unwrap();
-    let held = take(&semaphore).await;
+    let held = take(semaphore).await;
     sleep(UNHURRIED * 8 / 10).await;
     let lease = semaphore.keep(&held);
     sleep(UNHURRIED * 2).await;
@@ -200,10 +208,9 @@ pub(crate) async fn a_permit_kept_late(fixture: &impl Expiring) {
     semaphore.release_detached(held.id());
 }
 
-/// One permit has one lease, however often it is kept.
-pub(crate) async fn a_permit_kept_twice(fixture: &impl Expiring) {
-    let semaphore = fixture.lasting(1, UNHURRIED);
-    let held = take(&semaphore).await;
+/// One permit has one lease.
+async fn kept_twice(semaphore: &Handle) {
+    let held = take(semaphore).await;
     let leases = [semaphore.keep(&held), semaphore.keep(&held)];
     sleep(UNHURRIED * 2).await;
     assert!(leases.iter().all(|lease| !lease.is_lost()));

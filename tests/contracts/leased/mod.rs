@@ -91,9 +91,7 @@ macro_rules! expiring_suite {
                 a_guard_that_is_lost_releases_nothing,
                 a_guard_whose_permit_somebody_releases_is_lost,
                 a_forgotten_permit_expires,
-                a_permit_kept_after_a_refresh_by_hand,
-                a_permit_kept_late,
-                a_permit_kept_twice,
+                permits_that_are_kept_do_not_end,
                 a_lease_below_a_millisecond_is_refused,
                 a_lease_that_cannot_be_counted_is_refused,
             ]
