@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::locks::versions;
 use crate::common::world::{NEWEST, World, builder};
-use crate::support::lock_crowd::{LockCrowd, Way};
+use crate::support::crowd::{Crowd, Way};
 use crate::support::peer::JavaPeer;
 use crate::support::server::RedisServer;
 use redis::AsyncCommands;
@@ -76,7 +76,7 @@ async fn turns(
     let mut crowds = Vec::new();
     for _ in 0..clients {
         let client = builder(server).connect().await.expect("the server runs");
-        crowds.push(LockCrowd::start(&client, callers, Way::Lock, hold));
+        crowds.push(Crowd::of_locks(&client, callers, Way::Lock, hold));
     }
     let threads = json!({
         "name": "door", "object": "lock", "mode": "sync", "callers": 2, "millis": 2_500,
@@ -92,7 +92,7 @@ async fn turns(
         let answer = answer.expect("no call fails").value;
         of_javas.push(answer["acquisitions"].as_u64().expect("a number"));
     }
-    let ours = crowds.iter().map(LockCrowd::grants).collect();
+    let ours = crowds.iter().map(|crowd| crowd.served() as u64).collect();
     for crowd in crowds {
         crowd.stop().await;
     }

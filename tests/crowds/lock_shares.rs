@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::lock_crowd::{LockCrowd, Way};
+use crate::support::crowd::{Crowd, Way};
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
@@ -17,30 +17,27 @@ async fn connect(url: String) -> Client {
 }
 
 /// Two clients side by side until `grants` turns are over; each has had at least 0.3 of an equal share.
-async fn two_share(callers: usize, way: Way, hold: Duration, grants: u64) {
+async fn two_share(callers: usize, way: Way, hold: Duration, grants: usize) {
     let server = RedisServer::start().await;
     let clients = [connect(server.url()).await, connect(server.url()).await];
     let crowds = clients
         .each_ref()
-        .map(|client| LockCrowd::start(client, callers, way, hold));
-    let all = || crowds.iter().map(LockCrowd::grants).sum::<u64>();
+        .map(|client| Crowd::of_locks(client, callers, way, hold));
+    let all = || crowds.iter().map(Crowd::served).sum::<usize>();
     let what = format!("{grants} grants, {way:?}, {callers} callers");
     until(&what, LIMIT, async || all() >= grants).await;
     for crowd in &crowds {
         assert!(
-            crowd.grants() * 20 >= grants * 3,
+            crowd.served() * 20 >= grants * 3,
             "{} of {} grants; {what}, held for {hold:?}",
-            crowd.grants(),
+            crowd.served(),
             all(),
         );
     }
     for crowd in crowds {
-        println!(
-            "{what}, {hold:?}: {} grants, longest wait {:?}",
-            crowd.grants(),
-            crowd.longest_wait()
-        );
-        crowd.stop().await;
+        let tally = crowd.stop().await;
+        let (count, longest) = (tally.count(), tally.max());
+        println!("{what}, {hold:?}: {count} grants, longest wait {longest:?}");
     }
 }
 
@@ -69,15 +66,15 @@ async fn clients_with_one_caller_share() {
 }
 
 /// How many scripts a grant costs a client that is alone.
-async fn scripts_of_one_alone(callers: usize, hold: Duration, grants: u64) -> f64 {
+async fn scripts_of_one_alone(callers: usize, hold: Duration, grants: usize) -> f64 {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = connect(proxy.url()).await;
-    let crowd = LockCrowd::start(&client, callers, Way::Lock, hold);
-    until("they are at work", LIMIT, async || crowd.grants() >= 20).await;
-    let (before, scripts) = (crowd.grants(), proxy.scripts());
-    until("grants", LIMIT, async || crowd.grants() >= before + grants).await;
-    let (done, sent) = (crowd.grants() - before, proxy.scripts() - scripts);
+    let crowd = Crowd::of_locks(&client, callers, Way::Lock, hold);
+    until("they are at work", LIMIT, async || crowd.served() >= 20).await;
+    let (before, scripts) = (crowd.served(), proxy.scripts());
+    until("grants", LIMIT, async || crowd.served() >= before + grants).await;
+    let (done, sent) = (crowd.served() - before, proxy.scripts() - scripts);
     crowd.stop().await;
     sent as f64 / done as f64
 }
@@ -108,11 +105,11 @@ async fn a_client_that_is_far_away_has_its_turns() {
     way.set_round_trip(Duration::from_millis(30));
     let far = connect(way.url()).await;
     for hold in [Duration::ZERO, Duration::from_millis(2)] {
-        let near = LockCrowd::start(&near, 4, Way::Lock, hold);
-        until("they are at work", LIMIT, async || near.grants() > 20).await;
-        let far = LockCrowd::start(&far, 1, Way::Lock, hold);
-        until("it has its turns", LIMIT, async || far.grants() >= 10).await;
-        println!("{hold:?}: {} of the near ones", near.grants());
+        let near = Crowd::of_locks(&near, 4, Way::Lock, hold);
+        until("they are at work", LIMIT, async || near.served() > 20).await;
+        let far = Crowd::of_locks(&far, 1, Way::Lock, hold);
+        until("it has its turns", LIMIT, async || far.served() >= 10).await;
+        println!("{hold:?}: {} of the near ones", near.served());
         far.stop().await;
         near.stop().await;
     }

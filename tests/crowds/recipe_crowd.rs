@@ -1,19 +1,15 @@
 //! Crowds of ours and of peers on one semaphore or lock: how many hold together.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use redisson_semaphore::recipes::Units;
 use redisson_semaphore::{Client, Lock as _};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::common::crowd::Gauge;
 use crate::layouts::{Layout, Shape};
 use crate::peers::{CHECK, Program, World, about};
-use crate::support::clients::scripts;
-use crate::support::server::RedisServer;
 
 use Program::{Java, Python};
 
@@ -106,40 +102,4 @@ async fn a_crowd_on_a_string_lock_excludes_each_other() {
     })
     .await;
     assert_eq!(most, 1);
-}
-
-/// Each of a hundred processes takes the only permit in turn, several times.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_costs_a_few_scripts_a_grant() {
-    const CLIENTS: u64 = 100;
-    const TIMES: u64 = 5;
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let shape = Shape::new(1).check(Duration::from_millis(100));
-    let mut crowd = Vec::new();
-    for _ in 0..CLIENTS {
-        let client = Client::connect(server.url()).await.unwrap();
-        crowd.push(Layout::Fair.make(&client, "crowd", shape));
-    }
-    let before = scripts(&mut redis).await;
-    let callers = crowd.iter().map(|semaphore| {
-        let semaphore = Arc::clone(semaphore);
-        tokio::spawn(async move {
-            for _ in 0..TIMES {
-                let held = semaphore.acquire().await.unwrap();
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                assert!(semaphore.release(held.id()).await.unwrap());
-            }
-        })
-    });
-    let all = timeout(Duration::from_secs(60), join_all(callers));
-    for ended in all.await.expect("somebody starves") {
-        ended.unwrap();
-    }
-    let cost = scripts(&mut redis).await - before;
-    assert!(
-        cost <= 6 * CLIENTS * TIMES,
-        "{cost} scripts for {} grants",
-        CLIENTS * TIMES
-    );
 }

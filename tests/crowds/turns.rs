@@ -44,7 +44,7 @@ async fn beside(java: &JavaPeer, ours: &Crowd, threads: u32, times: u32) -> f64 
 /// Threads of a JVM of this `version` and as many callers of ours.
 async fn share(version: &str) {
     let (_server, java, ours) = start(version).await;
-    let crowd = Crowd::start(&ours, 32, 1, HOLD);
+    let crowd = Crowd::start(&ours, 32, HOLD);
     crowd.until_served(100).await;
     // A JVM begins slowly.
     beside(&java, &crowd, 32, 5).await;
@@ -67,7 +67,7 @@ async fn jvms_and_a_client_share() {
 async fn java_threads_get_on_beside_a_crowd() {
     const CROWD: u32 = 200;
     let (_server, java, ours) = start(NEWEST).await;
-    let crowd = Crowd::start(&ours, CROWD as usize, 1, HOLD);
+    let crowd = Crowd::start(&ours, CROWD as usize, HOLD);
     crowd.until_served(100).await;
     // A JVM begins slowly.
     beside(&java, &crowd, 4, 5).await;

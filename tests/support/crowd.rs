@@ -1,19 +1,86 @@
-//! Callers of a semaphore that loop over acquire, hold, release, and note how long they waited.
+//! Callers that come again as soon as they have been served, and how long they waited.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redisson_semaphore::RSemaphore;
-use tokio::sync::watch;
+use redisson_semaphore::{Client, Held, LeasedSemaphore, RLock, RSemaphore};
 use tokio::task::JoinSet;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(60);
+
+/// An object that callers take in turn.
+pub trait Turns: Clone + Send + Sync + 'static {
+    type Held: Send;
+    fn take(&self) -> impl Future<Output = Self::Held> + Send;
+    fn give(&self, held: Self::Held) -> impl Future<Output = ()> + Send;
+}
+
+impl Turns for RSemaphore {
+    type Held = ();
+
+    async fn take(&self) {
+        self.acquire(1).await.expect("acquired");
+    }
+
+    async fn give(&self, (): ()) {
+        self.release(1).await.expect("released");
+    }
+}
+
+impl Turns for Arc<dyn LeasedSemaphore> {
+    type Held = Held;
+
+    async fn take(&self) -> Held {
+        self.acquire().await.expect("acquired")
+    }
+
+    async fn give(&self, held: Held) {
+        assert!(self.release(held.id()).await.expect("released"));
+    }
+}
+
+/// How a caller takes the lock and gives it back.
+#[derive(Debug, Clone, Copy)]
+pub enum Way {
+    Lock,
+    Timed,
+    Leased,
+    Reentrant,
+    Fenced,
+}
+
+impl Turns for (RLock, Way) {
+    type Held = ();
+
+    async fn take(&self) {
+        let (lock, way) = self;
+        match way {
+            Way::Lock | Way::Fenced => lock.lock().await.unwrap(),
+            Way::Timed => assert!(lock.try_lock_for(PATIENCE / 2).await.unwrap(), "starved"),
+            Way::Leased => lock.with_lease(LEASE).lock().await.unwrap(),
+            Way::Reentrant => {
+                lock.lock().await.unwrap();
+                lock.lock().await.unwrap();
+            }
+        }
+    }
+
+    async fn give(&self, (): ()) {
+        let (lock, way) = self;
+        if let Way::Reentrant = way {
+            lock.unlock().await.unwrap();
+        }
+        lock.unlock().await.unwrap();
+    }
+}
 
 /// Callers at work.
 #[derive(Debug)]
 pub struct Crowd {
     callers: JoinSet<()>,
-    stop: watch::Sender<bool>,
+    stopped: Arc<AtomicBool>,
     tally: Arc<Mutex<Tally>>,
 }
 
@@ -24,28 +91,44 @@ pub struct Tally {
 }
 
 impl Crowd {
-    /// Lets `callers` tasks work, each taking `permits` at a time.
-    pub fn start(semaphore: &RSemaphore, callers: usize, permits: u32, hold: Duration) -> Crowd {
-        let (stop, stopped) = watch::channel(false);
-        let tally = Arc::new(Mutex::new(Tally::default()));
+    /// Lets `callers` tasks work.
+    pub fn start(object: &impl Turns, callers: usize, hold: Duration) -> Crowd {
+        Crowd::of(callers, hold, || object.clone())
+    }
+
+    /// Callers of one client that each own a lock.
+    pub fn of_locks(client: &Client, callers: usize, way: Way, hold: Duration) -> Crowd {
+        Crowd::of(callers, hold, || {
+            let lock = match way {
+                Way::Fenced => client.fenced_lock("door").as_lock().clone(),
+                _ => client.lock("door"),
+            };
+            (lock, way)
+        })
+    }
+
+    fn of<T: Turns>(callers: usize, hold: Duration, object: impl Fn() -> T) -> Crowd {
+        let stopped = Arc::<AtomicBool>::default();
+        let tally = Arc::<Mutex<Tally>>::default();
         let mut tasks = JoinSet::new();
         for _ in 0..callers {
-            let (semaphore, stopped, tally) =
-                (semaphore.clone(), stopped.clone(), Arc::clone(&tally));
+            let (object, stopped, tally) = (object(), Arc::clone(&stopped), Arc::clone(&tally));
             tasks.spawn(async move {
-                while !*stopped.borrow() {
+                while !stopped.load(Ordering::Relaxed) {
                     let began = Instant::now();
-                    semaphore.acquire(permits).await.expect("acquired");
+                    let held = object.take().await;
                     let waited = began.elapsed();
                     tally.lock().expect("never poisoned").waits.push(waited);
-                    tokio::time::sleep(hold).await;
-                    semaphore.release(permits).await.expect("released");
+                    if hold > Duration::ZERO {
+                        tokio::time::sleep(hold).await;
+                    }
+                    object.give(held).await;
                 }
             });
         }
         Crowd {
             callers: tasks,
-            stop,
+            stopped,
             tally,
         }
     }
@@ -69,7 +152,7 @@ impl Crowd {
 
     /// Lets all finish their turn; what has happened since the last `take`.
     pub async fn stop(mut self) -> Tally {
-        self.stop.send_replace(true);
+        self.stopped.store(true, Ordering::Relaxed);
         while let Some(caller) = self.callers.join_next().await {
             caller.expect("no caller panics");
         }

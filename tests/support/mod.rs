@@ -8,7 +8,6 @@ pub mod clients;
 pub mod cluster;
 pub mod crowd;
 pub mod keeper;
-pub mod lock_crowd;
 pub mod log;
 pub mod monitor;
 pub mod peer;

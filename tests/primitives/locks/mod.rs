@@ -1,7 +1,6 @@
 //! Locks: holding, renewal, waiting and lost connections.
 
 mod fair;
-mod herd;
 mod holds;
 mod read_write;
 mod renewal;
