@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use crate::support::clients::{LIMIT, NEVER, builder, scripts};
 use crate::support::server::RedisServer;
-use crate::support::waiters::until;
+use crate::support::waiters::{until, until_in_queue};
 use futures::future::join_all;
-use redis::AsyncCommands;
-use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, RPermitExpirableSemaphore, Result};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -34,13 +32,6 @@ async fn granted(task: JoinHandle<Result<Held>>) -> Held {
     told.unwrap().unwrap()
 }
 
-async fn until_in_line(control: &mut MultiplexedConnection, count: u64) {
-    until(&format!("{count} stand in line"), LIMIT, async || {
-        control.zcard::<_, u64>(QUEUE).await.unwrap() == count
-    })
-    .await;
-}
-
 /// Permits whose time is over come back to all who wait, though nobody gives them back; and not all of them look for each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_that_end_come_back_to_a_crowd_without_a_herd() {
@@ -53,7 +44,7 @@ async fn permits_that_end_come_back_to_a_crowd_without_a_herd() {
         |jobs: &RPermitExpirableSemaphore| jobs.clone().with_lease(Duration::from_millis(300));
     let held = clients[0].acquire().await.unwrap();
     let waiting: Vec<_> = clients.iter().map(|jobs| acquire(&leased(jobs))).collect();
-    until_in_line(&mut control, CLIENTS as u64).await;
+    until_in_queue(&mut control, QUEUE, CLIENTS as u64).await;
     clients[0].release(held.id()).await.unwrap();
     let done = || waiting.iter().filter(|task| task.is_finished()).count();
     until("the first one has ended", LIMIT, async || done() >= 2).await;
@@ -84,7 +75,7 @@ async fn who_waits_comes_when_a_permit_ends_whose_lease_has_been_shortened() {
     for shortens in [true, false] {
         let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
         let waits = acquire(&others);
-        until_in_line(&mut control, 1).await;
+        until_in_queue(&mut control, QUEUE, 1).await;
         if shortens {
             assert!(
                 ours.update_lease_time(long.id(), Some(short))

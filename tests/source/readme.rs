@@ -13,7 +13,7 @@ use crate::support::channel::Channel;
 use crate::support::clients::{LIMIT, builder, served};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{channel, until, until_subscribers, waiter};
+use crate::support::waiters::{channel, until, until_in_queue, until_subscribers, waiter};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, FromRedisValue};
 use redisson_semaphore::{Client, Lock as _, NameMapper, RLock};
@@ -175,14 +175,6 @@ async fn statistics(control: &mut MultiplexedConnection) -> String {
     info.arg("commandstats").query_async(control).await.unwrap()
 }
 
-/// Waits until so many stand in a queue, which is a sorted set.
-async fn until_in_line(control: &mut MultiplexedConnection, queue: &str, count: u64) {
-    until(&format!("{count} wait in {queue}"), LIMIT, async || {
-        control.zcard::<_, u64>(queue).await.unwrap() == count
-    })
-    .await;
-}
-
 /// A second or two after their last waiter has gone.
 async fn channels_are_left(control: &mut MultiplexedConnection) {
     until("channels are left", LIMIT, async || {
@@ -231,7 +223,7 @@ async fn what_semaphores_need() {
     let (larger, large) = (waiter(&mut control, &waiting, 9).await, semaphore.clone());
     let large = tokio::spawn(async move { large.acquire(8).await });
     let jvm = Channel::subscribe(&server, &channel("seats")).await;
-    until_in_line(&mut control, "redisson_sc_queue:{seats}", 2).await;
+    until_in_queue(&mut control, "redisson_sc_queue:{seats}", 2).await;
     semaphore.release(12).await.unwrap();
     for task in [large, larger] {
         served(task).await;
@@ -288,7 +280,7 @@ async fn what_permits_with_ids_need() {
         let next = client.permit_expirable_semaphore("work");
         tokio::spawn(async move { next.permit().await?.release().await.map(drop) })
     });
-    until_in_line(&mut control, "redisson_sc_leased_queue:{work}", 2).await;
+    until_in_queue(&mut control, "redisson_sc_leased_queue:{work}", 2).await;
     assert_eq!(
         work.update_lease_time(held.id(), Some(LIMIT)).await,
         Ok(true)
@@ -395,7 +387,7 @@ async fn what_locks_need() {
     let third = connect(&server).await;
     door.lock().await.unwrap();
     let tasks = [&other, &third].map(|client| waits(client.lock("door")));
-    until_in_line(&mut control, "redisson_lock_waiters:{door}", 2).await;
+    until_in_queue(&mut control, "redisson_lock_waiters:{door}", 2).await;
     door.unlock().await.unwrap();
     for task in tasks {
         served(task).await;
@@ -437,7 +429,7 @@ async fn what_read_write_locks_need() {
         });
         let writes = next.write();
         let writes = tokio::spawn(async move { writes.guard().await?.unlock().await });
-        until_in_line(&mut control, "redisson_rwlock_waiters:{prices}", 3).await;
+        until_in_queue(&mut control, "redisson_rwlock_waiters:{prices}", 3).await;
         first
             .downgrade(writer)
             .await

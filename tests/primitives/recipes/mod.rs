@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::layouts::{Handle, Layout};
 use crate::support::clients::LIMIT;
 use crate::support::server::RedisServer;
-use crate::support::waiters::until;
+use crate::support::waiters::until_in_queue;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, Result};
@@ -62,11 +62,7 @@ fn line_of(layout: Layout, name: &str) -> (String, String) {
 
 /// Waits until so many clients stand in the line that all see.
 async fn until_in_line(redis: &mut MultiplexedConnection, layout: Layout, name: &str, count: u64) {
-    let (line, _) = line_of(layout, name);
-    until(&format!("{count} stand in line"), LIMIT, async || {
-        redis.zcard::<_, u64>(&line).await.unwrap() == count
-    })
-    .await;
+    until_in_queue(redis, &line_of(layout, name).0, count).await;
 }
 
 /// A peer holds the lock under this name.
