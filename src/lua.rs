@@ -94,8 +94,6 @@ pub(crate) const PERMITS: &str = lua!(
     "queue/finish",
     "permit_expirable/steps"
 );
-pub(crate) const PERMITS_KEYS: &str =
-    lua!("queue/announce", "queue/record", "permit_expirable/keys");
 pub(crate) const RENEW_PERMITS: &str = lua!("permit_expirable/later", "queue/renew");
 
 pub(crate) const TIMES: &str = recipe!("recipes/times");

@@ -413,7 +413,6 @@ pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
         Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Authentication => Error::Authentication { name, detail },
         Reason::Tls => Error::Tls { name, detail },
-        _ if detail.contains("no such key") => Error::NoSuchObject { name },
         _ => Error::Server { name, detail },
     }
 }

@@ -124,8 +124,10 @@ macro_rules! expirable_methods {
     ($type:ty) => {
         $crate::redisson::object::object_methods!($type);
 
-        /// The operations on its existence and expiry: Redisson's `RExpirable`. Errors are those of every operation. Cancel safety: sent in
-        /// its turn after the first poll. If the future is dropped after that, what has not been sent is not sent any more.
+        /// The operations on its existence and expiry: Redisson's `RExpirable`. They are about all of its keys.
+        ///
+        /// Errors are those of every operation, and [`Server`](crate::Error::Server) where the server is too old for a command. Cancel safety:
+        /// sent in its turn after the first poll. If the future is dropped after that, what has not been sent is not sent any more.
         impl $type {
             /// Deletes it, and notifies nobody; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
             pub async fn delete(&self) -> $crate::Result<bool> {
@@ -135,6 +137,66 @@ macro_rules! expirable_methods {
             /// How long it goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
             pub async fn remaining_ttl(&self) -> $crate::Result<$crate::RemainingTtl> {
                 self.operations().remaining_ttl().await
+            }
+
+            /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if there is no such semaphore.
+            ///
+            /// Redis: `PEXPIRE`. Redisson: `expire(Duration)`.
+            ///
+            /// # Errors
+            ///
+            /// [`InvalidDuration`](crate::Error::InvalidDuration) below a millisecond, and above 2^53 of them.
+            pub async fn expire(&self, ttl: std::time::Duration) -> $crate::Result<bool> {
+                self.operations().expire(ttl, None).await
+            }
+
+            /// As [`expire`](Self::expire), for each of its keys where `condition` holds; `false` if it holds for none.
+            ///
+            /// ```no_run
+            /// # async fn expire(seats: redisson_semaphore::RSemaphore) -> redisson_semaphore::Result<()> {
+            /// use redisson_semaphore::ExpireCondition;
+            /// use std::time::Duration;
+            ///
+            /// seats.expire(Duration::from_secs(60)).await?;
+            /// seats.expire_if(Duration::from_secs(90), ExpireCondition::Greater).await?;
+            /// # Ok(())
+            /// # }
+            /// ```
+            ///
+            /// Redis 7: `PEXPIRE` with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
+            ///
+            /// # Errors
+            ///
+            /// As there.
+            pub async fn expire_if(
+                &self,
+                ttl: std::time::Duration,
+                condition: $crate::ExpireCondition,
+            ) -> $crate::Result<bool> {
+                self.operations().expire(ttl, Some(condition)).await
+            }
+
+            /// Lets it vanish at `time` by the server's clock, at once where that has passed; `false` if there is no such semaphore.
+            ///
+            /// Redis: `PEXPIREAT`. Redisson: `expire(Instant)`, `expireAt(long)`.
+            pub async fn expire_at(&self, time: std::time::SystemTime) -> $crate::Result<bool> {
+                self.operations().expire_at(time, None).await
+            }
+
+            /// As [`expire_at`](Self::expire_at), for each of its keys where `condition` holds; `false` if it holds for none.
+            ///
+            /// Redis 7: `PEXPIREAT` with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet(Instant)` and its sisters.
+            pub async fn expire_at_if(
+                &self,
+                time: std::time::SystemTime,
+                condition: $crate::ExpireCondition,
+            ) -> $crate::Result<bool> {
+                self.operations().expire_at(time, Some(condition)).await
+            }
+
+            /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
+            pub async fn clear_expire(&self) -> $crate::Result<bool> {
+                self.operations().clear_expire().await
             }
         }
 
@@ -168,7 +230,7 @@ macro_rules! renamable_methods {
                 Ok(renamed)
             }
 
-            /// Renames it if there is no object of the new name; returns the handle to the new name if so. Redis: `RENAMENX`. Redisson:
+            /// Renames it if there is no object of the new name; returns the handle to the new name if so. Redis: `RENAME` behind `EXISTS`. Redisson:
             /// `renamenx(String)`. DIFFERENCE: the new name is mapped, too; Redisson forgets to.
             ///
             /// # Errors
@@ -179,7 +241,15 @@ macro_rules! renamable_methods {
                 let done = self.0.operations().rename_nx(renamed.queue.keys()).await?;
                 Ok(done.then_some(renamed))
             }
+        }
+    };
+}
+pub(crate) use renamable_methods;
 
+/// The same for those that may be copied.
+macro_rules! copyable_methods {
+    ($type:ty) => {
+        impl $crate::RObject<'_, $type> {
             /// Copies it to a name where there is no object; `false` if there is one, or nothing to copy. Redis: `COPY`, since 6.2.
             /// Redisson: `copy(String)`.
             pub async fn copy(self, new_name: &str) -> $crate::Result<bool> {
@@ -195,9 +265,9 @@ macro_rules! renamable_methods {
         }
     };
 }
-pub(crate) use renamable_methods;
+pub(crate) use copyable_methods;
 
-/// The operations, for one object. Those that are about its existence are about all of its keys.
+/// The operations, for one object: those that are about its existence, its expiry or its name are about all of its keys.
 pub(crate) struct Object<'a, P: Primitive> {
     pub(crate) queue: &'a Arc<queue::Object<P>>,
 }
@@ -208,11 +278,11 @@ impl<P: Primitive> Object<'_, P> {
     }
 
     pub(crate) async fn delete(&self) -> Result<bool> {
-        self.remove("delete", "DEL").await
+        self.change("delete", "DEL", None, &[]).await
     }
 
     pub(crate) async fn unlink(&self) -> Result<bool> {
-        self.remove("unlink", "UNLINK").await
+        self.change("unlink", "UNLINK", None, &[]).await
     }
 
     pub(crate) async fn touch(&self) -> Result<bool> {
@@ -221,21 +291,13 @@ impl<P: Primitive> Object<'_, P> {
 
     /// `to` is the object under its new name; its waiters are notified.
     pub(crate) async fn rename(&self, to: &Keys) -> Result<()> {
-        let announced = self.queue.announced_at(to);
-        let renamed = |_| Ok(());
-        self.change(
-            "rename",
-            "RENAME",
-            Some(to.object()),
-            announced,
-            &[],
-            renamed,
-        )
-        .await
+        self.change("rename", "RENAME", Some(to), &[])
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn rename_nx(&self, to: &Keys) -> Result<bool> {
-        self.flag("rename_nx", "RENAMENX", Some(to), &[]).await
+        self.change("rename_nx", "RENAMENX", Some(to), &[]).await
     }
 
     pub(crate) async fn copy(&self, to: &Keys, replace: bool) -> Result<bool> {
@@ -244,7 +306,7 @@ impl<P: Primitive> Object<'_, P> {
         } else {
             &[]
         };
-        self.flag("copy", "COPY", Some(to), how).await
+        self.change("copy", "COPY", Some(to), how).await
     }
 
     pub(crate) async fn expire(
@@ -275,11 +337,11 @@ impl<P: Primitive> Object<'_, P> {
     ) -> Result<bool> {
         let mut args = vec![Arg::Number(millis)];
         args.extend(condition.map(|condition| Arg::Word(condition.word())));
-        self.flag(operation, command, None, &args).await
+        self.change(operation, command, None, &args).await
     }
 
     pub(crate) async fn clear_expire(&self) -> Result<bool> {
-        self.flag("clear_expire", "PERSIST", None, &[]).await
+        self.change("clear_expire", "PERSIST", None, &[]).await
     }
 
     pub(crate) async fn remaining_ttl(&self) -> Result<RemainingTtl> {
@@ -322,14 +384,6 @@ impl<P: Primitive> Object<'_, P> {
         Ok(count > 0)
     }
 
-    /// Removes all of its keys.
-    async fn remove(&self, operation: &'static str, command: &'static str) -> Result<bool> {
-        let part = self.queue.keys().parts().next();
-        let removed = |value| Ok(self.number(operation, &value)? > 0);
-        self.change(operation, command, part, None, &[], removed)
-            .await
-    }
-
     /// The answer of `command` about `field` of a hash.
     pub(crate) async fn read_field(
         &self,
@@ -360,69 +414,33 @@ impl<P: Primitive> Object<'_, P> {
         .await
     }
 
-    /// A command that changes something, and answers whether it did.
-    async fn flag(
+    /// A command for each of its keys, carried out once: whether it has changed something. `to`: the object under another name.
+    async fn change(
         &self,
         operation: &'static str,
         command: &'static str,
-        other: Option<&Keys>,
+        to: Option<&Keys>,
         args: &[Arg],
     ) -> Result<bool> {
-        let second = other.map(Keys::object);
-        let announced = other.and_then(|other| self.queue.announced_at(other));
-        let changed = |value| Ok(self.number(operation, &value)? > 0);
-        self.change(operation, command, second, announced, args, changed)
-            .await
-    }
-
-    /// A command that changes something: carried out once. It is about the object's key and the `second` one, and is
-    /// published at `announced`.
-    async fn change<T>(
-        &self,
-        operation: &'static str,
-        command: &'static str,
-        second: Option<&Arc<str>>,
-        announced: Option<&Arc<str>>,
-        args: &[Arg],
-        read: impl FnOnce(Value) -> Result<T>,
-    ) -> Result<T> {
-        let mut steps = vec![Arg::Word(command), Arg::Number(second.is_some().into())];
-        steps.extend_from_slice(args);
         let keys = self.queue.keys();
-        let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
-        script_keys.extend(second.into_iter().chain(announced).map(Arc::clone));
-        self.once(operation, &ONCE, script_keys, steps, read).await
-    }
-
-    /// A script that changes something, and is carried out once.
-    pub(crate) async fn run<T>(
-        &self,
-        operation: &'static str,
-        script: &'static LazyLock<Script>,
-        keys: Vec<Arc<str>>,
-        steps: Vec<Arg>,
-        read: impl FnOnce(&str) -> Result<T>,
-    ) -> Result<T> {
-        let read = |value| match value {
-            Value::BulkString(bytes) => read(&String::from_utf8_lossy(&bytes)),
-            value => Err(self.unexpected(operation, &value)),
-        };
-        self.once(operation, script, keys, steps, read).await
-    }
-
-    async fn once<T>(
-        &self,
-        operation: &'static str,
-        script: &'static LazyLock<Script>,
-        keys: Vec<Arc<str>>,
-        steps: Vec<Arg>,
-        read: impl FnOnce(Value) -> Result<T>,
-    ) -> Result<T> {
-        self.queue.keys().check()?;
+        keys.check()?;
+        let own =
+            |keys: &Keys| -> Vec<_> { keys.parts().chain([keys.object()]).cloned().collect() };
+        let own_keys = own(keys);
+        let mut steps = vec![Arg::Word(command), Arg::number(own_keys.len())];
+        steps.extend_from_slice(args);
+        let mut all = vec![Arc::clone(keys.record())];
+        all.extend(own_keys.into_iter().chain(to.map_or(Vec::new(), own)));
+        all.extend(to.and_then(|to| self.queue.announced_at(to)).cloned());
         let record_life = self.queue.client().config.record_life();
-        let request = Request::once(script, keys, record_life, steps);
-        let read = |value| read(self.answer(operation, value)?);
-        self.send(operation, Dropped::Withdrawn, request, read)
+        let request = Request::once(&ONCE, all, record_life, steps);
+        let changed = |value| match self.answer(operation, value)? {
+            Value::BulkString(word) if word == b"missing" => Err(Error::NoSuchObject {
+                name: keys.name().to_owned(),
+            }),
+            value => Ok(self.number(operation, &value)? > 0),
+        };
+        self.send(operation, Dropped::Withdrawn, request, changed)
             .await
     }
 

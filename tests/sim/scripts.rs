@@ -14,7 +14,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("RENEW_GRANTS", RENEW_GRANTS),
     ("LATCH", LATCH),
     ("PERMITS", PERMITS),
-    ("PERMITS_KEYS", PERMITS_KEYS),
     ("RENEW_PERMITS", RENEW_PERMITS),
     ("LOCK", LOCK),
     ("RENEW_LOCKS", RENEW_LOCKS),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::names;
-use super::object::{Object, object_methods, renamable_methods};
+use super::object::{Object, copyable_methods, object_methods, renamable_methods};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::{self, Core};
 use crate::error::Result;
@@ -81,6 +81,7 @@ pub struct RCountDownLatch {
 
 object_methods!(RCountDownLatch);
 renamable_methods!(RCountDownLatch, "No waiter is notified.");
+copyable_methods!(RCountDownLatch);
 
 impl RCountDownLatch {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {

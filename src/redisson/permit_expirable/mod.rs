@@ -112,9 +112,8 @@ const MOST_AT_ONCE: usize = 1024;
 /// notes costs the order of some waiters.
 ///
 /// Scripts: `lua/permit_expirable/steps.lua` carries a batch of calls out, behind `short.lua`, `permits.lua`, `lua/semaphore/permits.lua` and
-/// `lua/queue/`; `lua/queue/renew.lua` renews guards, and `keys.lua` is for [`expire`](Self::expire), [`rename`](crate::RObject::rename) and the
-/// like. A script takes out up to 1024 permits whose time is over; the rest counts as free, and is taken out by the next ones. A call that travels alone leaves them where
-/// they are while enough is free.
+/// `lua/queue/`; `lua/queue/renew.lua` renews guards. A script takes out up to 1024 permits whose time is over; the rest counts as free, and is
+/// taken out by the next ones. A call that travels alone leaves them where they are while enough is free.
 ///
 /// The [guide](crate::guide::operations#permissions) has the permissions that a user of the server's ACL needs.
 ///
@@ -159,7 +158,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// - `add_permits` keeps the time to live; Redisson's drops it.
 /// - A list with an id that stands there twice is released once, as in Redisson, but not an error.
 /// - 1024 permits at a time at the most.
-/// - `unlink`, `exists` and `touch` are about both keys; Redisson's about the counter alone.
+/// - `unlink`, `exists`, `touch` and renames are about both keys; Redisson's about the counter alone.
 #[derive(Clone)]
 pub struct RPermitExpirableSemaphore {
     core: Arc<Core>,

@@ -65,8 +65,8 @@ const COUNT_DOWN: Subject = Subject {
         },
         Script {
             source: ONCE,
-            keys: "<record> s latch ch:s",
-            head: "<envelope> DEL 0",
+            keys: "<record> s",
+            head: "<envelope> DEL 1",
             steps: "",
         },
         Script {
@@ -77,8 +77,8 @@ const COUNT_DOWN: Subject = Subject {
         },
         Script {
             source: ONCE,
-            keys: "<record> latch s2 ch:s",
-            head: "<envelope> PERSIST 0",
+            keys: "<record> latch",
+            head: "<envelope> PERSIST 1",
             steps: "",
         },
         Script {
@@ -108,21 +108,21 @@ const WITH_IDS: Subject = Subject {
              announce 0 0",
         },
         Script {
-            source: PERMITS_KEYS,
-            keys: "<record> jobs permits jobs2 permits2 news",
-            head: "<envelope> RENAME '' ''",
+            source: ONCE,
+            keys: "<record> permits jobs permits2 jobs2 news",
+            head: "<envelope> RENAME 2",
             steps: "",
         },
         Script {
-            source: PERMITS_KEYS,
-            keys: "<record> jobs permits",
-            head: "<envelope> PEXPIRE 700 ''",
+            source: ONCE,
+            keys: "<record> permits jobs",
+            head: "<envelope> PEXPIRE 2 700",
             steps: "",
         },
         Script {
-            source: PERMITS_KEYS,
-            keys: "<record> jobs permits",
-            head: "<envelope> PERSIST '' ''",
+            source: ONCE,
+            keys: "<record> permits jobs",
+            head: "<envelope> PERSIST 2",
             steps: "",
         },
         Script {
