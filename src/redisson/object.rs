@@ -11,7 +11,7 @@ use crate::engine::once::{STALE, refused, refused_or_done};
 use crate::engine::request::{Arg, Request, Script};
 use crate::error::{Error, Result};
 use crate::lua;
-use crate::queue::{self, Primitive};
+use crate::queue::{Object, Primitive};
 use crate::transport::{Command, Refusal, Value};
 
 static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
@@ -81,7 +81,7 @@ pub(crate) fn since_1970(time: SystemTime) -> i64 {
 #[derive(Debug, Clone, Copy)]
 pub struct RObject<'a, T>(pub(super) &'a T);
 
-/// Gives a handle the methods that are the same for every object in Redis; it has an `operations(&self)`.
+/// Gives a handle the methods that are the same for every object in Redis; it has a `queue`.
 macro_rules! object_methods {
     ($type:ty) => {
         impl $type {
@@ -93,7 +93,7 @@ macro_rules! object_methods {
 
             /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
             pub async fn exists(&self) -> $crate::Result<bool> {
-                self.operations().exists().await
+                self.queue.read_all("exists", "EXISTS").await
             }
         }
 
@@ -101,18 +101,18 @@ macro_rules! object_methods {
             /// Deletes it, freeing the memory in the background, and notifies nobody; `false` if it did not exist. Redis: `UNLINK`.
             /// Redisson: `unlink()`.
             pub async fn unlink(self) -> $crate::Result<bool> {
-                self.0.operations().unlink().await
+                self.0.queue.change("unlink", "UNLINK", None, &[]).await
             }
 
             /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`. Redisson: `touch()`.
             pub async fn touch(self) -> $crate::Result<bool> {
-                self.0.operations().touch().await
+                self.0.queue.read_all("touch", "TOUCH").await
             }
 
             /// The bytes that it takes in the server; 0 if it does not exist. Redis: `MEMORY USAGE`. Redisson:
             /// `sizeInMemory()`.
             pub async fn size_in_memory(self) -> $crate::Result<u64> {
-                self.0.operations().size_in_memory().await
+                self.0.queue.size_in_memory().await
             }
         }
     };
@@ -131,12 +131,12 @@ macro_rules! expirable_methods {
         impl $type {
             /// Deletes it, and notifies nobody; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
             pub async fn delete(&self) -> $crate::Result<bool> {
-                self.operations().delete().await
+                self.queue.change("delete", "DEL", None, &[]).await
             }
 
             /// How long it goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
             pub async fn remaining_ttl(&self) -> $crate::Result<$crate::RemainingTtl> {
-                self.operations().remaining_ttl().await
+                self.queue.remaining_ttl().await
             }
 
             /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if there is no such semaphore.
@@ -147,7 +147,7 @@ macro_rules! expirable_methods {
             ///
             /// [`InvalidDuration`](crate::Error::InvalidDuration) below a millisecond, and above 2^53 of them.
             pub async fn expire(&self, ttl: std::time::Duration) -> $crate::Result<bool> {
-                self.operations().expire(ttl, None).await
+                self.queue.expire(ttl, None).await
             }
 
             /// As [`expire`](Self::expire), for each of its keys where `condition` holds; `false` if it holds for none.
@@ -173,14 +173,14 @@ macro_rules! expirable_methods {
                 ttl: std::time::Duration,
                 condition: $crate::ExpireCondition,
             ) -> $crate::Result<bool> {
-                self.operations().expire(ttl, Some(condition)).await
+                self.queue.expire(ttl, Some(condition)).await
             }
 
             /// Lets it vanish at `time` by the server's clock, at once where that has passed; `false` if there is no such semaphore.
             ///
             /// Redis: `PEXPIREAT`. Redisson: `expire(Instant)`, `expireAt(long)`.
             pub async fn expire_at(&self, time: std::time::SystemTime) -> $crate::Result<bool> {
-                self.operations().expire_at(time, None).await
+                self.queue.expire_at(time, None).await
             }
 
             /// As [`expire_at`](Self::expire_at), for each of its keys where `condition` holds; `false` if it holds for none.
@@ -191,19 +191,21 @@ macro_rules! expirable_methods {
                 time: std::time::SystemTime,
                 condition: $crate::ExpireCondition,
             ) -> $crate::Result<bool> {
-                self.operations().expire_at(time, Some(condition)).await
+                self.queue.expire_at(time, Some(condition)).await
             }
 
             /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
             pub async fn clear_expire(&self) -> $crate::Result<bool> {
-                self.operations().clear_expire().await
+                self.queue
+                    .change("clear_expire", "PERSIST", None, &[])
+                    .await
             }
         }
 
         impl $crate::RObject<'_, $type> {
             /// The time at which it vanishes, by the server's clock. Redis 7: `PEXPIRETIME`. Redisson: `getExpireTime()`.
             pub async fn expire_time(self) -> $crate::Result<$crate::ExpireTime> {
-                self.0.operations().expire_time().await
+                self.0.queue.expire_time().await
             }
         }
     };
@@ -226,7 +228,8 @@ macro_rules! renamable_methods {
             /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
             pub async fn rename(self, new_name: &str) -> $crate::Result<$type> {
                 let renamed = self.0.other(new_name)?;
-                self.0.operations().rename(renamed.queue.keys()).await?;
+                let to = Some(renamed.queue.keys());
+                self.0.queue.change("rename", "RENAME", to, &[]).await?;
                 Ok(renamed)
             }
 
@@ -238,7 +241,12 @@ macro_rules! renamable_methods {
             /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
             pub async fn rename_nx(self, new_name: &str) -> $crate::Result<Option<$type>> {
                 let renamed = self.0.other(new_name)?;
-                let done = self.0.operations().rename_nx(renamed.queue.keys()).await?;
+                let to = Some(renamed.queue.keys());
+                let done = self
+                    .0
+                    .queue
+                    .change("rename_nx", "RENAMENX", to, &[])
+                    .await?;
                 Ok(done.then_some(renamed))
             }
         }
@@ -254,73 +262,38 @@ macro_rules! copyable_methods {
             /// Redisson: `copy(String)`.
             pub async fn copy(self, new_name: &str) -> $crate::Result<bool> {
                 let copy = self.0.other(new_name)?;
-                self.0.operations().copy(copy.queue.keys(), false).await
+                let to = Some(copy.queue.keys());
+                self.0.queue.change("copy", "COPY", to, &[]).await
             }
 
             /// Copies it, replacing an object of that name. Redis: `COPY ... REPLACE`. Redisson: `copyAndReplace(String)`.
             pub async fn copy_and_replace(self, new_name: &str) -> $crate::Result<bool> {
                 let copy = self.0.other(new_name)?;
-                self.0.operations().copy(copy.queue.keys(), true).await
+                let (to, how) = (
+                    Some(copy.queue.keys()),
+                    $crate::engine::request::Arg::Word("REPLACE"),
+                );
+                self.0.queue.change("copy", "COPY", to, &[how]).await
             }
         }
     };
 }
 pub(crate) use copyable_methods;
 
-/// The operations, for one object: those that are about its existence, its expiry or its name are about all of its keys.
-pub(crate) struct Object<'a, P: Primitive> {
-    pub(crate) queue: &'a Arc<queue::Object<P>>,
-}
-
-impl<P: Primitive> Object<'_, P> {
-    pub(crate) async fn exists(&self) -> Result<bool> {
-        self.read_all("exists", "EXISTS").await
-    }
-
-    pub(crate) async fn delete(&self) -> Result<bool> {
-        self.change("delete", "DEL", None, &[]).await
-    }
-
-    pub(crate) async fn unlink(&self) -> Result<bool> {
-        self.change("unlink", "UNLINK", None, &[]).await
-    }
-
-    pub(crate) async fn touch(&self) -> Result<bool> {
-        self.read_all("touch", "TOUCH").await
-    }
-
-    /// `to` is the object under its new name; its waiters are notified.
-    pub(crate) async fn rename(&self, to: &Keys) -> Result<()> {
-        self.change("rename", "RENAME", Some(to), &[])
-            .await
-            .map(drop)
-    }
-
-    pub(crate) async fn rename_nx(&self, to: &Keys) -> Result<bool> {
-        self.change("rename_nx", "RENAMENX", Some(to), &[]).await
-    }
-
-    pub(crate) async fn copy(&self, to: &Keys, replace: bool) -> Result<bool> {
-        let how: &[Arg] = if replace {
-            &[Arg::Word("REPLACE")]
-        } else {
-            &[]
-        };
-        self.change("copy", "COPY", Some(to), how).await
-    }
-
+/// The commands on one object: those that are about its existence, its expiry or its name are about all of its keys.
+impl<P: Primitive> Object<P> {
     pub(crate) async fn expire(
-        &self,
+        self: &Arc<Self>,
         ttl: Duration,
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
-        let millis = check_millis(self.queue.keys().name(), "time to live", ttl)?;
+        let millis = check_millis(self.keys().name(), "time to live", ttl)?;
         self.expire_with("expire", "PEXPIRE", millis, condition)
             .await
     }
 
     pub(crate) async fn expire_at(
-        &self,
+        self: &Arc<Self>,
         time: SystemTime,
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
@@ -329,7 +302,7 @@ impl<P: Primitive> Object<'_, P> {
     }
 
     async fn expire_with(
-        &self,
+        self: &Arc<Self>,
         operation: &'static str,
         command: &'static str,
         millis: i64,
@@ -340,11 +313,7 @@ impl<P: Primitive> Object<'_, P> {
         self.change(operation, command, None, &args).await
     }
 
-    pub(crate) async fn clear_expire(&self) -> Result<bool> {
-        self.change("clear_expire", "PERSIST", None, &[]).await
-    }
-
-    pub(crate) async fn remaining_ttl(&self) -> Result<RemainingTtl> {
+    pub(crate) async fn remaining_ttl(self: &Arc<Self>) -> Result<RemainingTtl> {
         Ok(match self.read("remaining_ttl", "PTTL").await? {
             -2 => RemainingTtl::Missing,
             -1 => RemainingTtl::Persistent,
@@ -352,7 +321,7 @@ impl<P: Primitive> Object<'_, P> {
         })
     }
 
-    pub(crate) async fn expire_time(&self) -> Result<ExpireTime> {
+    pub(crate) async fn expire_time(self: &Arc<Self>) -> Result<ExpireTime> {
         Ok(match self.read("expire_time", "PEXPIRETIME").await? {
             -2 => ExpireTime::Missing,
             -1 => ExpireTime::Persistent,
@@ -364,8 +333,8 @@ impl<P: Primitive> Object<'_, P> {
         })
     }
 
-    pub(crate) async fn size_in_memory(&self) -> Result<u64> {
-        let keys = self.queue.keys();
+    pub(crate) async fn size_in_memory(self: &Arc<Self>) -> Result<u64> {
+        let keys = self.keys();
         let mut size = 0;
         for key in [keys.object()].into_iter().chain(keys.parts()) {
             let command = Command::new("MEMORY").arg("USAGE").key(key);
@@ -376,8 +345,12 @@ impl<P: Primitive> Object<'_, P> {
     }
 
     /// Whether `command`, which changes nothing, counts one of the object's keys.
-    async fn read_all(&self, operation: &'static str, command: &'static str) -> Result<bool> {
-        let keys = self.queue.keys();
+    pub(crate) async fn read_all(
+        self: &Arc<Self>,
+        operation: &'static str,
+        command: &'static str,
+    ) -> Result<bool> {
+        let keys = self.keys();
         let command = Command::new(command).key(keys.object());
         let command = keys.parts().fold(command, Command::key);
         let count = self.read_with(operation, command).await?;
@@ -386,24 +359,32 @@ impl<P: Primitive> Object<'_, P> {
 
     /// The answer of `command` about `field` of a hash.
     pub(crate) async fn read_field(
-        &self,
+        self: &Arc<Self>,
         operation: &'static str,
         command: &'static str,
         field: &str,
     ) -> Result<i64> {
-        let command = Command::new(command).key(self.queue.keys().object());
+        let command = Command::new(command).key(self.keys().object());
         self.read_with(operation, command.arg(field)).await
     }
 
     /// A command that changes nothing, about the object's key.
-    pub(crate) async fn read(&self, operation: &'static str, command: &'static str) -> Result<i64> {
-        let command = Command::new(command).key(self.queue.keys().object());
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        operation: &'static str,
+        command: &'static str,
+    ) -> Result<i64> {
+        let command = Command::new(command).key(self.keys().object());
         self.read_with(operation, command).await
     }
 
     /// A command that changes nothing; 0 where there is nothing.
-    pub(crate) async fn read_with(&self, operation: &'static str, command: Command) -> Result<i64> {
-        self.queue.keys().check()?;
+    pub(crate) async fn read_with(
+        self: &Arc<Self>,
+        operation: &'static str,
+        command: Command,
+    ) -> Result<i64> {
+        self.keys().check()?;
         let number = |value| self.number(operation, &value);
         self.send(
             operation,
@@ -415,14 +396,14 @@ impl<P: Primitive> Object<'_, P> {
     }
 
     /// A command for each of its keys, carried out once: whether it has changed something. `to`: the object under another name.
-    async fn change(
-        &self,
+    pub(crate) async fn change(
+        self: &Arc<Self>,
         operation: &'static str,
         command: &'static str,
         to: Option<&Keys>,
         args: &[Arg],
     ) -> Result<bool> {
-        let keys = self.queue.keys();
+        let keys = self.keys();
         keys.check()?;
         let own =
             |keys: &Keys| -> Vec<_> { keys.parts().chain([keys.object()]).cloned().collect() };
@@ -431,8 +412,8 @@ impl<P: Primitive> Object<'_, P> {
         steps.extend_from_slice(args);
         let mut all = vec![Arc::clone(keys.record())];
         all.extend(own_keys.into_iter().chain(to.map_or(Vec::new(), own)));
-        all.extend(to.and_then(|to| self.queue.announced_at(to)).cloned());
-        let record_life = self.queue.client().config.record_life();
+        all.extend(to.and_then(|to| self.announced_at(to)).cloned());
+        let record_life = self.client().config.record_life();
         let request = Request::once(&ONCE, all, record_life, steps);
         let changed = |value| match self.answer(operation, value)? {
             Value::BulkString(word) if word == b"missing" => Err(Error::NoSuchObject {
@@ -449,14 +430,11 @@ impl<P: Primitive> Object<'_, P> {
         match &value {
             Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
                 let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
-                Err(refused(
-                    self.queue.keys().name(),
-                    &Refusal::from_text(&error),
-                ))
+                Err(refused(self.keys().name(), &Refusal::from_text(&error)))
             }
             Value::BulkString(bytes) if bytes.starts_with(UNSURE) => {
                 let error = String::from_utf8_lossy(&bytes[UNSURE.len()..]);
-                let name = self.queue.keys().name();
+                let name = self.keys().name();
                 Err(refused_or_done(name, &error, Duration::ZERO))
             }
             // Somebody else has written to the record.
@@ -467,25 +445,25 @@ impl<P: Primitive> Object<'_, P> {
 
     /// The answer is read as a part of the call, so that a call with a wrong answer counts as failed.
     async fn send<T>(
-        &self,
+        self: &Arc<Self>,
         operation: &'static str,
         dropped: Dropped,
         request: Request,
         read: impl FnOnce(Value) -> Result<T>,
     ) -> Result<T> {
         let call = Call {
-            name: self.queue.keys().name(),
+            name: self.keys().name(),
             operation,
             wait: Wait::No,
             dropped,
-            key: Some(self.queue.keys().object()),
+            key: Some(self.keys().object()),
         };
-        let sending = async { read(self.queue.command(operation, request).await?) };
-        self.queue.client().call(call, pin!(Some(sending))).await
+        let sending = async { read(self.command(operation, request).await?) };
+        self.client().call(call, pin!(Some(sending))).await
     }
 
     /// The counter at the object's key; 0 where there is none. A text that the scripts do not take for a number is none.
-    pub(crate) async fn read_counter(&self, operation: &'static str) -> Result<i64> {
+    pub(crate) async fn read_counter(self: &Arc<Self>, operation: &'static str) -> Result<i64> {
         let number = |value| {
             let number = self.number(operation, &value)?;
             match &value {
@@ -494,22 +472,22 @@ impl<P: Primitive> Object<'_, P> {
                         || number.unsigned_abs() >= MOST_COUNTED.unsigned_abs() =>
                 {
                     Err(Error::NotANumber {
-                        name: self.queue.keys().name().to_owned(),
+                        name: self.keys().name().to_owned(),
                         found: String::from_utf8_lossy(bytes).chars().take(64).collect(),
                     })
                 }
                 _ => Ok(number),
             }
         };
-        self.queue.keys().check()?;
-        let request = Request::Plain(Command::new("GET").key(self.queue.keys().object()));
+        self.keys().check()?;
+        let request = Request::Plain(Command::new("GET").key(self.keys().object()));
         self.send(operation, Dropped::Harmless, request, number)
             .await
     }
 
     /// A command that changes nothing: the texts that it answers with.
     pub(crate) async fn read_texts(
-        &self,
+        self: &Arc<Self>,
         operation: &'static str,
         command: Command,
     ) -> Result<Vec<String>> {
@@ -524,7 +502,7 @@ impl<P: Primitive> Object<'_, P> {
                 .collect(),
             other => Err(self.unexpected(operation, &other)),
         };
-        self.queue.keys().check()?;
+        self.keys().check()?;
         let request = Request::Plain(command);
         self.send(operation, Dropped::Harmless, request, texts)
             .await
@@ -532,7 +510,7 @@ impl<P: Primitive> Object<'_, P> {
 
     fn unexpected(&self, operation: &'static str, value: &Value) -> Error {
         Error::Server {
-            name: self.queue.keys().name().to_owned(),
+            name: self.keys().name().to_owned(),
             detail: format!("unexpected answer to {operation}: {value:?}"),
         }
     }
@@ -544,7 +522,7 @@ impl<P: Primitive> Object<'_, P> {
             Value::BulkString(bytes) => {
                 let text = String::from_utf8_lossy(bytes);
                 text.parse().map_err(|_| Error::NotANumber {
-                    name: self.queue.keys().name().to_owned(),
+                    name: self.keys().name().to_owned(),
                     found: text.chars().take(64).collect(),
                 })
             }

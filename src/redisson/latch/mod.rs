@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::names;
-use super::object::{Object, copyable_methods, object_methods, renamable_methods};
+use super::object::{copyable_methods, object_methods, renamable_methods};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::{self, Core};
 use crate::error::Result;
@@ -116,7 +116,7 @@ impl RCountDownLatch {
 
     /// The count; 0 where the latch does not exist. Redis: `GET`. Redisson: `getCount()`.
     pub async fn count(&self) -> Result<i64> {
-        self.operations().read("count", "GET").await
+        self.queue.read("count", "GET").await
     }
 
     /// Waits until the count is zero, or there is none.
@@ -165,10 +165,6 @@ impl RCountDownLatch {
 
     async fn is_done(&self, call: Call) -> Result<bool> {
         Ok(self.queue.call(call).await? == Outcome::Number(1))
-    }
-
-    fn operations(&self) -> Object<'_, Latch> {
-        Object { queue: &self.queue }
     }
 
     fn other(&self, name: &str) -> Result<RCountDownLatch> {

@@ -137,7 +137,7 @@ impl RFencedLock {
     pub async fn token(&self) -> Result<Option<u64>> {
         let key = names::of_lock_token(self.0.queue.keys().object());
         let command = Command::new("GET").key(&key.into());
-        let token = self.0.operations().read_with("token", command).await?;
+        let token = self.0.queue.read_with("token", command).await?;
         let token = u64::try_from(token).map_err(|_| Error::Server {
             name: self.0.queue.keys().name().to_owned(),
             detail: format!("the last fencing token is negative: {token}"),

@@ -22,7 +22,6 @@ pub use fenced::{FencedGuard, RFencedLock};
 pub use read_write::RReadWriteLock;
 
 use super::names;
-use super::object::Object;
 use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
 use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
@@ -444,7 +443,7 @@ impl RLock {
     pub async fn is_locked(&self) -> Result<bool> {
         match self.kind.is_shared() {
             true => self.is_side_locked().await,
-            false => self.operations().exists().await,
+            false => self.queue.read_all("exists", "EXISTS").await,
         }
     }
 
@@ -467,7 +466,7 @@ impl RLock {
     /// Redis: `HEXISTS`. Redisson has no counterpart.
     pub async fn is_held_by_owner(&self, owner: &str) -> Result<bool> {
         let field = format!("{owner}{}", self.kind.tail());
-        self.operations()
+        self.queue
             .read_field("is_held_by", "HEXISTS", &field)
             .await
             .map(|count| count > 0)
@@ -476,7 +475,7 @@ impl RLock {
     /// How often this owner holds the lock; 0 if it does not. Redis: `HGET`. Redisson: `getHoldCount()`.
     pub async fn hold_count(&self) -> Result<u32> {
         let count = self
-            .operations()
+            .queue
             .read_field("hold_count", "HGET", &self.field)
             .await?;
         Ok(u32::try_from(count).unwrap_or(0))
@@ -484,7 +483,7 @@ impl RLock {
 
     /// How long the lock stays locked if nothing happens. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
     pub async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        self.operations().remaining_ttl().await
+        self.queue.remaining_ttl().await
     }
 
     fn unlock_detached(&self) {
@@ -503,10 +502,6 @@ impl RLock {
     ) -> engine::call::Call<'_> {
         let call = engine::call::Call::new(self.name(), operation, wait, dropped);
         call.about(self.queue.keys().object())
-    }
-
-    fn operations(&self) -> Object<'_, Locks> {
-        Object { queue: &self.queue }
     }
 }
 

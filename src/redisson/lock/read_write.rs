@@ -158,12 +158,12 @@ impl RLock {
     /// Whether anybody holds this side of a read-write lock, by the length of the word for its mode. Redis: `HSTRLEN`, `HLEN`.
     pub(super) async fn is_side_locked(&self) -> Result<bool> {
         let mode = self
-            .operations()
+            .queue
             .read_field("is_locked", "HSTRLEN", "mode")
             .await?;
         Ok(match (self.kind, mode) {
             (Kind::Write, mode) => mode == 5,
-            (_, 5) => self.operations().read("is_locked", "HLEN").await? > 2,
+            (_, 5) => self.queue.read("is_locked", "HLEN").await? > 2,
             (_, mode) => mode == 4,
         })
     }

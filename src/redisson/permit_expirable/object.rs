@@ -1,9 +1,8 @@
 //! The operations of Redisson's `RObject` and `RExpirable`: for the counter, and for the permits that are held.
 
 use super::RPermitExpirableSemaphore;
-use super::held::PermitExpirable;
 use crate::error::Result;
-use crate::redisson::object::{Object, expirable_methods, renamable_methods};
+use crate::redisson::object::{expirable_methods, renamable_methods};
 
 expirable_methods!(RPermitExpirableSemaphore);
 renamable_methods!(
@@ -13,10 +12,6 @@ renamable_methods!(
 );
 
 impl RPermitExpirableSemaphore {
-    fn operations(&self) -> Object<'_, PermitExpirable> {
-        Object { queue: &self.queue }
-    }
-
     fn other(&self, name: &str) -> Result<Self> {
         let mut other = Self::new(&self.core, name);
         other.lease = self.lease;

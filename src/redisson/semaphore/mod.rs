@@ -338,7 +338,7 @@ impl RSemaphore {
     ///
     /// Redis: `GET name`. Redisson: `availablePermits()`.
     pub async fn available_permits(&self) -> Result<i64> {
-        self.operations().read_counter("available_permits").await
+        self.queue.read_counter("available_permits").await
     }
 
     /// Acquires `permits` permits as [`acquire`](Self::acquire) does, with a guard that gives them back.

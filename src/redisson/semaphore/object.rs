@@ -1,9 +1,8 @@
 //! The operations of Redisson's `RObject` and `RExpirable`.
 
 use super::RSemaphore;
-use super::call::Permits;
 use crate::error::Result;
-use crate::redisson::object::{Object, copyable_methods, expirable_methods, renamable_methods};
+use crate::redisson::object::{copyable_methods, expirable_methods, renamable_methods};
 
 expirable_methods!(RSemaphore);
 renamable_methods!(
@@ -14,10 +13,6 @@ renamable_methods!(
 copyable_methods!(RSemaphore);
 
 impl RSemaphore {
-    pub(super) fn operations(&self) -> Object<'_, Permits> {
-        Object { queue: &self.queue }
-    }
-
     fn other(&self, name: &str) -> Result<RSemaphore> {
         let other = RSemaphore::new(self.core(), name);
         other.queue.keys().check()?;

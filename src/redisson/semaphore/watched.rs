@@ -80,7 +80,7 @@ impl RSemaphore {
     pub async fn holders(&self) -> Result<Vec<PermitHolder>> {
         let request = Command::new("ZRANGE").key(self.queue.beside());
         let request = request.arg("0").arg("-1");
-        let entries = self.operations().read_texts("holders", request).await?;
+        let entries = self.queue.read_texts("holders", request).await?;
         Ok(PermitHolder::of(entries.iter().map(String::as_str)))
     }
 
