@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::handle::{Handle, leased, setting};
-use super::settings::Layout;
+use super::handle::{Handle, setting};
 use crate::units::Units;
 
 /// The fair semaphore of the classic recipes, in its three forms: plain, under a lock, with a list of wake-up tokens.
@@ -40,7 +39,7 @@ use crate::units::Units;
 /// ```
 #[derive(Clone)]
 pub struct FairSemaphore {
-    handle: Handle,
+    pub(super) handle: Handle,
 }
 
 impl FairSemaphore {
@@ -110,5 +109,3 @@ impl FairSemaphore {
         FairSemaphore { handle }
     }
 }
-
-leased!(FairSemaphore, Layout::Fair);

@@ -1,6 +1,7 @@
 //! The common part of the handles of all recipes: settings, their queue, the calls, and the refreshed permits.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
@@ -9,7 +10,8 @@ use super::call::Call;
 use super::holders::{Holders, Page, Recipes, refreshing, script};
 use super::names;
 use super::settings::{Layout, Settings};
-use crate::api::{Held, Holder, check_id};
+use super::{FairSemaphore, SetSemaphore, SlotSemaphore, TimestampSemaphore};
+use crate::api::{Held, Holder, LeasedSemaphore, by_methods, check_id};
 use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::holds::Renewing;
@@ -328,24 +330,31 @@ macro_rules! setting {
 }
 pub(super) use setting;
 
-/// The trait for a type that has a `handle`, and what is the same in all of them.
+/// Makes a type of its `handle`: the trait, and what is the same in all of them.
 macro_rules! leased {
     ($name:ident, $layout:expr) => {
         impl $name {
-            pub(crate) fn new(
-                core: &std::sync::Arc<$crate::engine::Core>,
-                name: &str,
-                limit: u32,
-            ) -> Self {
+            pub(crate) fn new(core: &Arc<Core>, name: &str, limit: u32) -> Self {
                 let handle = Handle::new(core, $layout, name, limit);
                 $name { handle }
             }
         }
 
-        impl $crate::api::Sealed for $name {}
+        by_methods! {
+            LeasedSemaphore for $name, |semaphore| semaphore.handle;
+            now {
+                release_detached(id: &str);
+                keep(held: &Held) -> Lease;
+                unkeep(id: &str);
+            }
+            waits {
+                take(wait: Option<Duration>) -> Result<Option<Held>>;
+                release(id: &str) -> Result<bool>;
+                refresh(id: &str) -> Result<bool>;
+                holders() -> Result<Vec<Holder>>;
+                release_all() -> Result<u64>;
+            }
 
-        #[async_trait::async_trait]
-        impl $crate::api::LeasedSemaphore for $name {
             fn name(&self) -> &str {
                 &self.handle.settings().name
             }
@@ -354,56 +363,21 @@ macro_rules! leased {
                 Some(self.handle.settings().limit)
             }
 
-            fn lease(&self) -> Option<std::time::Duration> {
+            fn lease(&self) -> Option<Duration> {
                 self.handle.settings().lease()
             }
 
-            fn clone_handle(&self) -> std::sync::Arc<dyn $crate::api::LeasedSemaphore> {
-                std::sync::Arc::new(self.clone())
+            fn clone_handle(&self) -> Arc<dyn LeasedSemaphore> {
+                Arc::new(self.clone())
             }
 
-            async fn take(
-                &self,
-                wait: Option<std::time::Duration>,
-            ) -> $crate::Result<Option<$crate::api::Held>> {
-                self.handle.take(wait).await
-            }
-
-            async fn release(&self, id: &str) -> $crate::Result<bool> {
-                self.handle.release(id).await
-            }
-
-            async fn refresh(&self, id: &str) -> $crate::Result<bool> {
-                self.handle.refresh(id).await
-            }
-
-            async fn holders(&self) -> $crate::Result<Vec<$crate::api::Holder>> {
-                self.handle.holders().await
-            }
-
-            async fn release_all(&self) -> $crate::Result<u64> {
-                self.handle.release_all().await
-            }
-
-            fn release_detached(&self, id: &str) {
-                self.handle.release_detached(id);
-            }
-
-            fn holding(&self) -> $crate::stats::Holding {
-                self.handle.holding($crate::stats::What::Permits)
-            }
-
-            fn keep(&self, held: &$crate::api::Held) -> $crate::Lease {
-                self.handle.keep(held)
-            }
-
-            fn unkeep(&self, id: &str) {
-                self.handle.unkeep(id);
+            fn holding(&self) -> Holding {
+                self.handle.holding(What::Permits)
             }
         }
 
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_tuple(stringify!($name))
                     .field(self.handle.settings())
                     .finish()
@@ -411,4 +385,8 @@ macro_rules! leased {
         }
     };
 }
-pub(super) use leased;
+
+leased!(TimestampSemaphore, Layout::Timestamp);
+leased!(FairSemaphore, Layout::Fair);
+leased!(SetSemaphore, Layout::Set);
+leased!(SlotSemaphore, Layout::Slots);

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::handle::{Handle, leased, setting};
-use super::settings::Layout;
+use super::handle::{Handle, setting};
 
 /// The set semaphore of the classic recipes. Its operations are those of
 /// [`LeasedSemaphore`](crate::LeasedSemaphore).
@@ -29,7 +28,7 @@ use super::settings::Layout;
 /// ```
 #[derive(Clone)]
 pub struct SetSemaphore {
-    handle: Handle,
+    pub(super) handle: Handle,
 }
 
 impl SetSemaphore {
@@ -38,5 +37,3 @@ impl SetSemaphore {
         check_interval: Duration
     }
 }
-
-leased!(SetSemaphore, Layout::Set);

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::handle::{Handle, leased, setting};
-use super::settings::Layout;
+use super::handle::{Handle, setting};
 
 /// Slot strings: one key a permit. Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore).
 ///
@@ -29,7 +28,7 @@ use super::settings::Layout;
 /// ```
 #[derive(Clone)]
 pub struct SlotSemaphore {
-    handle: Handle,
+    pub(super) handle: Handle,
 }
 
 impl SlotSemaphore {
@@ -43,5 +42,3 @@ impl SlotSemaphore {
         check_interval: Duration
     }
 }
-
-leased!(SlotSemaphore, Layout::Slots);

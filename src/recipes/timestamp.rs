@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::handle::{Handle, leased, setting};
-use super::settings::Layout;
+use super::handle::{Handle, setting};
 use crate::units::Units;
 
 /// The timestamp semaphore of the classic recipes. Its operations are those of
@@ -33,7 +32,7 @@ use crate::units::Units;
 /// ```
 #[derive(Clone)]
 pub struct TimestampSemaphore {
-    handle: Handle,
+    pub(super) handle: Handle,
 }
 
 impl TimestampSemaphore {
@@ -52,5 +51,3 @@ impl TimestampSemaphore {
         check_interval: Duration
     }
 }
-
-leased!(TimestampSemaphore, Layout::Timestamp);

@@ -1,90 +1,49 @@
-//! The trait for the locks, by the methods of the same names.
+//! The trait for the locks, by the methods of `RLock`, which all of them have.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::{RFairLock, RFencedLock, RLock};
-use crate::api::{Hold, Lock, RemainingTtl};
+use crate::api::{Hold, Lock, RemainingTtl, by_methods};
 use crate::error::Result;
 use crate::lease::Lease;
 use crate::stats::Holding;
 
-/// The trait by the methods of `RLock`, which all locks have.
 macro_rules! lock_as {
-    ($lock:path => $type:ty) => {
-        impl crate::api::Sealed for $type {}
-
-        #[async_trait]
-        impl Lock for $type {
-            fn name(&self) -> &str {
-                $lock(self).name()
+    ($type:ty, |$this:ident| $lock:expr) => {
+        by_methods! {
+            Lock for $type, |$this| $lock;
+            now {
+                name() -> &str;
+                owner() -> &str;
+                lease() -> Lease;
+                holding() -> Holding;
+                unlock_detached();
+                unlock_hold_detached(hold: &Hold);
             }
-
-            fn owner(&self) -> &str {
-                $lock(self).owner()
+            waits {
+                hold(wait: Option<Duration>) -> Result<Option<Hold>>;
+                unlock() -> Result<()>;
+                unlock_hold(hold: &Hold) -> Result<()>;
+                force_unlock() -> Result<bool>;
+                is_locked() -> Result<bool>;
+                hold_count() -> Result<u32>;
+                remaining_ttl() -> Result<RemainingTtl>;
             }
 
             fn fresh_handle(&self) -> Arc<dyn Lock> {
-                Arc::new($lock(self).fresh())
+                let $this = self;
+                Arc::new($lock.fresh())
             }
 
             fn with_lease(&self, lease: Duration) -> Arc<dyn Lock> {
-                Arc::new($lock(self).with_lease(lease))
-            }
-
-            async fn hold(&self, wait: Option<Duration>) -> Result<Option<Hold>> {
-                $lock(self).hold(wait).await
-            }
-
-            async fn unlock(&self) -> Result<()> {
-                $lock(self).unlock().await
-            }
-
-            async fn force_unlock(&self) -> Result<bool> {
-                $lock(self).force_unlock().await
-            }
-
-            async fn is_locked(&self) -> Result<bool> {
-                $lock(self).is_locked().await
-            }
-
-            async fn hold_count(&self) -> Result<u32> {
-                $lock(self).hold_count().await
-            }
-
-            async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-                $lock(self).remaining_ttl().await
-            }
-
-            fn lease(&self) -> Lease {
-                $lock(self).lease()
-            }
-
-            fn holding(&self) -> Holding {
-                $lock(self).holding()
-            }
-
-            fn unlock_detached(&self) {
-                $lock(self).unlock_detached();
-            }
-
-            async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-                $lock(self).unlock_hold(hold).await
-            }
-
-            fn unlock_hold_detached(&self, hold: &Hold) {
-                $lock(self).unlock_hold_detached(hold);
+                let $this = self;
+                Arc::new($lock.with_lease(lease))
             }
         }
     };
 }
 
-fn itself(lock: &RLock) -> &RLock {
-    lock
-}
-
-lock_as!(itself => RLock);
-lock_as!(RFencedLock::as_lock => RFencedLock);
-lock_as!(RFairLock::as_lock => RFairLock);
+lock_as!(RLock, |lock| lock);
+lock_as!(RFencedLock, |lock| lock.as_lock());
+lock_as!(RFairLock, |lock| lock.as_lock());

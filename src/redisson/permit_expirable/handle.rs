@@ -1,12 +1,14 @@
-//! The trait, by the methods of the same names: an inherent method goes before the trait's.
+//! The trait, by the methods of the same names; and which permits this client keeps, in the table of `engine::holds`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::RPermitExpirableSemaphore;
-use crate::api::{Held, Holder, LeasedPermit, LeasedSemaphore, Sealed};
+use super::call::Call;
+use super::held::{AGES, renewing};
+use super::ids;
+use crate::api::{Held, Holder, LeasedPermit, LeasedSemaphore, by_methods};
+use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::stats::{Holding, What};
@@ -20,22 +22,42 @@ impl RPermitExpirableSemaphore {
             Err(error) => Err(error),
         }
     }
+
+    /// The handle of a guard: its permits last for a time.
+    pub(super) fn renewing(&self) -> Self {
+        let watchdog = self.core.config.lock_watchdog_timeout;
+        self.clone().with_lease(self.lease.unwrap_or(watchdog))
+    }
+
+    /// The key in which the permits stand that are held.
+    pub(super) fn permits_key(&self) -> &Arc<str> {
+        self.queue.beside()
+    }
+
+    /// How long a refresh makes it last: what a guard keeps is to come back by itself, whatever this handle's permits do.
+    fn lease_anew(&self, id: &str) -> Option<Duration> {
+        let kept = || self.core.holds.is_renewed(self.permits_key(), id);
+        let renewed = self.core.config.lock_watchdog_timeout;
+        self.lease.or_else(|| kept().then_some(renewed))
+    }
 }
 
-impl Sealed for RPermitExpirableSemaphore {}
-
-#[async_trait]
-impl LeasedSemaphore for RPermitExpirableSemaphore {
-    fn name(&self) -> &str {
-        self.name()
+by_methods! {
+    LeasedSemaphore for RPermitExpirableSemaphore, |semaphore| semaphore;
+    now {
+        name() -> &str;
+        lease() -> Option<Duration>;
+    }
+    waits {
+        holders() -> Result<Vec<Holder>>;
+        release_all() -> Result<u64>;
+        permit() -> Result<LeasedPermit>;
+        permit_for(wait: Duration) -> Result<Option<LeasedPermit>>;
+        try_permit() -> Result<Option<LeasedPermit>>;
     }
 
     fn limit(&self) -> Option<u32> {
         None
-    }
-
-    fn lease(&self) -> Option<Duration> {
-        self.lease()
     }
 
     fn clone_handle(&self) -> Arc<dyn LeasedSemaphore> {
@@ -50,52 +72,39 @@ impl LeasedSemaphore for RPermitExpirableSemaphore {
     }
 
     async fn release(&self, id: &str) -> Result<bool> {
-        if self.is_no_id(id)? {
-            return Ok(false);
-        }
-        self.try_release(id).await
+        Ok(!self.is_no_id(id)? && self.try_release(id).await?)
     }
 
     async fn refresh(&self, id: &str) -> Result<bool> {
-        if self.is_no_id(id)? {
-            return Ok(false);
-        }
-        self.update_lease_time(id, self.lease_anew(id)).await
+        Ok(!self.is_no_id(id)? && self.update_lease_time(id, self.lease_anew(id)).await?)
     }
 
-    async fn holders(&self) -> Result<Vec<Holder>> {
-        self.holders().await
-    }
-
-    async fn release_all(&self) -> Result<u64> {
-        self.release_all().await
-    }
-
+    /// Without waiting for it.
     fn release_detached(&self, id: &str) {
-        self.release_detached(id);
+        let Some(release) = ids::read(id).map(Call::Release) else {
+            tracing::error!(name = self.name(), id, "not released: it is no id");
+            return;
+        };
+        self.core.holds.end(self.permits_key(), id);
+        self.queue.defer(release);
     }
 
     fn holding(&self) -> Holding {
         Holding::new(&self.core.stats, What::Permits, self.name(), 1)
     }
 
+    /// Renews it from now on.
     fn keep(&self, held: &Held) -> Lease {
-        self.keep(held)
+        let Some(lasts) = self.lease else {
+            return Lease::until(held.until);
+        };
+        let until = held.until.unwrap_or_else(|| Moment::now() + AGES);
+        let key = self.permits_key();
+        self.core.holds.keep(key, &held.id, until, renewing(lasts))
     }
 
+    /// Renews it no more.
     fn unkeep(&self, id: &str) {
-        self.unkeep(id);
-    }
-
-    async fn permit(&self) -> Result<LeasedPermit> {
-        self.permit().await
-    }
-
-    async fn permit_for(&self, wait: Duration) -> Result<Option<LeasedPermit>> {
-        self.permit_for(wait).await
-    }
-
-    async fn try_permit(&self) -> Result<Option<LeasedPermit>> {
-        self.try_permit().await
+        self.core.holds.keep_no_more(self.permits_key(), id);
     }
 }

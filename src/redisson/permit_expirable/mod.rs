@@ -4,7 +4,6 @@ mod call;
 mod handle;
 mod held;
 mod ids;
-mod keeping;
 mod object;
 
 use std::collections::BTreeMap;

@@ -6,21 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod call;
+mod handle;
 mod object;
 mod watched;
 
 use call::{Call, Permits, SCRIPT};
 
 use super::names;
-use crate::api::{
-    MAX_PERMITS, OnRecord, Permit, Semaphore, check_millis, semaphore_by_inherent_methods,
-};
+use crate::api::{MAX_PERMITS, Permit, Semaphore, check_millis};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
-use crate::lease::Lease;
 use crate::queue::{Amount, Call as _, Grant, Leases, Object, Outcome};
-use crate::stats::{Holding, What};
+use crate::stats::What;
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
@@ -443,51 +441,11 @@ impl RSemaphore {
         self.run(call).await.map(|done| done == 1)
     }
 
-    fn holding(&self, permits: u32) -> Holding {
-        Holding::new(&self.core().stats, What::Permits, self.name(), permits)
-    }
-
     /// The client's.
     fn core(&self) -> &Arc<Core> {
         self.queue.client()
     }
 }
-
-impl RSemaphore {
-    fn identity(&self) -> usize {
-        Arc::as_ptr(&self.queue) as usize + usize::from(self.watched)
-    }
-
-    fn release_detached(&self, permits: u32) {
-        match self.check(permits) {
-            Ok(()) if permits > 0 => self.queue.defer(Call::ReleaseIfExists(permits)),
-            Ok(()) => {}
-            Err(error) => tracing::error!(%error, permits, "not released"),
-        }
-    }
-}
-
-semaphore_by_inherent_methods!(RSemaphore {
-    async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Option<OnRecord>>> {
-        self.take(permits, wait).await
-    }
-
-    fn leases_of(&self, record: &OnRecord) -> Vec<Lease> {
-        self.leases_of(record)
-    }
-
-    async fn release_recorded(&self, record: &OnRecord) -> Result<()> {
-        self.release_recorded(record).await
-    }
-
-    fn release_recorded_detached(&self, record: &OnRecord) {
-        self.release_recorded_detached(record);
-    }
-
-    fn forget_recorded(&self, record: &OnRecord) {
-        self.forget_recorded(record);
-    }
-});
 
 impl fmt::Debug for RSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

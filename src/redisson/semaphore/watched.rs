@@ -1,18 +1,13 @@
 //! Watched guards: their permits come back when their process dies.
 
 use std::pin::pin;
-use std::time::Duration;
-
-use futures::future::join_all;
-use tokio::time::Instant;
 
 use super::RSemaphore;
 use super::call::Call;
-use crate::api::{OnRecord, PermitHolder};
+use crate::api::PermitHolder;
 use crate::engine::call::{Dropped, Wait};
-use crate::error::{Error, Result};
-use crate::lease::Lease;
-use crate::queue::{Amount, Grant, Outcome};
+use crate::error::Result;
+use crate::queue::Outcome;
 use crate::transport::Command;
 
 impl RSemaphore {
@@ -43,7 +38,7 @@ impl RSemaphore {
     /// | the semaphore is deleted, or vanishes | guards release nothing, and do not make it anew. They are lost when a call of this crate makes it anew. Where a JVM has made it anew, they release into it, as unwatched guards do |
     /// | it is renamed or copied | guards and waiters stay with the old name. Guards release nothing then. Guards of a semaphore that is replaced release into the new one |
     /// | a release is not allowed (ACL) | the caller gets an error, the guard is spent, and the permits come back with the end of the lease. Where `ZADD` or `ZREM` alone is taken from a client that runs, permits of the call that is refused can be lost, or be there twice |
-    /// | the counter can take no more (2^31-1) | the release fails with [`OutOfRange`](Error::OutOfRange), and the permits come back with the end of the lease, once there is room |
+    /// | the counter can take no more (2^31-1) | the release fails with [`OutOfRange`](crate::Error::OutOfRange), and the permits come back with the end of the lease, once there is room |
     /// | the server is restarted with its data | a client that was cut off for the time-out has lost its permits |
     /// | the last writes are lost (failover) | counter and grants are lost together. A guard whose grant is gone is lost; a release that was answered and is gone comes back with the end of the lease |
     /// | the server's clock steps forward | leases end early. The guards are lost with the next script. A grant whose notification is late may end early, and its guard then holds what another caller has, until the confirmation is answered |
@@ -102,65 +97,5 @@ impl RSemaphore {
             })
         };
         self.core().call(named, pin!(Some(calling))).await
-    }
-
-    /// Takes permits for a guard.
-    pub(super) async fn take(
-        &self,
-        permits: u32,
-        wait: Option<Duration>,
-    ) -> Result<Option<Option<OnRecord>>> {
-        self.check(permits)?;
-        if permits == 0 {
-            return Ok(Some(None));
-        }
-        let granted = self.granted(permits, self.watched, wait).await?;
-        let record = |grant: Grant<Amount>| {
-            grant.want.leased.then(|| OnRecord {
-                parts: vec![(grant.ticket, permits)],
-            })
-        };
-        Ok(granted.map(record))
-    }
-
-    pub(super) fn leases_of(&self, record: &OnRecord) -> Vec<Lease> {
-        let lease = |(ticket, _): &(u64, u32)| {
-            // A ticket that is not in the table any more has been lost.
-            let lost = || Lease::until(Some(Instant::now()));
-            self.queue.lease(*ticket).unwrap_or_else(lost)
-        };
-        record.parts.iter().map(lease).collect()
-    }
-
-    pub(super) async fn release_recorded(&self, record: &OnRecord) -> Result<()> {
-        let parts = record.parts.iter();
-        let releases = parts.map(|(ticket, permits)| self.run(Call::GiveBack(*permits, *ticket)));
-        let mut released = Ok(());
-        for done in join_all(releases).await {
-            match done {
-                Ok(1) => {}
-                Ok(_) if released.is_err() => {}
-                Ok(_) => {
-                    released = Err(self.core().stats.failed(Error::NotHeld {
-                        name: self.name().to_owned(),
-                        owner: self.core().id().to_owned(),
-                    }));
-                }
-                Err(error) => released = Err(error),
-            }
-        }
-        released
-    }
-
-    pub(super) fn release_recorded_detached(&self, record: &OnRecord) {
-        for (ticket, permits) in &record.parts {
-            self.queue.defer(Call::GiveBack(*permits, *ticket));
-        }
-    }
-
-    pub(super) fn forget_recorded(&self, record: &OnRecord) {
-        for (ticket, permits) in &record.parts {
-            self.queue.defer(Call::Forget(*permits, *ticket));
-        }
     }
 }
