@@ -17,7 +17,7 @@ use crate::transport::{Command, Refusal, Value};
 static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
 
 /// Below this a counter is exact in Lua.
-const MOST_COUNTED: i64 = 100_000_000_000_000;
+const MOST_COUNTED: u64 = 100_000_000_000_000;
 
 /// The beginning of the answer to a repeated call whose first copy ended with an error.
 const REFUSED: &[u8] = b"refused ";
@@ -384,15 +384,19 @@ impl<P: Primitive> Object<P> {
         operation: &'static str,
         command: Command,
     ) -> Result<i64> {
-        self.keys().check()?;
         let number = |value| self.number(operation, &value);
-        self.send(
-            operation,
-            Dropped::Harmless,
-            Request::Plain(command),
-            number,
-        )
-        .await
+        self.look(operation, command, number).await
+    }
+
+    async fn look<T>(
+        self: &Arc<Self>,
+        operation: &'static str,
+        command: Command,
+        read: impl FnOnce(Value) -> Result<T>,
+    ) -> Result<T> {
+        self.keys().check()?;
+        let request = Request::Plain(command);
+        self.send(operation, Dropped::Harmless, request, read).await
     }
 
     /// A command for each of its keys, carried out once: whether it has changed something. `to`: the object under another name.
@@ -462,27 +466,14 @@ impl<P: Primitive> Object<P> {
         self.client().call(call, pin!(Some(sending))).await
     }
 
-    /// The counter at the object's key; 0 where there is none. A text that the scripts do not take for a number is none.
+    /// The counter at the object's key; 0 where there is none.
     pub(crate) async fn read_counter(self: &Arc<Self>, operation: &'static str) -> Result<i64> {
-        let number = |value| {
-            let number = self.number(operation, &value)?;
-            match &value {
-                Value::BulkString(bytes)
-                    if number.to_string().as_bytes() != bytes.as_slice()
-                        || number.unsigned_abs() >= MOST_COUNTED.unsigned_abs() =>
-                {
-                    Err(Error::NotANumber {
-                        name: self.keys().name().to_owned(),
-                        found: String::from_utf8_lossy(bytes).chars().take(64).collect(),
-                    })
-                }
-                _ => Ok(number),
-            }
+        let counter = |value| match self.number(operation, &value)? {
+            counter if counter.unsigned_abs() < MOST_COUNTED => Ok(counter),
+            counter => Err(self.not_a_number(&counter.to_string())),
         };
-        self.keys().check()?;
-        let request = Request::Plain(Command::new("GET").key(self.keys().object()));
-        self.send(operation, Dropped::Harmless, request, number)
-            .await
+        let command = Command::new("GET").key(self.keys().object());
+        self.look(operation, command, counter).await
     }
 
     /// A command that changes nothing: the texts that it answers with.
@@ -502,13 +493,10 @@ impl<P: Primitive> Object<P> {
                 .collect(),
             other => Err(self.unexpected(operation, &other)),
         };
-        self.keys().check()?;
-        let request = Request::Plain(command);
-        self.send(operation, Dropped::Harmless, request, texts)
-            .await
+        self.look(operation, command, texts).await
     }
 
-    fn unexpected(&self, operation: &'static str, value: &Value) -> Error {
+    pub(crate) fn unexpected(&self, operation: &'static str, value: &Value) -> Error {
         Error::Server {
             name: self.keys().name().to_owned(),
             detail: format!("unexpected answer to {operation}: {value:?}"),
@@ -521,12 +509,19 @@ impl<P: Primitive> Object<P> {
             Value::Nil => Ok(0),
             Value::BulkString(bytes) => {
                 let text = String::from_utf8_lossy(bytes);
-                text.parse().map_err(|_| Error::NotANumber {
-                    name: self.keys().name().to_owned(),
-                    found: text.chars().take(64).collect(),
-                })
+                // A text that the scripts do not take for a number is none.
+                let number = text.parse().ok();
+                let number = number.filter(|number: &i64| number.to_string() == text);
+                number.ok_or_else(|| self.not_a_number(&text))
             }
             _ => Err(self.unexpected(operation, value)),
+        }
+    }
+
+    fn not_a_number(&self, text: &str) -> Error {
+        Error::NotANumber {
+            name: self.keys().name().to_owned(),
+            found: text.chars().take(64).collect(),
         }
     }
 }

@@ -14,7 +14,6 @@ use std::time::Duration;
 use super::names;
 use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis, shortened};
 use crate::engine::call::{Dropped, Wait};
-use crate::engine::once::unexpected_answer;
 use crate::engine::request::Request;
 use crate::engine::{self, Core};
 use crate::error::{Effect, Error, Result};
@@ -495,18 +494,15 @@ impl RPermitExpirableSemaphore {
 
     /// The parts of the answer to a command that changes nothing.
     async fn read(&self, command: Command) -> Result<Vec<Value>> {
-        let answer = self
-            .queue
-            .command("holders", Request::Plain(command))
-            .await?;
-        match answer {
+        let command = Request::Plain(command);
+        match self.queue.command("holders", command).await? {
             Value::Array(parts) => Ok(parts),
             other => Err(self.unexpected(&other)),
         }
     }
 
     fn unexpected(&self, value: &Value) -> Error {
-        unexpected_answer(self.name(), value, None)
+        self.queue.unexpected("holders", value)
     }
 
     /// Takes all permits away from their holders; how many they were. Guards learn of it by their next renewal, other holders do not.
