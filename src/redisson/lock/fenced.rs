@@ -17,8 +17,9 @@ use crate::transport::Command;
 /// Tokens rise with each hold, here or in Java. A holder sends its token along with everything that it writes. The storage refuses a token that is
 /// lower than one it has seen: so a holder that has lost the lock, and does not know yet, does no harm.
 ///
-/// Every way of taking it gives a token: [`guard`](RFencedLock::guard) and its like give a [`FencedGuard`] that has it. In everything else it
-/// is as [`RLock`] is. A lock of one name must be used as one kind throughout.
+/// [`guard`](RFencedLock::guard) and its like give a [`FencedGuard`] that has the token, and
+/// [`lock_and_get_token`](RFencedLock::lock_and_get_token) and its like return it. In everything else it is an [`RLock`], whose `lock` and
+/// `try_lock` count a token and keep it to themselves. A lock of one name must be used as one kind throughout.
 ///
 /// ```no_run
 /// # async fn f(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
@@ -64,16 +65,10 @@ impl RFencedLock {
         RFencedLock(self.0.with_lease(lease))
     }
 
-    /// The same lock for calls that give no token to their caller, with the same owner and lease: Redisson's `RFencedLock` is an `RLock`.
+    /// The same lock as an [`RLock`], with the same owner and lease: Redisson's `RFencedLock` is an `RLock`.
     #[must_use]
     pub fn as_lock(&self) -> &RLock {
         &self.0
-    }
-
-    /// The name that the handle was made with, before mapping.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.0.name()
     }
 
     /// As [`RLock::guard`], with a token.
@@ -108,26 +103,6 @@ impl RFencedLock {
         self.taken(Some(wait)).await
     }
 
-    /// As [`RLock::unlock`].
-    pub async fn unlock(&self) -> Result<()> {
-        self.0.unlock().await
-    }
-
-    /// As [`RLock::force_unlock`].
-    pub async fn force_unlock(&self) -> Result<bool> {
-        self.0.force_unlock().await
-    }
-
-    /// As [`RLock::is_locked`].
-    pub async fn is_locked(&self) -> Result<bool> {
-        self.0.is_locked().await
-    }
-
-    /// As [`RLock::is_held`].
-    pub async fn is_held(&self) -> Result<bool> {
-        self.0.is_held().await
-    }
-
     /// The last token that was given to any holder; `None` if there was none. Redis: `GET`. Redisson: `getToken()`, which
     /// says 0 then.
     ///
@@ -135,11 +110,11 @@ impl RFencedLock {
     ///
     /// [`Error::NotANumber`] where the counter is no whole number, and [`Error::Server`] where it is below zero.
     pub async fn token(&self) -> Result<Option<u64>> {
-        let key = names::of_lock_token(self.0.queue.keys().object());
+        let key = names::of_lock_token(self.queue.keys().object());
         let command = Command::new("GET").key(&key.into());
-        let token = self.0.queue.read_with("token", command).await?;
+        let token = self.queue.read_with("token", command).await?;
         let token = u64::try_from(token).map_err(|_| Error::Server {
-            name: self.0.queue.keys().name().to_owned(),
+            name: self.queue.keys().name().to_owned(),
             detail: format!("the last fencing token is negative: {token}"),
         })?;
         Ok((token > 0).then_some(token))
@@ -148,6 +123,14 @@ impl RFencedLock {
     async fn taken(&self, wait: Option<Duration>) -> Result<Option<u64>> {
         let hold = self.0.hold(wait).await?;
         Ok(hold.and_then(|hold| hold.token()))
+    }
+}
+
+impl Deref for RFencedLock {
+    type Target = RLock;
+
+    fn deref(&self) -> &RLock {
+        &self.0
     }
 }
 
