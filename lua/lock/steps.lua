@@ -32,8 +32,6 @@ local function step(i)
   local kind, first, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if kind ~= 'take' and kind ~= 'wait' then needs_no_memory() end
   if kind == 'confirm' then return confirm(entry_of(first), second + 0), i + 3 end
-  if kind == 'extend' then return extend(entry_of(first), second + 0), i + 3 end
-  if kind == 'leave' then return leave(entry_of(first)), i + 3 end
   if kind == 'release' then return release(first, second), i + 3 end
   if kind == 'take' then
     local takes = lets(first, ARGV[i + 3])
@@ -44,15 +42,7 @@ local function step(i)
     local done = wait(i, first, '', goes_ahead(first, ARGV[i + 3]))
     return done > 0 and taken(done) or 0, i + 9
   end
-  local result = 1
-  if kind == 'force' then
-    result = force(first)
-  elseif kind == 'check' then
-    check_watcher()
-  elseif kind == 'unwatch' then
-    unwatch()
-  end
-  return result, i + 3
+  return kind == 'force' and force(first) or queue_step(kind, first, tonumber(second)), i + 3
 end
 
 local function work()

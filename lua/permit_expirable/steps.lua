@@ -90,8 +90,6 @@ local function count_ended() return more_ended and redis.call('ZCOUNT', PERMITS,
 local function step(i)
   local kind, what, number = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 1])
   if kind == 'confirm' then return confirm(entry_of(what), ARGV[i + 2] + 0), i + 3 end
-  if kind == 'extend' then return extend(entry_of(what)), i + 3 end
-  if kind == 'leave' then return leave(entry_of(what)), i + 3 end
   if kind == 'release' then return release(i) end
   if kind == 'together' then return together(i, number), i + 2 + number end
   if kind == 'back' then return remove((look_up(ids_of(SECRET, what, ARGV[i + 2] + 0)))), i + 3 end
@@ -127,10 +125,8 @@ local function step(i)
     result = clear()
   elseif kind == 'announce' then
     announces = true
-  elseif kind == 'check' then
-    check_watcher()
-  elseif kind == 'unwatch' then
-    unwatch()
+  else
+    result = queue_step(kind, what)
   end
   return result, i + 3
 end

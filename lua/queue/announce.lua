@@ -26,9 +26,8 @@ local function announce_all(channel, counter)
   if total and total >= 1 and total % 1 == 0 then announce(channel, total, total, '') end
 end
 
--- The number of listeners, without those of a pattern, which wait for nothing; -1 if it can't be learned. And the number at another channel.
-local function count_listeners(channel, other)
-  local counted = redis.pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel, other or channel)
-  if counted.err then return -1, 0 end
-  return counted[2], counted[4]
+-- The number of listeners, without those of a pattern, which wait for nothing; -1 if it can't be learned.
+local function count_listeners(channel)
+  local counted = redis.pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
+  return counted.err and -1 or counted[2]
 end

@@ -6,7 +6,7 @@
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[9] how many releases of JVMs this client has been notified of
 -- ARGV[10] how many callers this client has served without Redis
--- Returns: nothing by itself. It defines `count_jvms`, `open_account`, `close_account`, `choose_watcher`, `check_watcher`, `unwatch`
+-- Returns: nothing by itself. It defines `count_jvms`, `open_account`, `close_account`, `choose_watcher`, `queue_step`
 -- Publishes: "watch" to the client that is chosen; the permits left to JVMs as announce.lua has it
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the account moves no permits; it only keeps some for a while
@@ -100,4 +100,12 @@ local function unwatch()
   if watcher ~= CLIENT then return end
   redis.call('HDEL', NOTES, 'watch')
   watcher, unwatches = nil, true
+end
+
+-- Carries a step out that all primitives with a queue have: its result.
+local function queue_step(kind, what, number)
+  if kind == 'extend' then return extend(entry_of(what), number) end
+  if kind == 'leave' then return leave(entry_of(what), number) end
+  if kind == 'check' then check_watcher() elseif kind == 'unwatch' then unwatch() end
+  return 1
 end

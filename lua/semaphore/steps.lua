@@ -65,8 +65,6 @@ local function step(i)
   local kind, amount, count = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
   local number = tonumber(amount)
   if kind == 'confirm' then return confirm(entry_of(amount), count), i + 3 end
-  if kind == 'extend' then return extend(entry_of(amount)), i + 3 end
-  if kind == 'leave' then return leave(entry_of(amount), count), i + 3 end
   if kind == 'forget' then return leave(entry_of(amount), count, true), i + 3 end
   if kind == 'release' then return release(number, count), i + 3 end
   if kind == 'release_if_exists' then return exists and release(number, count) or 'missing', i + 3 end
@@ -90,10 +88,8 @@ local function step(i)
     announces = true
   elseif kind == 'reclaim' then
     result = reclaimed[1] and table.concat(reclaimed, ',') or 0
-  elseif kind == 'check' then
-    check_watcher()
-  elseif kind == 'unwatch' then
-    unwatch()
+  else
+    result = queue_step(kind, amount, count)
   end
   return result, i + 3
 end
