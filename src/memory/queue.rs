@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -14,12 +14,12 @@ use tokio::time::{Instant, sleep_until};
 use super::faults::Faults;
 use crate::api::check_name;
 use crate::error::Result;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, unlocked};
 
 /// The state of an object that callers wait for.
 pub(super) trait Rules: Send + 'static {
     type Want: Send + Sync;
-    type Grant: Send;
+    type Grant: Send + 'static;
     /// A waiter that the rest does not suffice for holds those behind it up for a time, again and again.
     const BLOCKS: bool = false;
 
@@ -65,8 +65,7 @@ struct Queue<R: Rules> {
     /// In the order of their arrival.
     waiters: VecDeque<Waiter<R>>,
     next_id: u64,
-    /// Grants whose waiters are to be woken.
-    served: Vec<(oneshot::Sender<R::Grant>, R::Grant)>,
+    shared: Weak<Shared<R>>,
     /// When the change under way began.
     now: Instant,
     /// From when to when a waiter has blocked those behind it; and when the one that does so now stops.
@@ -88,7 +87,7 @@ struct Waiter<R: Rules> {
 impl<R: Rules> Shared<R> {
     /// An object whose calls all fail with the error of `valid`, if there is one.
     pub(super) fn new(name: String, valid: Result<()>, rules: R) -> Arc<Self> {
-        Arc::new(Shared {
+        Arc::new_cyclic(|shared| Shared {
             valid: check_name(&name).and(valid),
             name,
             faults: Faults::default(),
@@ -96,7 +95,7 @@ impl<R: Rules> Shared<R> {
                 rules,
                 waiters: VecDeque::new(),
                 next_id: 0,
-                served: Vec::new(),
+                shared: Weak::clone(shared),
                 now: Instant::now(),
                 block: None,
                 block_end: None,
@@ -160,7 +159,7 @@ impl<R: Rules> Shared<R> {
         answer
     }
 
-    /// The queue as of now: waiters have what has ended. [`settle`](Self::settle) wakes them.
+    /// The queue as of now: waiters have what has ended.
     fn current(&self) -> MutexGuard<'_, Queue<R>> {
         let mut queue = self.queue.lock();
         queue.now = Instant::now();
@@ -172,14 +171,6 @@ impl<R: Rules> Shared<R> {
             queue.comes_nearer();
         }
         queue
-    }
-
-    /// Something may have ended, of which another waiter may have learned before.
-    fn look(&self) {
-        let queue = self.current();
-        if !queue.served.is_empty() {
-            self.settle(queue);
-        }
     }
 
     async fn wait(&self, want: R::Want, wait: Option<Duration>) -> Option<R::Grant> {
@@ -200,7 +191,7 @@ impl<R: Rules> Shared<R> {
                 grant = &mut place.granted => return grant.ok(),
                 () = sooner => {}
                 // Nobody else says that something has ended.
-                () = time => self.look(),
+                () = time => drop(self.current()),
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return place.granted.try_recv().ok();
@@ -216,7 +207,7 @@ impl<R: Rules> Shared<R> {
         // A wait that the clock cannot express has no end.
         let deadline = wait.and_then(|wait| since.checked_add(wait));
         // Nothing has changed for those that came before.
-        let is_served = queue.rules.fits(&want) || !queue.served.is_empty();
+        let is_served = queue.rules.fits(&want);
         let id = queue.next_id;
         queue.next_id += 1;
         queue.waiters.push_back(Waiter {
@@ -238,24 +229,12 @@ impl<R: Rules> Shared<R> {
     }
 
     /// Ends a change: serves waiters, and wakes the tasks concerned.
-    fn settle<'a>(&'a self, mut queue: MutexGuard<'a, Queue<R>>) {
-        loop {
-            queue.serve();
-            let served = std::mem::take(&mut queue.served);
-            let sooner = queue.comes_nearer();
-            drop(queue);
-            if sooner {
-                self.sooner.notify_waiters();
-            }
-            let send = |(reply, grant): (oneshot::Sender<_>, _)| reply.send(grant).err();
-            let unclaimed: Vec<_> = served.into_iter().filter_map(send).collect();
-            if unclaimed.is_empty() {
-                return;
-            }
-            queue = self.queue.lock();
-            for grant in unclaimed {
-                queue.rules.take_back(grant);
-            }
+    fn settle(&self, mut queue: MutexGuard<'_, Queue<R>>) {
+        queue.serve();
+        let sooner = queue.comes_nearer();
+        drop(queue);
+        if sooner {
+            self.sooner.notify_waiters();
         }
     }
 }
@@ -288,7 +267,15 @@ impl<R: Rules> Queue<R> {
                 // Something has come of its window.
                 let end = window(since, now).1;
                 self.block = self.block.filter(|(_, ended)| *ended != end);
-                self.served.push((reply, self.rules.take(&want)));
+                let (shared, grant) = (Weak::clone(&self.shared), self.rules.take(&want));
+                unlocked(move || {
+                    // A waiter that has gone gives it back.
+                    if let Err(grant) = reply.send(grant)
+                        && let Some(shared) = shared.upgrade()
+                    {
+                        shared.change(|rules| rules.take_back(grant));
+                    }
+                });
             }
         }
     }
