@@ -1,6 +1,5 @@
 //! [`RFairLock`], and the turns of its waiters: they stand in Redisson's queue, one entry an owner.
 
-use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
@@ -88,7 +87,7 @@ const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
 /// - A script by which callers leave looks at the ends of all waiters: with 2,000 of them, tens of milliseconds of the server's time.
 /// - There is no `delete`, which in Redisson removes the queue as well; `force_unlock` lets the next waiter in.
 #[derive(Clone, Debug)]
-pub struct RFairLock(RLock);
+pub struct RFairLock(pub(super) RLock);
 
 impl RFairLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
@@ -97,32 +96,6 @@ impl RFairLock {
         let queue = queue::Object::at(core, place, (keys, queue), &SCRIPT, Holds::fair);
         let number = core.next_owner();
         RFairLock(RLock::of_owner(core, &queue, number, Kind::Fair).for_itself())
-    }
-
-    /// This lock for the owner number `id`; see [`RLock::with_owner`].
-    #[must_use]
-    pub fn with_owner(&self, id: u64) -> Self {
-        RFairLock(self.0.with_owner(id))
-    }
-
-    /// This lock with a lease; see [`RLock::with_lease`].
-    #[must_use]
-    pub fn with_lease(&self, lease: Duration) -> Self {
-        RFairLock(self.0.with_lease(lease))
-    }
-
-    /// The same lock as an [`RLock`], which waits in the same queue: Redisson's `RFairLock` is an `RLock`.
-    #[must_use]
-    pub fn as_lock(&self) -> &RLock {
-        &self.0
-    }
-}
-
-impl Deref for RFairLock {
-    type Target = RLock;
-
-    fn deref(&self) -> &RLock {
-        &self.0
     }
 }
 

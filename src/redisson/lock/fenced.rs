@@ -43,7 +43,7 @@ use crate::transport::Command;
 /// As [`RLock`]; and `lock_and_get_token` keeps to the lease of its handle, which Redisson's blocking
 /// `lockAndGetToken(long, TimeUnit)` does not.
 #[derive(Clone, Debug)]
-pub struct RFencedLock(RLock);
+pub struct RFencedLock(pub(super) RLock);
 
 impl RFencedLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
@@ -51,24 +51,6 @@ impl RFencedLock {
             kind: Kind::Fenced,
             ..RLock::new(core, name)
         })
-    }
-
-    /// This lock for the owner number `id`; see [`RLock::with_owner`].
-    #[must_use]
-    pub fn with_owner(&self, id: u64) -> Self {
-        RFencedLock(self.0.with_owner(id))
-    }
-
-    /// This lock with a lease; see [`RLock::with_lease`].
-    #[must_use]
-    pub fn with_lease(&self, lease: Duration) -> Self {
-        RFencedLock(self.0.with_lease(lease))
-    }
-
-    /// The same lock as an [`RLock`], with the same owner and lease: Redisson's `RFencedLock` is an `RLock`.
-    #[must_use]
-    pub fn as_lock(&self) -> &RLock {
-        &self.0
     }
 
     /// As [`RLock::guard`], with a token.
@@ -123,14 +105,6 @@ impl RFencedLock {
     async fn taken(&self, wait: Option<Duration>) -> Result<Option<u64>> {
         let hold = self.0.hold(wait).await?;
         Ok(hold.and_then(|hold| hold.token()))
-    }
-}
-
-impl Deref for RFencedLock {
-    type Target = RLock;
-
-    fn deref(&self) -> &RLock {
-        &self.0
     }
 }
 

@@ -1,5 +1,6 @@
 //! The trait for the locks, by the methods of `RLock`, which all of them have.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,5 +46,41 @@ macro_rules! lock_as {
 }
 
 lock_as!(RLock, |lock| lock);
-lock_as!(RFencedLock, |lock| lock.as_lock());
-lock_as!(RFairLock, |lock| lock.as_lock());
+
+/// Makes an `RLock` of another kind of lock.
+macro_rules! kind_of_lock {
+    ($type:ident) => {
+        impl $type {
+            /// This lock for the owner number `id`; see [`RLock::with_owner`].
+            #[must_use]
+            pub fn with_owner(&self, id: u64) -> Self {
+                $type(self.0.with_owner(id))
+            }
+
+            /// This lock with a lease; see [`RLock::with_lease`].
+            #[must_use]
+            pub fn with_lease(&self, lease: Duration) -> Self {
+                $type(self.0.with_lease(lease))
+            }
+
+            /// The same lock as an [`RLock`], with the same owner and lease, as Redisson's is one.
+            #[must_use]
+            pub fn as_lock(&self) -> &RLock {
+                &self.0
+            }
+        }
+
+        impl Deref for $type {
+            type Target = RLock;
+
+            fn deref(&self) -> &RLock {
+                &self.0
+            }
+        }
+
+        lock_as!($type, |lock| lock.as_lock());
+    };
+}
+
+kind_of_lock!(RFencedLock);
+kind_of_lock!(RFairLock);
