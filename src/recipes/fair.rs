@@ -53,11 +53,6 @@ impl FairSemaphore {
         units: Units
     }
 
-    setting! {
-        /// How often the first two clients that wait look for what other programs have released; 100 ms by default.
-        check_interval: Duration
-    }
-
     /// Peers do their steps under the lock `lock:name`, that of [`StringLock`](super::StringLock).
     ///
     /// Our scripts, being atomic, take no lock. While a peer holds it, no permit is granted. Callers that wait get their

@@ -338,6 +338,11 @@ macro_rules! leased {
                 let handle = Handle::new(core, $layout, name, limit);
                 $name { handle }
             }
+
+            setting! {
+                /// How often the first two clients that wait look for what other programs have released; 100 ms by default.
+                check_interval: Duration
+            }
         }
 
         by_methods! {

@@ -1,8 +1,6 @@
 //! [`SetSemaphore`].
 
-use std::time::Duration;
-
-use super::handle::{Handle, setting};
+use super::handle::Handle;
 
 /// The set semaphore of the classic recipes. Its operations are those of
 /// [`LeasedSemaphore`](crate::LeasedSemaphore).
@@ -29,11 +27,4 @@ use super::handle::{Handle, setting};
 #[derive(Clone)]
 pub struct SetSemaphore {
     pub(super) handle: Handle,
-}
-
-impl SetSemaphore {
-    setting! {
-        /// How often the first two clients that wait look for what other programs have released; 100 ms by default.
-        check_interval: Duration
-    }
 }

@@ -36,9 +36,4 @@ impl SlotSemaphore {
         /// How long a permit lasts without a refresh; 10 s by default.
         timeout: Duration
     }
-
-    setting! {
-        /// How often the first two clients that wait look for what other programs have released; 100 ms by default.
-        check_interval: Duration
-    }
 }

@@ -45,9 +45,4 @@ impl TimestampSemaphore {
         /// The unit of the times in the zset; milliseconds by default.
         units: Units
     }
-
-    setting! {
-        /// How often the first two clients that wait look for what other programs have released; 100 ms by default.
-        check_interval: Duration
-    }
 }
