@@ -66,14 +66,11 @@
 //! Cancel safety: a call that is dropped before it was sent is forgotten, except for a release. A grant to a caller that has gone is
 //! released.
 //!
-//! Where the server forbids a command in the middle of a script, what the commands before it have changed stays, and all calls that travel in the
-//! script get [`OutcomeUnknown`](crate::Error::OutcomeUnknown); `rsem doctor` prints the permissions that a user lacks.
-//!
 //! Errors: [`InvalidName`](crate::Error::InvalidName), [`InvalidLimit`](crate::Error::InvalidLimit) and
 //! [`InvalidDuration`](crate::Error::InvalidDuration) for settings that cannot be used;
 //! [`WrongType`](crate::Error::WrongType), [`WrongUnits`](crate::Error::WrongUnits) and
 //! [`NotANumber`](crate::Error::NotANumber) for what is found in the keys; those of the server and the connection
-//! as everywhere.
+//! [as everywhere](crate::guide::promises#errors). Calls that travel in one script get the same error.
 
 // | File | What it holds |
 // |---|---|

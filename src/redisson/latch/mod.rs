@@ -54,13 +54,8 @@ use call::{Call, Latch, OPEN, SCRIPT};
 ///
 /// # Errors
 ///
-/// Every operation can fail with: [`InvalidName`](crate::Error::InvalidName), [`WrongType`](crate::Error::WrongType) and
-/// [`NotANumber`](crate::Error::NotANumber) for a key that holds something else,
-/// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
-/// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
-/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed,
-/// [`ShutDown`](crate::Error::ShutDown) and [`RuntimeEnded`](crate::Error::RuntimeEnded). A wait
-/// changes nothing, so its outcome is never unknown. Calls that travel in one script get the same error. A refused call has
+/// Every operation can fail with [the errors of all operations](crate::guide::promises#errors). A wait changes
+/// nothing, so its outcome is never unknown. Calls that travel in one script get the same error. A refused call has
 /// changed nothing; where `DEL` or `DECRBY` alone was refused, its message has been published.
 ///
 /// # Cancel safety

@@ -111,20 +111,13 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 ///
 /// # Errors
 ///
-/// Every operation can answer with [`InvalidName`](crate::Error::InvalidName),
-/// [`WrongType`](crate::Error::WrongType) for a key that holds something else,
-/// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
-/// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
-/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed,
-/// [`ShutDown`](crate::Error::ShutDown) and [`RuntimeEnded`](crate::Error::RuntimeEnded). Below stands only what comes in addition.
+/// Every operation can fail with [the errors of all operations](crate::guide::promises#errors). The methods name
+/// further ones.
 ///
 /// # Cancel safety
 ///
 /// Any future may be dropped at any await point. An operation takes its place at the first poll; a lock
 /// acquired by a future that was dropped is given back, an unlock is carried out; what else has not been sent is not sent any more.
-///
-/// Where the server forbids a command in the middle of a script, what the commands before it have changed stays, and the error is
-/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown); `rsem doctor` prints the permissions that a user lacks.
 ///
 /// # DIFFERENCE from Redisson
 ///

@@ -74,17 +74,12 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// # Waiting
 ///
-/// 1. Waiters stand in one queue in Redis, in the order in which they came, whichever process they are in.
-/// 2. The script that frees permits moves them to the first waiters in the queue that they suffice for, and notifies the clients
-///    of these.
-/// 3. A client that does not confirm a grant in time loses it to the next waiter.
-/// 4. Smaller requests pass a request that is too large for what is free, except in windows that grow with its wait.
-/// 5. JVMs do not queue. An equal share is left to them.
+/// Waiters stand in one queue, as [those of `RSemaphore`](crate::RSemaphore#waiting), and JVMs get their share.
 ///
 /// A grant is a permit that ends soon: in 100 ms and two round trips. A grant to a guard lasts for 3 s and two round trips, but no longer
 /// than its lease. The client confirms it, which sets the lease. A guard goes on as soon as a fresh notification arrives, and its client confirms the grant within
 /// 100 ms. A caller of [`acquire`](Self::acquire) goes on when the confirmation is answered. A permit that was not confirmed ends, and is free again. The
-/// [windows](crate::guide::queue) are those of [`RSemaphore`](crate::RSemaphore#waiting). `try_acquire` takes what is free, past the queue.
+/// windows for large requests are those of `RSemaphore`. `try_acquire` takes what is free, past the queue.
 ///
 /// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and 64 for callers that want fewer
 /// permits than these. It serves its callers that want the same in the order of their arrival.
@@ -124,12 +119,8 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// # Errors
 ///
-/// Every operation can fail with: [`InvalidName`](Error::InvalidName), [`WrongType`](Error::WrongType) and
-/// [`NotANumber`](Error::NotANumber) for a key that holds something else,
-/// [`PermissionDenied`](Error::PermissionDenied), [`RefusedForNow`](Error::RefusedForNow),
-/// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable) and
-/// [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed,
-/// [`ShutDown`](Error::ShutDown) and [`RuntimeEnded`](Error::RuntimeEnded). Below stands only what comes in addition.
+/// Every operation can fail with [the errors of all operations](crate::guide::promises#errors). The methods name
+/// further ones.
 ///
 /// Ids are hex digits, an even number of them, in either case. Any other text is
 /// [`InvalidPermitId`](Error::InvalidPermitId), and so is an id that Redisson 3.16.8 or an earlier one has given: those keep ids in another form. Their permits are
@@ -140,9 +131,6 @@ const MOST_AT_ONCE: usize = 1024;
 /// Any future may be dropped at any await point. A call is queued at the first poll. A release whose future is dropped after that is carried
 /// out all the same; of several permits those that are held are released then. Permits that were granted to a dropped future are released.
 /// Any other call that has not been sent is not sent any more.
-///
-/// Where the server forbids a command in the middle of a script, what the commands before it have changed stays, and the error is
-/// [`OutcomeUnknown`](Error::OutcomeUnknown): a permit can be lost. `rsem doctor` prints the permissions that a user lacks.
 ///
 /// # DIFFERENCE from Redisson
 ///

@@ -88,15 +88,8 @@ use crate::stats::What;
 ///
 /// # Errors
 ///
-/// Every operation can fail with [`InvalidName`](Error::InvalidName),
-/// [`WrongType`](Error::WrongType) and [`NotANumber`](Error::NotANumber) for a key that holds something
-/// else, [`PermissionDenied`](Error::PermissionDenied),
-/// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable),
-/// [`RefusedForNow`](Error::RefusedForNow) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed,
-/// [`ShutDown`](Error::ShutDown) and [`RuntimeEnded`](Error::RuntimeEnded). The methods name further ones.
-///
-/// Where the server forbids a command in the middle of a script, what the commands before it have changed stays, and the error is
-/// [`OutcomeUnknown`](Error::OutcomeUnknown): permits can be lost or be there twice. `rsem doctor` prints the permissions that a user lacks.
+/// Every operation can fail with [the errors of all operations](crate::guide::promises#errors). The methods name
+/// further ones.
 ///
 /// # Cancel safety
 ///
