@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
+use crate::api::{LONGEST_MILLIS, MAX_PERMITS, RemainingTtl, check_millis};
 use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::keys::Keys;
-use crate::engine::once::{STALE, refused, refused_or_done};
+use crate::engine::once::{STALE, refused, refused_or_done, unexpected_answer};
 use crate::engine::request::{Arg, Request, Script};
 use crate::error::{Error, Result};
 use crate::lua;
@@ -384,7 +384,7 @@ impl<P: Primitive> Object<P> {
         operation: &'static str,
         command: Command,
     ) -> Result<i64> {
-        let number = |value| self.number(operation, &value);
+        let number = |value| self.number(&value);
         self.look(operation, command, number).await
     }
 
@@ -397,6 +397,16 @@ impl<P: Primitive> Object<P> {
         self.keys().check()?;
         let request = Request::Plain(command);
         self.send(operation, Dropped::Harmless, request, read).await
+    }
+
+    /// Refuses names that no object can have, and more permits than a counter takes.
+    pub(crate) fn check_permits(&self, permits: u32) -> Result<()> {
+        self.keys().check()?;
+        if permits <= MAX_PERMITS {
+            return Ok(());
+        }
+        let name = self.keys().name().to_owned();
+        Err(Error::InvalidPermits { name, permits })
     }
 
     /// A command for each of its keys, carried out once: whether it has changed something. `to`: the object under another name.
@@ -419,18 +429,18 @@ impl<P: Primitive> Object<P> {
         all.extend(to.and_then(|to| self.announced_at(to)).cloned());
         let record_life = self.client().config.record_life();
         let request = Request::once(&ONCE, all, record_life, steps);
-        let changed = |value| match self.answer(operation, value)? {
+        let changed = |value| match self.answer(value)? {
             Value::BulkString(word) if word == b"missing" => Err(Error::NoSuchObject {
                 name: keys.name().to_owned(),
             }),
-            value => Ok(self.number(operation, &value)? > 0),
+            value => Ok(self.number(&value)? > 0),
         };
         self.send(operation, Dropped::Withdrawn, request, changed)
             .await
     }
 
     /// An answer, unless it says that the call was refused.
-    fn answer(&self, operation: &'static str, value: Value) -> Result<Value> {
+    fn answer(&self, value: Value) -> Result<Value> {
         match &value {
             Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
                 let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
@@ -442,7 +452,7 @@ impl<P: Primitive> Object<P> {
                 Err(refused_or_done(name, &error, Duration::ZERO))
             }
             // Somebody else has written to the record.
-            stale if stale.is(STALE) => Err(self.unexpected(operation, &value)),
+            stale if stale.is(STALE) => Err(self.unexpected(&value)),
             _ => Ok(value),
         }
     }
@@ -468,7 +478,7 @@ impl<P: Primitive> Object<P> {
 
     /// The counter at the object's key; 0 where there is none.
     pub(crate) async fn read_counter(self: &Arc<Self>, operation: &'static str) -> Result<i64> {
-        let counter = |value| match self.number(operation, &value)? {
+        let counter = |value| match self.number(&value)? {
             counter if counter.unsigned_abs() < MOST_COUNTED => Ok(counter),
             counter => Err(self.not_a_number(&counter.to_string())),
         };
@@ -488,22 +498,19 @@ impl<P: Primitive> Object<P> {
                 .into_iter()
                 .map(|item| match item {
                     Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-                    other => Err(self.unexpected(operation, &other)),
+                    other => Err(self.unexpected(&other)),
                 })
                 .collect(),
-            other => Err(self.unexpected(operation, &other)),
+            other => Err(self.unexpected(&other)),
         };
         self.look(operation, command, texts).await
     }
 
-    pub(crate) fn unexpected(&self, operation: &'static str, value: &Value) -> Error {
-        Error::Server {
-            name: self.keys().name().to_owned(),
-            detail: format!("unexpected answer to {operation}: {value:?}"),
-        }
+    pub(crate) fn unexpected(&self, value: &Value) -> Error {
+        unexpected_answer(self.keys().name(), value, None)
     }
 
-    fn number(&self, operation: &'static str, value: &Value) -> Result<i64> {
+    fn number(&self, value: &Value) -> Result<i64> {
         match value {
             Value::Int(number) => Ok(*number),
             Value::Nil => Ok(0),
@@ -514,7 +521,7 @@ impl<P: Primitive> Object<P> {
                 let number = number.filter(|number: &i64| number.to_string() == text);
                 number.ok_or_else(|| self.not_a_number(&text))
             }
-            _ => Err(self.unexpected(operation, value)),
+            _ => Err(self.unexpected(value)),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::names;
-use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis, shortened};
+use crate::api::{Held, Holder, LeasedPermit, RemainingTtl, check_millis, shortened};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::request::Request;
 use crate::engine::{self, Core};
@@ -364,7 +364,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
-        self.check_permits(permits)?;
+        self.queue.check_permits(permits)?;
         self.flag(Call::TrySet(permits)).await
     }
 
@@ -378,7 +378,7 @@ impl RPermitExpirableSemaphore {
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1, [`OutOfRange`](Error::OutOfRange) if the counter would
     /// leave 32 bits.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
-        self.check_permits(permits)?;
+        self.queue.check_permits(permits)?;
         self.number(Call::Set(permits)).await.map(drop)
     }
 
@@ -444,7 +444,7 @@ impl RPermitExpirableSemaphore {
         let time = Command::new("TIME").beside(self.queue.keys().object());
         let time = self.read(time).await?;
         let [Value::BulkString(seconds), Value::BulkString(micros)] = &time[..] else {
-            return Err(self.unexpected(&Value::Array(time)));
+            return Err(self.queue.unexpected(&Value::Array(time)));
         };
         let number = |bytes: &[u8]| String::from_utf8_lossy(bytes).parse().unwrap_or(0.0_f64);
         let now = number(seconds) * 1000.0 + number(micros) / 1000.0;
@@ -454,7 +454,7 @@ impl RPermitExpirableSemaphore {
             let page = Command::new("ZSCAN").key(self.permits_key()).arg(&cursor);
             let page = self.read(page.arg("COUNT").arg("256")).await?;
             let [Value::BulkString(next), Value::Array(members)] = &page[..] else {
-                return Err(self.unexpected(&Value::Array(page)));
+                return Err(self.queue.unexpected(&Value::Array(page)));
             };
             for pair in members.chunks(2) {
                 // Somebody may have entered what is no id at all.
@@ -485,12 +485,8 @@ impl RPermitExpirableSemaphore {
         let command = Request::Plain(command);
         match self.queue.command("holders", command).await? {
             Value::Array(parts) => Ok(parts),
-            other => Err(self.unexpected(&other)),
+            other => Err(self.queue.unexpected(&other)),
         }
-    }
-
-    fn unexpected(&self, value: &Value) -> Error {
-        self.queue.unexpected("holders", value)
     }
 
     /// Takes all permits away from their holders; how many they were. Guards learn of it by their next renewal, other holders do not.
@@ -643,17 +639,6 @@ impl RPermitExpirableSemaphore {
             name: self.name().to_owned(),
             permits,
             most: MOST_AT_ONCE,
-        })
-    }
-
-    fn check_permits(&self, permits: u32) -> Result<()> {
-        self.queue.keys().check()?;
-        if permits <= MAX_PERMITS {
-            return Ok(());
-        }
-        Err(Error::InvalidPermits {
-            name: self.name().to_owned(),
-            permits,
         })
     }
 }

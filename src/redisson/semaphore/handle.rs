@@ -45,7 +45,7 @@ by_methods! {
     }
 
     fn release_detached(&self, permits: u32) {
-        match self.check(permits) {
+        match self.queue.check_permits(permits) {
             Ok(()) if permits > 0 => self.queue.defer(Call::ReleaseIfExists(permits)),
             Ok(()) => {}
             Err(error) => tracing::error!(%error, permits, "not released"),
@@ -53,14 +53,14 @@ by_methods! {
     }
 
     async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Option<OnRecord>>> {
-        self.check(permits)?;
+        self.queue.check_permits(permits)?;
         if permits == 0 {
             return Ok(Some(None));
         }
         let granted = self.granted(permits, self.watched, wait).await?;
         Ok(granted.map(|grant| {
             let parts = vec![(grant.ticket, permits)];
-            grant.want.leased.then(|| OnRecord { parts })
+            grant.want.leased.then_some(OnRecord { parts })
         }))
     }
 

@@ -13,10 +13,10 @@ mod watched;
 use call::{Call, Permits, SCRIPT};
 
 use super::names;
-use crate::api::{MAX_PERMITS, Permit, Semaphore, check_millis};
+use crate::api::{Permit, Semaphore, check_millis};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::{self, Core};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::queue::{Amount, Call as _, Grant, Leases, Object, Outcome};
 use crate::stats::What;
 
@@ -111,7 +111,7 @@ use crate::stats::What;
 /// - `add_permits` and `drain_permits` keep the time to live; Redisson's drop it.
 /// - Results outside of signed 32 bits are refused; Redisson stores them and shows the low 32 bits. Where
 ///   another client has left such a counter, it is shown as it is, and can be moved back.
-/// - A counter that is no integer of less than 15 digits is [`NotANumber`](Error::NotANumber) to every
+/// - A counter that is no integer of less than 15 digits is [`NotANumber`](crate::Error::NotANumber) to every
 ///   operation, and nothing is changed; Redisson's operations answer differently, and some store over it.
 /// - A time to live of zero is refused before anything is sent.
 /// - Keyspace notifications say `set` or `incrby` where Redisson's say `incrby` and `decrby`: a batch of calls writes
@@ -151,9 +151,9 @@ impl RSemaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    /// [`InvalidPermits`](crate::Error::InvalidPermits) above 2^31-1.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
-        self.check(permits)?;
+        self.queue.check_permits(permits)?;
         self.flag(Call::TrySet(permits, None)).await
     }
 
@@ -164,9 +164,9 @@ impl RSemaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
+    /// [`InvalidDuration`](crate::Error::InvalidDuration) below a millisecond, and above 2^53 of them.
     pub async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
-        self.check(permits)?;
+        self.queue.check_permits(permits)?;
         check_millis(self.name(), "time to live", ttl)?;
         self.flag(Call::TrySet(permits, Some(ttl))).await
     }
@@ -183,7 +183,7 @@ impl RSemaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1. A caller that the server has answered once goes on waiting while the server
+    /// [`InvalidPermits`](crate::Error::InvalidPermits) above 2^31-1. A caller that the server has answered once goes on waiting while the server
     /// is away. A caller that has had no answer for the retry window ends with an error.
     ///
     /// # Cancel safety
@@ -191,7 +191,7 @@ impl RSemaphore {
     /// A dropped future leaves the queue. Permits that were granted meanwhile are released.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self, permits: u32) -> Result<()> {
-        self.check(permits)?;
+        self.queue.check_permits(permits)?;
         if permits == 0 {
             return Ok(());
         }
@@ -204,10 +204,10 @@ impl RSemaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    /// [`InvalidPermits`](crate::Error::InvalidPermits) above 2^31-1.
     #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        self.check(permits)?;
+        self.queue.check_permits(permits)?;
         if permits == 0 {
             return Ok(true);
         }
@@ -225,10 +225,10 @@ impl RSemaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    /// [`InvalidPermits`](crate::Error::InvalidPermits) above 2^31-1.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
-        self.check(permits)?;
+        self.queue.check_permits(permits)?;
         if permits == 0 {
             return Ok(true);
         }
@@ -244,10 +244,10 @@ impl RSemaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1, [`OutOfRange`](Error::OutOfRange) if the
+    /// [`InvalidPermits`](crate::Error::InvalidPermits) above 2^31-1, [`OutOfRange`](crate::Error::OutOfRange) if the
     /// counter would pass that.
     pub async fn release(&self, permits: u32) -> Result<()> {
-        self.check(permits)?;
+        self.queue.check_permits(permits)?;
         if permits == 0 {
             return Ok(());
         }
@@ -262,7 +262,7 @@ impl RSemaphore {
     ///
     /// As [`release`](Self::release).
     pub async fn release_if_exists(&self, permits: u32) -> Result<bool> {
-        self.check(permits)?;
+        self.queue.check_permits(permits)?;
         if permits == 0 {
             return Ok(false);
         }
@@ -279,7 +279,7 @@ impl RSemaphore {
     ///
     /// # Errors
     ///
-    /// [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
+    /// [`OutOfRange`](crate::Error::OutOfRange) if the counter would leave 32 bits.
     pub async fn add_permits(&self, delta: i32) -> Result<()> {
         self.run(Call::Add(delta)).await.map(drop)
     }
@@ -309,9 +309,9 @@ impl RSemaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    /// [`InvalidPermits`](crate::Error::InvalidPermits) above 2^31-1.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
-        self.check(permits)?;
+        self.queue.check_permits(permits)?;
         self.run(Call::Set(permits)).await.map(drop)
     }
 
@@ -401,17 +401,6 @@ impl RSemaphore {
     ) -> engine::call::Call<'_> {
         let call = engine::call::Call::new(self.name(), operation, wait, dropped);
         call.about(self.queue.keys().object())
-    }
-
-    fn check(&self, permits: u32) -> Result<()> {
-        self.queue.keys().check()?;
-        if permits > MAX_PERMITS {
-            return Err(Error::InvalidPermits {
-                name: self.name().to_owned(),
-                permits,
-            });
-        }
-        Ok(())
     }
 
     async fn run(&self, call: Call) -> Result<i64> {
