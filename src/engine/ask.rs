@@ -3,7 +3,6 @@
 use tokio::time::Instant;
 
 use super::core::Core;
-use super::once::refused;
 use crate::api::Answer;
 use crate::error::{Error, Result};
 use crate::transport::{Command, Failure, Reason, Refusal, Value};
@@ -47,16 +46,10 @@ impl Core {
             },
         };
         let server = self.connection.server();
-        let name = server.to_owned();
+        let has_ended = self.is_finished() || self.runtime.has_ended();
         Err(match refusal.reason {
-            Reason::Permission => refused(server, &refusal),
-            _ if self.is_finished() || self.runtime.has_ended() => self.gone(server),
-            Reason::Unreachable => Error::Unavailable {
-                name,
-                waited: began.elapsed(),
-                detail: refusal.detail,
-            },
-            _ => refused(server, &refusal),
+            reason if has_ended && reason != Reason::Permission => self.gone(server),
+            _ => refusal.error(server, began.elapsed()),
         })
     }
 }

@@ -100,28 +100,18 @@ impl<'a> Trouble<'a> {
 
     /// The error for a caller that has waited since `since` for `operation` on `name`.
     pub(crate) fn error(&self, name: &str, operation: &'static str, since: Instant) -> Error {
-        let name = name.to_owned();
         let waited = self.now.saturating_duration_since(since);
         let detail = self.detail.to_owned();
         if self.maybe_done {
             return Error::OutcomeUnknown {
-                name,
+                name: name.to_owned(),
                 operation,
                 waited,
                 detail,
             };
         }
-        match self.reason {
-            Reason::Unreachable => Error::Unavailable {
-                name,
-                waited,
-                detail,
-            },
-            reason => {
-                let detail = detail.clone();
-                refused(&name, &Refusal { reason, detail })
-            }
-        }
+        let reason = self.reason;
+        Refusal { reason, detail }.error(name, waited)
     }
 }
 
@@ -396,23 +386,5 @@ pub(crate) fn unexpected_answer(name: &str, value: &Value, unanswered: Option<Du
 
 /// The error for a refusal of anything about the object called `name`; see [`Core::explain`] for a wrong type.
 pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
-    let name = name.to_owned();
-    let detail = refusal.detail.clone();
-    match refusal.reason {
-        Reason::WrongType => Error::WrongType {
-            key: name.clone(),
-            name,
-            found: None,
-        },
-        Reason::Permission => Error::PermissionDenied { name, detail },
-        Reason::CrossSlot => Error::InvalidName {
-            name,
-            reason: "its keys fall into different slots of the cluster; a part of the name in braces, \
-                     as in {name}, keeps them together, and for a latch no braces at all",
-        },
-        Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
-        Reason::Authentication => Error::Authentication { name, detail },
-        Reason::Tls => Error::Tls { name, detail },
-        _ => Error::Server { name, detail },
-    }
+    refusal.error(name, Duration::ZERO)
 }

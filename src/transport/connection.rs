@@ -59,7 +59,7 @@ impl Connection {
                         && (over
                             || refusal.reason != Reason::Unreachable && !refusal.may_pass()) =>
                 {
-                    return Err(first_connect_error(&connection.endpoint, refusal, began));
+                    return Err(refusal.error(connection.server(), began.elapsed()));
                 }
                 _ => {}
             }
@@ -242,21 +242,5 @@ impl Route<'_> {
             _ => {}
         }
         Err(Failure::Refused(refusal))
-    }
-}
-
-fn first_connect_error(endpoint: &Endpoint, refusal: Refusal, began: Instant) -> Error {
-    let name = endpoint.address().to_owned();
-    let detail = refusal.detail;
-    match refusal.reason {
-        Reason::Authentication => Error::Authentication { name, detail },
-        Reason::Tls => Error::Tls { name, detail },
-        Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
-        Reason::Unreachable => Error::Unavailable {
-            name,
-            waited: began.elapsed(),
-            detail,
-        },
-        _ => Error::Server { name, detail },
     }
 }

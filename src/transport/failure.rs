@@ -1,12 +1,14 @@
 //! The meaning of a failed attempt: was it carried out, and is it worth another one?
 
 use std::fmt;
+use std::time::Duration;
 
 use redis::RedisError;
 
 use super::Value;
 use super::address::Address;
 use crate::clock::Moment;
+use crate::error::Error;
 use crate::state::ConnectionState;
 
 /// Why an attempt brought no answer.
@@ -168,6 +170,36 @@ impl Refusal {
     /// Reads an error of connecting.
     pub(crate) fn at_connect(error: &RedisError) -> Self {
         Self::from_server(error).unwrap_or_else(|| Self::unreachable(error.to_string()))
+    }
+
+    /// Returns the error of a call that ends by this refusal, and that nothing has come of.
+    ///
+    /// `name` is that of the object, or the server's address; the caller has `waited` for so long.
+    pub(crate) fn error(&self, name: &str, waited: Duration) -> Error {
+        let name = name.to_owned();
+        let detail = self.detail.clone();
+        match self.reason {
+            Reason::WrongType => Error::WrongType {
+                key: name.clone(),
+                name,
+                found: None,
+            },
+            Reason::Permission => Error::PermissionDenied { name, detail },
+            Reason::CrossSlot => Error::InvalidName {
+                name,
+                reason: "its keys fall into different slots of the cluster; a part of the name in braces, \
+                         as in {name}, keeps them together, and for a latch no braces at all",
+            },
+            Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
+            Reason::Authentication => Error::Authentication { name, detail },
+            Reason::Tls => Error::Tls { name, detail },
+            Reason::Unreachable => Error::Unavailable {
+                name,
+                waited,
+                detail,
+            },
+            _ => Error::Server { name, detail },
+        }
     }
 }
 
