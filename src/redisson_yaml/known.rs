@@ -1,146 +1,78 @@
 //! Redisson's settings that have no meaning here, of 3.11 to 4.7, and why.
 
-const CONNECTIONS: (&str, &[&str]) = (
+/// A reason, and the settings that it is about, with blanks between them.
+pub(super) type Group = (&'static str, &'static str);
+
+const CONNECTIONS: Group = (
     "a client has one connection for commands and one for messages, to each master",
-    &[
-        "connectionMinimumIdleSize",
-        "connectionPoolSize",
-        "idleConnectionTimeout",
-        "masterConnectionMinimumIdleSize",
-        "masterConnectionPoolSize",
-        "slaveConnectionMinimumIdleSize",
-        "slaveConnectionPoolSize",
-        "slaveSubscriptionConnectionMinimumIdleSize",
-        "slaveSubscriptionConnectionPoolSize",
-        "subscriptionConnectionMinimumIdleSize",
-        "subscriptionConnectionPoolSize",
-        "subscriptionsPerConnection",
-    ],
+    "connectionMinimumIdleSize connectionPoolSize idleConnectionTimeout masterConnectionMinimumIdleSize \
+     masterConnectionPoolSize slaveConnectionMinimumIdleSize slaveConnectionPoolSize \
+     slaveSubscriptionConnectionMinimumIdleSize slaveSubscriptionConnectionPoolSize \
+     subscriptionConnectionMinimumIdleSize subscriptionConnectionPoolSize subscriptionsPerConnection",
 );
 
-const LIVENESS: (&str, &[&str]) = (
+const LIVENESS: Group = (
     "connections are looked after in a way of its own",
-    &[
-        "dnsMonitoring",
-        "dnsMonitoringInterval",
-        "dnsMonitoringTimes",
-        "failedAttempts",
-        "keepAlive",
-        "pingConnectionInterval",
-        "pingTimeout",
-        "reconnectionDelay",
-        "reconnectionTimeout",
-        "scanInterval",
-        "subscriptionTimeout",
-        "tcpKeepAlive",
-        "tcpKeepAliveCount",
-        "tcpKeepAliveIdle",
-        "tcpKeepAliveInterval",
-        "tcpNoDelay",
-        "tcpUserTimeout",
-    ],
+    "dnsMonitoring dnsMonitoringInterval dnsMonitoringTimes failedAttempts keepAlive pingConnectionInterval \
+     pingTimeout reconnectionDelay reconnectionTimeout scanInterval subscriptionTimeout tcpKeepAlive \
+     tcpKeepAliveCount tcpKeepAliveIdle tcpKeepAliveInterval tcpNoDelay tcpUserTimeout",
 );
 
-const REPLICAS: (&str, &[&str]) = (
+const REPLICAS: Group = (
     "all is read from and written to the master",
-    &[
-        "checkSlaveStatusWithSyncing",
-        "failedSlaveCheckInterval",
-        "failedSlaveNodeDetector",
-        "failedSlaveReconnectionInterval",
-        "fallbackLoadingToMaster",
-        "loadBalancer",
-        "readMode",
-        "slaveAddresses",
-        "subscriptionMode",
-    ],
+    "checkSlaveStatusWithSyncing failedSlaveCheckInterval failedSlaveNodeDetector \
+     failedSlaveReconnectionInterval fallbackLoadingToMaster loadBalancer readMode slaveAddresses \
+     subscriptionMode",
 );
 
-const DISCOVERY: (&str, &[&str]) = (
+const DISCOVERY: Group = (
     "who serves is asked for in a way of its own",
-    &[
-        "checkMasterLinkStatus",
-        "checkSentinelsList",
-        "checkSlotsCoverage",
-        "monitorIPChanges",
-        "sentinelsDiscovery",
-    ],
+    "checkMasterLinkStatus checkSentinelsList checkSlotsCoverage monitorIPChanges sentinelsDiscovery",
 );
 
-const ADDRESSES: (&str, &[&str]) = (
+const ADDRESSES: Group = (
     "servers are reached at the addresses that they tell",
-    &["natMap", "natMapper"],
+    "natMap natMapper",
 );
 
-const JAVA: (&str, &[&str]) = (
+const JAVA: Group = (
     "it is about Java",
-    &[
-        "addressResolverGroupFactory",
-        "codec",
-        "connectionListener",
-        "decodeInExecutor",
-        "eventLoopGroup",
-        "executor",
-        "lazyInitialization",
-        "nettyExecutor",
-        "nettyHook",
-        "nettyThreads",
-        "redissonReferenceEnabled",
-        "referenceCodecProvider",
-        "referenceEnabled",
-        "threads",
-        "transportMode",
-        "useLinuxNativeEpoll",
-        "useScriptCache",
-        "useThreadClassLoader",
-    ],
+    "addressResolverGroupFactory codec connectionListener decodeInExecutor eventLoopGroup executor \
+     lazyInitialization nettyExecutor nettyHook nettyThreads redissonReferenceEnabled referenceCodecProvider \
+     referenceEnabled threads transportMode useLinuxNativeEpoll useScriptCache useThreadClassLoader",
 );
 
-const OTHERS: (&str, &[&str]) = (
+const OTHERS: Group = (
     "it is about other objects of Redisson's",
-    &[
-        "cleanUpKeysAmount",
-        "keepPubSubOrder",
-        "lockWatchdogBatchSize",
-        "maxCleanUpDelay",
-        "minCleanUpDelay",
-        "reliableTopicWatchdogTimeout",
-    ],
+    "cleanUpKeysAmount keepPubSubOrder lockWatchdogBatchSize maxCleanUpDelay minCleanUpDelay \
+     reliableTopicWatchdogTimeout",
 );
 
-const WAIT: (&str, &[&str]) = (
+const WAIT: Group = (
     "replicas are waited for where ClientBuilder::wait_for_replicas says so",
-    &["checkLockSyncedSlaves", "slavesSyncTimeout"],
+    "checkLockSyncedSlaves slavesSyncTimeout",
 );
 
-const PROTOCOL: (&str, &[&str]) = (
+const PROTOCOL: Group = (
     "commands have their own names, and nothing is asked for that only some servers know",
-    &["commandMapper", "valkeyCapabilities"],
+    "commandMapper valkeyCapabilities",
 );
 
-const CREDENTIALS: (&str, &[&str]) = (
+const CREDENTIALS: Group = (
     "ClientBuilder::credentials takes a provider of credentials",
-    &["credentialsResolver"],
+    "credentialsResolver",
 );
 
-const PAID: (&str, &[&str]) = ("it is about Redisson PRO", &["registrationKey"]);
+const PAID: Group = ("it is about Redisson PRO", "registrationKey");
 
-const TLS: (&str, &[&str]) = (
+const TLS: Group = (
     "versions and ciphers are those of the TLS library; a TrustManagerFactory and a KeyManagerFactory are Java's",
-    &[
-        "sslCiphers",
-        "sslKeyManagerFactory",
-        "sslKeystorePassword",
-        "sslKeystoreType",
-        "sslProtocols",
-        "sslProvider",
-        "sslTrustManagerFactory",
-        "sslTruststorePassword",
-    ],
+    "sslCiphers sslKeyManagerFactory sslKeystorePassword sslKeystoreType sslProtocols sslProvider \
+     sslTrustManagerFactory sslTruststorePassword",
 );
 
 /// Beside the servers.
-pub(super) const COMMON: &[(&str, &[&str])] = &[
+pub(super) const COMMON: &[Group] = &[
     JAVA,
     OTHERS,
     WAIT,
@@ -152,7 +84,7 @@ pub(super) const COMMON: &[(&str, &[&str])] = &[
 ];
 
 /// Among the servers' settings.
-pub(super) const SERVERS: &[(&str, &[&str])] = &[
+pub(super) const SERVERS: &[Group] = &[
     CONNECTIONS,
     LIVENESS,
     REPLICAS,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::known::Group;
 use super::node::{Entry, Node, Value};
 use super::text::{duration, unresolved};
 use super::{Fault, Ignored, fault};
@@ -92,13 +93,11 @@ impl Section {
     }
 
     /// The remaining settings must be among those that are `ignored`.
-    pub(super) fn finish(
-        self,
-        ignored: &[(&str, &[&str])],
-        list: &mut Vec<Ignored>,
-    ) -> Result<(), Fault> {
+    pub(super) fn finish(self, ignored: &[Group], list: &mut Vec<Ignored>) -> Result<(), Fault> {
         for Entry { key, line, value } in self.entries {
-            let group = ignored.iter().find(|(_, keys)| keys.contains(&&*key));
+            let group = ignored
+                .iter()
+                .find(|(_, keys)| keys.split(' ').any(|known| known == key));
             let key = format!("{}{key}", self.prefix);
             let Some((reason, _)) = group else {
                 return Err(fault(
