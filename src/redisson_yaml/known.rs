@@ -18,6 +18,11 @@ const LIVENESS: Group = (
      tcpKeepAliveCount tcpKeepAliveIdle tcpKeepAliveInterval tcpNoDelay tcpUserTimeout",
 );
 
+const RETRIES: Group = (
+    "a call without a reply is repeated for as long as ClientBuilder::retry_window says",
+    "retryAttempts retryDelay retryInterval",
+);
+
 const REPLICAS: Group = (
     "all is read from and written to the master",
     "checkSlaveStatusWithSyncing failedSlaveCheckInterval failedSlaveNodeDetector \
@@ -87,6 +92,7 @@ pub(super) const COMMON: &[Group] = &[
 pub(super) const SERVERS: &[Group] = &[
     CONNECTIONS,
     LIVENESS,
+    RETRIES,
     REPLICAS,
     DISCOVERY,
     ADDRESSES,

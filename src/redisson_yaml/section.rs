@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::known::Group;
 use super::node::{Entry, Node, Value};
-use super::text::{duration, unresolved};
+use super::text::unresolved;
 use super::{Fault, Ignored, fault};
 
 /// In milliseconds; no time here is longer.
@@ -164,20 +164,6 @@ impl Setting {
     /// The Java class that it is an object of.
     pub(super) fn class(&self) -> Option<&str> {
         self.node.class.as_deref()
-    }
-
-    /// The longest pause of a strategy for delays.
-    pub(super) fn delay(&self) -> Result<Duration, Fault> {
-        let wrong = || self.wrong("no delay: {delay: PT1S}, or {baseDelay: PT1S, maxDelay: PT2S}");
-        let Value::Map(entries) = &self.node.value else {
-            return Err(wrong());
-        };
-        let longest = ["maxDelay", "delay"]
-            .iter()
-            .find_map(|key| entries.iter().find(|entry| entry.key == *key));
-        let longest =
-            longest.map(|entry| text_of(&entry.value).ok().and_then(|text| duration(&text)));
-        longest.flatten().ok_or_else(wrong)
     }
 }
 

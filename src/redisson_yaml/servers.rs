@@ -1,7 +1,6 @@
 //! Addresses, user and time limits, for each of Redisson's modes.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::address::{Address, Place};
 use super::known;
@@ -9,13 +8,6 @@ use super::section::{Section, Setting};
 use super::{Fault, Ignored, fault};
 use crate::client::{Client, ClientBuilder};
 use crate::config::{NameMapper, Protocol, ShardedPubSub};
-
-/// Redisson's own, for what the file leaves open.
-const TIMEOUT: Duration = Duration::from_secs(3);
-const ATTEMPTS: u32 = 4;
-const DELAY: Duration = Duration::from_secs(2);
-/// The retry window for a file that says to retry for ever.
-const LONGEST_WINDOW: Duration = Duration::from_secs(86_400);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -270,8 +262,7 @@ fn times(
     common: &mut Section,
     servers: &mut Section,
 ) -> Result<ClientBuilder, Fault> {
-    let timeout = servers.time("timeout")?;
-    if let Some(timeout) = timeout {
+    if let Some(timeout) = servers.time("timeout")? {
         builder = builder.response_timeout(timeout);
     }
     if let Some(timeout) = servers.time("connectTimeout")? {
@@ -282,17 +273,6 @@ fn times(
     }
     if let Some(timeout) = common.time("fairLockWaitTimeout")? {
         builder = builder.fair_lock_wait_timeout(timeout);
-    }
-    let attempts = servers.number("retryAttempts")?;
-    let interval = servers.time("retryInterval")?;
-    let delay = servers.take("retryDelay").map(|setting| setting.delay());
-    let delay = delay.transpose()?.or(interval);
-    if attempts.is_some() || delay.is_some() {
-        // As long as Redisson would try.
-        let (attempts, timeout) = (attempts.unwrap_or(ATTEMPTS), timeout.unwrap_or(TIMEOUT));
-        let tries = timeout.saturating_mul(attempts.saturating_add(1));
-        let pauses = delay.unwrap_or(DELAY).saturating_mul(attempts);
-        builder = builder.retry_window(tries.saturating_add(pauses).min(LONGEST_WINDOW));
     }
     Ok(builder)
 }

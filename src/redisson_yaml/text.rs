@@ -1,6 +1,4 @@
-//! Values with a notation of their own in such a file: variables, and the durations of Java.
-
-use std::time::Duration;
+//! Variables in such a file.
 
 /// Puts values in place of `${NAME}` and `${NAME:-default}`, as Redisson does before it reads anything. A variable that is not
 /// there and has no default stays as it is.
@@ -47,30 +45,6 @@ fn variable(text: &str) -> Option<(&str, Option<&str>, &str)> {
     }
 }
 
-/// `PT0.1S`, `PT1M30S`, `P1DT2H`: what `java.time.Duration` reads, but for less than nothing.
-pub(super) fn duration(text: &str) -> Option<Duration> {
-    let text = text.to_ascii_uppercase();
-    let rest = text.strip_prefix('P')?;
-    let (days, times) = rest.split_once('T').unwrap_or((rest, ""));
-    let mut seconds = 0.0;
-    for (part, units) in [(days, &[('D', 86_400.0)][..]), (times, TIMES)] {
-        let mut part = part;
-        for (letter, length) in units {
-            if let Some((number, rest)) = part.split_once(*letter) {
-                let plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
-                seconds += length * number.parse::<f64>().ok().filter(|_| plain)?;
-                part = rest;
-            }
-        }
-        if !part.is_empty() {
-            return None;
-        }
-    }
-    (rest.len() > 1).then(|| Duration::try_from_secs_f64(seconds).ok())?
-}
-
-const TIMES: &[(char, f64)] = &[('H', 3_600.0), ('M', 60.0), ('S', 1.0)];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,26 +81,6 @@ mod tests {
                 substitute(&ended, |_| None).len() <= ended.len(),
                 "{beginning}"
             );
-        }
-    }
-
-    #[test]
-    fn durations_are_those_of_java() {
-        let millis = |text| duration(text).map(|duration| duration.as_millis());
-        for (text, expected) in [
-            ("PT1S", Some(1_000)),
-            ("PT0.1S", Some(100)),
-            ("pt1m30s", Some(90_000)),
-            ("P1DT2H", Some(93_600_000)),
-            ("P", None),
-            ("PT", None),
-            ("PT1", None),
-            ("PT-1S", None),
-            ("PT1e3S", None),
-            ("1S", None),
-            ("PTS", None),
-        ] {
-            assert_eq!(millis(text), expected, "{text}");
         }
     }
 }

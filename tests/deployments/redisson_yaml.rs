@@ -320,6 +320,8 @@ fn what_has_no_meaning_here_is_told() {
     let text = OF_4.replace("PORT", "6379");
     let keys = [
         (3, "singleServerConfig.idleConnectionTimeout"),
+        (6, "singleServerConfig.retryAttempts"),
+        (7, "singleServerConfig.retryDelay"),
         (8, "singleServerConfig.reconnectionDelay"),
         (9, "singleServerConfig.subscriptionsPerConnection"),
         (12, "singleServerConfig.connectionMinimumIdleSize"),
@@ -397,7 +399,6 @@ fn what_is_wrong_is_told_with_its_line_and_its_name() {
             "  timeout: [1]",
             "singleServerConfig.timeout: no single value",
         ),
-        ("  retryDelay: 5", "singleServerConfig.retryDelay: no delay"),
         (
             "  password: ${NO_SUCH_VARIABLE}",
             "NO_SUCH_VARIABLE is not set",
