@@ -76,6 +76,11 @@ const TLS: Group = (
      sslTrustManagerFactory sslTruststorePassword",
 );
 
+const STORES: Group = (
+    "Java's key stores are not read: give ClientBuilder::tls the certificates in PEM",
+    "sslKeystore sslTruststore",
+);
+
 /// Beside the servers.
 pub(super) const COMMON: &[Group] = &[
     JAVA,
@@ -84,6 +89,7 @@ pub(super) const COMMON: &[Group] = &[
     PROTOCOL,
     CREDENTIALS,
     TLS,
+    STORES,
     LIVENESS,
     PAID,
 ];
@@ -99,4 +105,5 @@ pub(super) const SERVERS: &[Group] = &[
     PROTOCOL,
     CREDENTIALS,
     TLS,
+    STORES,
 ];

@@ -66,7 +66,7 @@ pub(super) fn read(
         builder = builder.scan_interval(interval);
     }
     builder = names(builder, common, &mut servers, mappers)?;
-    builder = secured(builder, common, &mut servers, &addresses, ignored)?;
+    secured(common, &mut servers, ignored)?;
     servers.finish(known::SERVERS, ignored)?;
     Ok(builder)
 }
@@ -303,78 +303,22 @@ fn names(
     }
 }
 
-/// Certificates in PEM are used. Java's key stores are not read.
+/// Certificates are always checked.
 fn secured(
-    builder: ClientBuilder,
     common: &mut Section,
     servers: &mut Section,
-    addresses: &[Address],
     ignored: &mut Vec<Ignored>,
-) -> Result<ClientBuilder, Fault> {
-    let wanted = addresses.iter().any(|address| address.tls);
-    let mut ignore = |setting: &Setting, why: &str| {
-        ignored.push(Ignored::new(setting.line, setting.key.clone(), why));
-    };
-    let mode = either(common, servers, "sslVerificationMode");
-    let checked = either(common, servers, "sslEnableEndpointIdentification");
-    let weak = |setting: &Setting, strict: &str| Ok(setting.text()? != strict);
-    for (setting, strict) in [(mode, "STRICT"), (checked, "true")] {
-        if let Some(setting) = setting
-            && weak(&setting, strict)?
+) -> Result<(), Fault> {
+    for (key, strict) in [
+        ("sslVerificationMode", "STRICT"),
+        ("sslEnableEndpointIdentification", "true"),
+    ] {
+        if let Some(setting) = either(common, servers, key)
+            && setting.text()? != strict
         {
-            ignore(
-                &setting,
-                "certificates are always checked, and for whom they are",
-            );
+            let why = "certificates are always checked, and for whom they are";
+            ignored.push(Ignored::new(setting.line, setting.key, why));
         }
     }
-    let mut pem = |key: &str| -> Result<Option<Vec<u8>>, Fault> {
-        let Some(setting) = either(common, servers, key) else {
-            return Ok(None);
-        };
-        if !wanted {
-            ignore(&setting, "no address is by TLS");
-            return Ok(None);
-        }
-        let url = setting.text()?;
-        let path = url.strip_prefix("file:").unwrap_or(&url);
-        let path = path.strip_prefix("//").unwrap_or(path);
-        let bytes = std::fs::read(path)
-            .map_err(|error| setting.wrong(&format!("the file cannot be read: {error}")))?;
-        if !bytes.windows(11).any(|part| part == b"-----BEGIN ") {
-            ignore(
-                &setting,
-                "Java's key stores are not read: name a file in PEM, or give ClientBuilder::tls one",
-            );
-            return Ok(None);
-        }
-        Ok(Some(bytes))
-    };
-    let (authorities, certificate) = (pem("sslTruststore")?, pem("sslKeystore")?);
-    Ok(with_tls(builder, authorities, certificate))
-}
-
-#[cfg(feature = "tls-rustls")]
-fn with_tls(
-    builder: ClientBuilder,
-    authorities: Option<Vec<u8>>,
-    certificate: Option<Vec<u8>>,
-) -> ClientBuilder {
-    if authorities.is_none() && certificate.is_none() {
-        return builder;
-    }
-    let mut tls = crate::tls::Tls::new();
-    if let Some(authorities) = authorities {
-        tls = tls.trust_only(authorities);
-    }
-    if let Some(both) = certificate {
-        tls = tls.client_certificate(both.clone(), both);
-    }
-    builder.tls(tls)
-}
-
-/// A missing TLS is an error when the client connects.
-#[cfg(not(feature = "tls-rustls"))]
-fn with_tls(builder: ClientBuilder, _: Option<Vec<u8>>, _: Option<Vec<u8>>) -> ClientBuilder {
-    builder
+    Ok(())
 }
