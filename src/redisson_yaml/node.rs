@@ -1,7 +1,6 @@
 //! A YAML document as a tree that knows its lines.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
@@ -9,12 +8,9 @@ use super::{Fault, fault};
 
 /// How deep nodes may stand in each other.
 const DEEPEST: usize = 32;
-/// So many nodes a document may have, with those that aliases repeat; a long text counts as several.
-const MOST_NODES: usize = 10_000;
-const LONG: usize = 1000;
 
 /// A value, and where it stands.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Node {
     pub(super) line: usize,
     /// The Java class that its tag names.
@@ -22,7 +18,7 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Value {
     /// Nothing, or `null`.
     Null,
@@ -31,7 +27,7 @@ pub(super) enum Value {
     Map(Vec<Entry>),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
     pub(super) line: usize,
@@ -42,8 +38,6 @@ pub(super) struct Entry {
 pub(super) fn read(text: &str) -> Result<Node, Fault> {
     let mut reader = Reader {
         parser: Parser::new_from_str(text),
-        anchors: HashMap::new(),
-        nodes: 0,
         line: 1,
     };
     let mut document = None;
@@ -65,8 +59,6 @@ pub(super) fn read(text: &str) -> Result<Node, Fault> {
 
 struct Reader<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
-    anchors: HashMap<usize, Node>,
-    nodes: usize,
     /// Of what has been read last.
     line: usize,
 }
@@ -86,29 +78,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// So many nodes more, so deep.
-    fn has_more(&mut self, nodes: usize, depth: usize) -> Result<(), Fault> {
-        self.nodes += nodes;
-        if depth > DEEPEST || self.nodes > MOST_NODES {
-            return Err(fault(self.line, "this is too much"));
-        }
-        Ok(())
-    }
-
     fn node(&mut self, first: Event<'a>, depth: usize) -> Result<Node, Fault> {
         let line = self.line;
-        self.has_more(1, depth)?;
-        let (anchor, tag, value) = match first {
-            Event::Alias(anchor) => {
-                let known = self.anchors.get(&anchor);
-                let known = known.ok_or_else(|| fault(line, "this anchor is not known"))?;
-                let count = known.count();
-                self.has_more(count, depth)?;
-                let known = self.anchors[&anchor].clone();
-                return Ok(Node { line, ..known });
-            }
-            Event::Scalar(text, style, anchor, tag) => (anchor, tag, scalar(text, style)),
-            Event::SequenceStart(anchor, tag) => {
+        if depth > DEEPEST {
+            return Err(fault(line, "this is too deep"));
+        }
+        let (tag, value) = match first {
+            // It may stand for very much.
+            Event::Alias(_) => return Err(fault(line, "aliases of anchors are not read")),
+            Event::Scalar(text, style, _, tag) => (tag, scalar(text, style)),
+            Event::SequenceStart(_, tag) => {
                 let mut items = Vec::new();
                 loop {
                     match self.next()? {
@@ -116,9 +95,9 @@ impl<'a> Reader<'a> {
                         event => items.push(self.node(event, depth + 1)?),
                     }
                 }
-                (anchor, tag, Value::List(items))
+                (tag, Value::List(items))
             }
-            Event::MappingStart(anchor, tag) => {
+            Event::MappingStart(_, tag) => {
                 let mut entries: Vec<Entry> = Vec::new();
                 loop {
                     let event = self.next()?;
@@ -143,30 +122,15 @@ impl<'a> Reader<'a> {
                     let value = self.node(event, depth + 1)?;
                     entries.push(Entry { key, line, value });
                 }
-                (anchor, tag, Value::Map(entries))
+                (tag, Value::Map(entries))
             }
             _ => return Err(fault(line, "a value is missing")),
         };
-        let node = Node {
+        Ok(Node {
             line,
             class: tag.as_deref().and_then(class),
             value,
-        };
-        if anchor > 0 {
-            self.anchors.insert(anchor, node.clone());
-        }
-        Ok(node)
-    }
-}
-
-impl Node {
-    fn count(&self) -> usize {
-        1 + match &self.value {
-            Value::Null => 0,
-            Value::Text(text) => text.len() / LONG,
-            Value::List(items) => items.iter().map(Node::count).sum(),
-            Value::Map(entries) => entries.iter().map(|entry| entry.value.count()).sum(),
-        }
+        })
     }
 }
 
