@@ -2,7 +2,8 @@
 //!
 //! A [`Client`] has a thread of its own that looks after its connections; calls are made, and waited for, on the thread that makes
 //! them. Handles and guards go to any thread. Each type here is a thin wrapper around the async type of the same name, which documents
-//! its effects, guarantees and errors.
+//! its effects, guarantees and errors. It dereferences to that type: calls that do not wait, such as `name` or `is_lost`, are made on it,
+//! and async calls without a wrapper are passed to [`Client::run`].
 //!
 //! ```no_run
 //! use redisson_semaphore::blocking::Client;
@@ -30,6 +31,7 @@
 //! All that waits panics inside of an async runtime, where nothing may block: there the async calls are at hand.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -40,7 +42,6 @@ use tokio::sync::oneshot;
 use crate::api::{self, Held, Hold, Holder, RemainingTtl};
 use crate::client::ClientBuilder;
 use crate::error::{Error, Result};
-use crate::lease::Lease;
 use crate::stats::Stats;
 
 /// A client for code without a runtime; see [`Client`](crate::Client).
@@ -149,27 +150,14 @@ fn start(ended: oneshot::Receiver<()>) -> std::io::Result<Handle> {
     Ok(handle)
 }
 
-/// A guard of `T`, or nothing.
-trait Guarding<T> {
-    fn of(inner: T, client: &Client) -> Self;
-}
-
-impl<T, S: Guarding<T>> Guarding<Option<T>> for Option<S> {
-    fn of(inner: Option<T>, client: &Client) -> Self {
-        inner.map(|inner| S::of(inner, client))
-    }
-}
-
 /// A wrapper around the handles of a trait.
 macro_rules! wrapper {
     (
         $(#[$doc:meta])*
         $name:ident;
-        now { $(fn $now:ident(&self) -> $answer:ty;)* }
         waits { $(fn $verb:ident(&self $(, $arg:ident: $arg_type:ty)*) -> $result:ty;)* }
-        guards {
-            $(fn $guard:ident(&self $(, $guard_arg:ident: $guard_type:ty)*) -> $guarded:ty;)*
-        }
+        guards { $(fn $guard:ident(&self $(, $guard_arg:ident: $guard_type:ty)*) -> $held:ty;)* }
+        tries { $(fn $try_:ident(&self $(, $try_arg:ident: $try_type:ty)*) -> $given:ty;)* }
     ) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
@@ -190,14 +178,6 @@ macro_rules! wrapper {
             }
 
             $(
-                #[doc = concat!("See [`", stringify!($now), "`](crate::", stringify!($name), "::", stringify!($now), ").")]
-                #[must_use]
-                pub fn $now(&self) -> $answer {
-                    self.inner.$now()
-                }
-            )*
-
-            $(
                 #[doc = concat!("See [`", stringify!($verb), "`](crate::", stringify!($name), "::", stringify!($verb), ").")]
                 pub fn $verb(&self $(, $arg: $arg_type)*) -> Result<$result> {
                     self.client.run(self.inner.$verb($($arg),*))
@@ -206,11 +186,27 @@ macro_rules! wrapper {
 
             $(
                 #[doc = concat!("See [`", stringify!($guard), "`](crate::", stringify!($name), "::", stringify!($guard), ").")]
-                pub fn $guard(&self $(, $guard_arg: $guard_type)*) -> Result<$guarded> {
-                    let taken = self.client.run(self.inner.$guard($($guard_arg),*))?;
-                    Ok(Guarding::of(taken, &self.client))
+                pub fn $guard(&self $(, $guard_arg: $guard_type)*) -> Result<$held> {
+                    let held = self.client.run(self.inner.$guard($($guard_arg),*))?;
+                    Ok(Guard::new(held, &self.client))
                 }
             )*
+
+            $(
+                #[doc = concat!("See [`", stringify!($try_), "`](crate::", stringify!($name), "::", stringify!($try_), ").")]
+                pub fn $try_(&self $(, $try_arg: $try_type)*) -> Result<Option<$given>> {
+                    let given = self.client.run(self.inner.$try_($($try_arg),*))?;
+                    Ok(given.map(|held| Guard::new(held, &self.client)))
+                }
+            )*
+        }
+
+        impl Deref for $name {
+            type Target = dyn api::$name;
+
+            fn deref(&self) -> &Self::Target {
+                &*self.inner
+            }
         }
     };
 }
@@ -218,9 +214,6 @@ macro_rules! wrapper {
 wrapper! {
     /// A counting semaphore; see [`Semaphore`](crate::Semaphore).
     Semaphore;
-    now {
-        fn name(&self) -> &str;
-    }
     waits {
         fn try_set_permits(&self, permits: u32) -> bool;
         fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> bool;
@@ -235,8 +228,10 @@ wrapper! {
     }
     guards {
         fn permit(&self, permits: u32) -> Permit;
-        fn permit_for(&self, permits: u32, wait: Duration) -> Option<Permit>;
-        fn try_permit(&self, permits: u32) -> Option<Permit>;
+    }
+    tries {
+        fn permit_for(&self, permits: u32, wait: Duration) -> Permit;
+        fn try_permit(&self, permits: u32) -> Permit;
     }
 }
 
@@ -255,11 +250,6 @@ wrapper! {
     /// # }
     /// ```
     LeasedSemaphore;
-    now {
-        fn name(&self) -> &str;
-        fn limit(&self) -> Option<u32>;
-        fn lease(&self) -> Option<Duration>;
-    }
     waits {
         fn acquire(&self) -> Held;
         fn try_acquire(&self) -> Option<Held>;
@@ -271,19 +261,16 @@ wrapper! {
     }
     guards {
         fn permit(&self) -> LeasedPermit;
-        fn permit_for(&self, wait: Duration) -> Option<LeasedPermit>;
-        fn try_permit(&self) -> Option<LeasedPermit>;
+    }
+    tries {
+        fn permit_for(&self, wait: Duration) -> LeasedPermit;
+        fn try_permit(&self) -> LeasedPermit;
     }
 }
 
 wrapper! {
     /// A lock; see [`Lock`](crate::Lock). Each guard is an owner of its own. Calls without a guard go by handle: its clones are one owner.
     Lock;
-    now {
-        fn name(&self) -> &str;
-        fn owner(&self) -> &str;
-        fn lease(&self) -> Lease;
-    }
     waits {
         fn lock(&self) -> ();
         fn try_lock(&self) -> bool;
@@ -297,8 +284,10 @@ wrapper! {
     }
     guards {
         fn guard(&self) -> LockGuard;
-        fn try_guard(&self) -> Option<LockGuard>;
-        fn guard_for(&self, wait: Duration) -> Option<LockGuard>;
+    }
+    tries {
+        fn try_guard(&self) -> LockGuard;
+        fn guard_for(&self, wait: Duration) -> LockGuard;
     }
 }
 
@@ -337,9 +326,6 @@ impl ReadWriteLock {
 wrapper! {
     /// A count-down latch; see [`CountDownLatch`](crate::CountDownLatch).
     CountDownLatch;
-    now {
-        fn name(&self) -> &str;
-    }
     waits {
         fn try_set_count(&self, count: u32) -> bool;
         fn count_down(&self) -> ();
@@ -348,82 +334,55 @@ wrapper! {
         fn wait_for(&self, wait: Duration) -> bool;
     }
     guards {}
+    tries {}
 }
 
-/// A wrapper around a guard.
-macro_rules! guard_wrapper {
-    (
-        $(#[$doc:meta])*
-        $name:ident;
-        now { $(fn $now:ident(&self) -> $answer:ty;)* }
-        ends { $(fn $end:ident(self) -> $result:ty;)* }
-        stays { $($(#[$must_use:meta])? fn $stay:ident(self) -> $left:ty;)* }
-    ) => {
-        $(#[$doc])*
-        #[must_use = "it is given back when the guard is dropped"]
-        pub struct $name {
-            inner: api::$name,
-            client: Client,
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.inner.fmt(f)
-            }
-        }
-
-        impl Guarding<api::$name> for $name {
-            fn of(inner: api::$name, client: &Client) -> Self {
-                let client = client.clone();
-                $name { inner, client }
-            }
-        }
-
-        impl $name {
-            $(
-                #[doc = concat!("See [`", stringify!($now), "`](crate::", stringify!($name), "::", stringify!($now), ").")]
-                #[must_use]
-                pub fn $now(&self) -> $answer {
-                    self.inner.$now()
-                }
-            )*
-
-            $(
-                #[doc = concat!("See [`", stringify!($end), "`](crate::", stringify!($name), "::", stringify!($end), ").")]
-                pub fn $end(self) -> Result<$result> {
-                    self.client.run(self.inner.$end())
-                }
-            )*
-
-            $(
-                #[doc = concat!("See [`", stringify!($stay), "`](crate::", stringify!($name), "::", stringify!($stay), ").")]
-                $(#[$must_use])?
-                pub fn $stay(self) -> $left {
-                    self.inner.$stay()
-                }
-            )*
-        }
-    };
+/// A guard of the async type, with the client that its calls need; given back when dropped, without blocking.
+#[must_use = "it is given back when the guard is dropped"]
+pub struct Guard<G> {
+    inner: G,
+    client: Client,
 }
 
-guard_wrapper! {
-    /// Permits held; given back when dropped, without blocking. See [`Permit`](crate::Permit).
-    Permit;
-    now {
-        fn permits(&self) -> u32;
-    }
-    ends {
-        fn release(self) -> ();
-    }
-    stays {
-        fn forget(self) -> u32;
+impl<G> Guard<G> {
+    fn new(inner: G, client: &Client) -> Self {
+        let client = client.clone();
+        Guard { inner, client }
     }
 }
+
+impl<G: fmt::Debug> fmt::Debug for Guard<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<G> Deref for Guard<G> {
+    type Target = G;
+
+    fn deref(&self) -> &G {
+        &self.inner
+    }
+}
+
+/// Permits held. See [`Permit`](crate::Permit).
+pub type Permit = Guard<api::Permit>;
 
 impl Permit {
+    /// See [`Permit::release`](crate::Permit::release).
+    pub fn release(self) -> Result<()> {
+        self.client.run(self.inner.release())
+    }
+
+    /// See [`Permit::forget`](crate::Permit::forget).
+    pub fn forget(self) -> u32 {
+        self.inner.forget()
+    }
+
     /// See [`Permit::split`](crate::Permit::split).
     pub fn split(&mut self, permits: u32) -> Option<Permit> {
-        Guarding::of(self.inner.split(permits), &self.client)
+        let part = self.inner.split(permits)?;
+        Some(Guard::new(part, &self.client))
     }
 
     /// See [`Permit::merge`](crate::Permit::merge).
@@ -436,46 +395,40 @@ impl Permit {
     }
 }
 
-guard_wrapper! {
-    /// A permit held; refreshed in the background, and given back when dropped, without blocking. See
-    /// [`LeasedPermit`](crate::LeasedPermit).
-    LeasedPermit;
-    now {
-        fn id(&self) -> &str;
-        fn slot(&self) -> Option<u32>;
-        fn lease(&self) -> &Lease;
-        fn is_lost(&self) -> bool;
+/// A permit held, refreshed in the background. See [`LeasedPermit`](crate::LeasedPermit).
+pub type LeasedPermit = Guard<api::LeasedPermit>;
+
+impl LeasedPermit {
+    /// See [`LeasedPermit::release`](crate::LeasedPermit::release).
+    pub fn release(self) -> Result<bool> {
+        self.client.run(self.inner.release())
     }
-    ends {
-        fn release(self) -> bool;
-    }
-    stays {
-        #[must_use = "the permit stays taken"]
-        fn forget(self) -> Held;
+
+    /// See [`LeasedPermit::forget`](crate::LeasedPermit::forget).
+    #[must_use = "the permit stays taken"]
+    pub fn forget(self) -> Held {
+        self.inner.forget()
     }
 }
 
-guard_wrapper! {
-    /// A lock held; unlocked when dropped, without blocking. See [`LockGuard`](crate::LockGuard).
-    LockGuard;
-    now {
-        fn token(&self) -> Option<u64>;
-        fn lease(&self) -> &Lease;
-        fn is_lost(&self) -> bool;
-    }
-    ends {
-        fn unlock(self) -> ();
-    }
-    stays {
-        #[must_use = "the lock stays held"]
-        fn forget(self) -> Hold;
-    }
-}
+/// A lock held. See [`LockGuard`](crate::LockGuard).
+pub type LockGuard = Guard<api::LockGuard>;
 
 impl LockGuard {
+    /// See [`LockGuard::unlock`](crate::LockGuard::unlock).
+    pub fn unlock(self) -> Result<()> {
+        self.client.run(self.inner.unlock())
+    }
+
+    /// See [`LockGuard::forget`](crate::LockGuard::forget).
+    #[must_use = "the lock stays held"]
+    pub fn forget(self) -> Hold {
+        self.inner.forget()
+    }
+
     /// See [`LockGuard::again`](crate::LockGuard::again).
     pub fn again(&self) -> Result<LockGuard> {
         let guard = self.client.run(self.inner.again())?;
-        Ok(Guarding::of(guard, &self.client))
+        Ok(Guard::new(guard, &self.client))
     }
 }
