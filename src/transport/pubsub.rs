@@ -12,13 +12,9 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::messages::{Heard, Messages};
-use super::slot::slot;
 use super::{Failure, Reason, Refusal};
 use crate::clock::Moment;
 use crate::outside::{self, Stream};
-
-/// One command names this many channels at the most.
-const MOST_CHANNELS: usize = 512;
 
 /// The half that asks for subscriptions.
 pub(crate) struct Subscriptions {
@@ -80,83 +76,58 @@ impl Subscriptions {
         self.kind == Messages::Sharded
     }
 
-    /// `channels` in those groups that can be subscribed together, in their order.
-    pub(crate) fn groups(&self, mut channels: Vec<String>) -> Vec<Vec<String>> {
-        let sharded = self.kind == Messages::Sharded;
-        if sharded {
-            channels.sort_by_cached_key(|channel| slot(channel));
-        }
-        let groups = channels.chunk_by(|one, two| !sharded || slot(one) == slot(two));
-        let groups = groups.flat_map(|group| group.chunks(MOST_CHANNELS));
-        groups.map(<[String]>::to_vec).collect()
-    }
-
-    /// Subscribes the channels of each group with a command of its own, all at once; which of them the server refuses.
+    /// Subscribes `channels`, with a command each, all at once; which of them the server refuses.
     pub(crate) async fn subscribe(
         &mut self,
-        groups: &[&[String]],
+        channels: &[String],
     ) -> Result<Vec<Result<(), Refusal>>, Failure> {
         limited(self.limit, async {
-            self.send(&commands(self.kind.subscribe(), groups)).await?;
-            let mut answers = Vec::with_capacity(groups.len());
-            for group in groups {
-                let answer = self.confirmed(group.len()).await?;
-                answers.push(answer.map_err(|refusal| refusal.naming(|| group.to_vec())));
+            self.send(&commands(self.kind.subscribe(), channels))
+                .await?;
+            let mut answers = Vec::with_capacity(channels.len());
+            for channel in channels {
+                answers.push(loop {
+                    match self.reply().await? {
+                        Reply::Subscribed => break Ok(()),
+                        Reply::Refused(refusal) => {
+                            break Err(refusal.naming(|| vec![channel.clone()]));
+                        }
+                        Reply::Unsubscribed(_) | Reply::Pong => {}
+                    }
+                });
             }
             Ok(answers)
         })
         .await
     }
 
-    /// The confirmation of so many channels. A refusal is one for all of them.
-    async fn confirmed(&mut self, count: usize) -> Result<Result<(), Refusal>, Failure> {
-        let mut left = count;
-        while left > 0 {
-            match self.reply().await? {
-                Reply::Subscribed => left -= 1,
-                Reply::Refused(refusal) => return Ok(Err(refusal)),
-                Reply::Unsubscribed(_) | Reply::Pong => {}
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    /// Returns the channels whose slot has gone to another server: their subscriptions here have ended with that, and no end
-    /// is heard any more.
+    /// Unsubscribes `channels`. Returns those whose slot has gone to another server: their subscriptions here have ended with that,
+    /// and no end is heard any more.
     pub(crate) async fn unsubscribe(
         &mut self,
-        groups: &[&[String]],
+        channels: &[String],
     ) -> Result<Vec<String>, Failure> {
         limited(self.limit, async {
-            self.send(&commands(self.kind.unsubscribe(), groups))
+            self.send(&commands(self.kind.unsubscribe(), channels))
                 .await?;
             let mut elsewhere = Vec::new();
-            for group in groups {
-                if !self.left(group).await? {
-                    elsewhere.extend(group.iter().cloned());
+            for channel in channels {
+                loop {
+                    match self.reply().await? {
+                        // The server may have said the same of another one by itself just before.
+                        Reply::Unsubscribed(name) if name == *channel => break,
+                        Reply::Refused(refusal) if refusal.reason == Reason::Elsewhere => {
+                            elsewhere.push(channel.clone());
+                            break;
+                        }
+                        Reply::Refused(refusal) => return Err(Failure::Refused(refusal)),
+                        _ => {}
+                    }
                 }
             }
             Ok(elsewhere)
         })
         .await
-    }
-
-    /// The confirmation that none of `channels` is heard any more, which the server may have said by itself just before. `false` if
-    /// they are not here any more.
-    async fn left(&mut self, channels: &[String]) -> Result<bool, Failure> {
-        for channel in channels {
-            loop {
-                match self.reply().await? {
-                    Reply::Unsubscribed(name) if name == *channel => break,
-                    Reply::Refused(refusal) if refusal.reason == Reason::Elsewhere => {
-                        return Ok(false);
-                    }
-                    Reply::Refused(refusal) => return Err(Failure::Refused(refusal)),
-                    _ => {}
-                }
-            }
-        }
-        Ok(true)
     }
 
     /// Asks whether the server is still there.
@@ -198,9 +169,9 @@ async fn limited<T>(
     answered.unwrap_or_else(|_| Err(unanswered(&format!("no answer within {limit:?}"))))
 }
 
-fn commands(name: &str, groups: &[&[String]]) -> Vec<u8> {
-    let command = |channels: &&[String]| redis::cmd(name).arg(channels).get_packed_command();
-    groups.iter().flat_map(command).collect()
+fn commands(name: &str, channels: &[String]) -> Vec<u8> {
+    let command = |channel| redis::cmd(name).arg(channel).get_packed_command();
+    channels.iter().flat_map(command).collect()
 }
 
 /// Reads until the connection ends, or says what makes no sense.
@@ -285,19 +256,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_group_has_an_answer_of_its_own() {
+    async fn each_channel_has_an_answer_of_its_own() {
         // By RESP2 and by RESP3.
         for mark in ["*", ">"] {
             let (mut asking, mut hearing, mut server) = connection();
             let said = "@3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n-MOVED 1 h:2\r\n\
                         @3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$2\r\nhi\r\n\
                         @3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n\
-                        @3\r\n$10\r\nssubscribe\r\n$1\r\nc\r\n:1\r\n@3\r\n$10\r\nssubscribe\r\n$1\r\nd\r\n:2\r\n";
+                        @3\r\n$10\r\nssubscribe\r\n$1\r\nc\r\n:1\r\n";
             let said = said.replace('@', mark);
             server.write_all(said.as_bytes()).await.unwrap();
-            let groups = [names(&["a"]), names(&["b"]), names(&["c", "d"])];
-            let groups: Vec<&[String]> = groups.iter().map(Vec::as_slice).collect();
-            let answers = asking.subscribe(&groups).await.unwrap();
+            let answers = asking.subscribe(&names(&["a", "b", "c"])).await.unwrap();
             let refused: Vec<_> = answers
                 .iter()
                 .map(|answer| answer.as_ref().err().map(|refusal| &*refusal.detail))
@@ -321,12 +290,9 @@ mod tests {
         let left = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\nc\r\n:0\r\n";
         let said = format!("-MOVED 1 h:2\r\n{left}-ERR no\r\n");
         server.write_all(said.as_bytes()).await.unwrap();
-        let groups = [names(&["a", "b"]), names(&["c"])];
-        let groups: Vec<&[String]> = groups.iter().map(Vec::as_slice).collect();
-        let elsewhere = asking.unsubscribe(&groups).await;
-        assert_eq!(elsewhere.unwrap(), names(&["a", "b"]));
-        let other = names(&["d"]);
-        let left = asking.unsubscribe(&[&other]).await;
+        let elsewhere = asking.unsubscribe(&names(&["a", "c"])).await;
+        assert_eq!(elsewhere.unwrap(), names(&["a"]));
+        let left = asking.unsubscribe(&names(&["d"])).await;
         assert!(matches!(left, Err(Failure::Refused(_))));
     }
 
@@ -337,9 +303,7 @@ mod tests {
         let other = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\nb\r\n:0\r\n";
         let said = format!("{ended}{ended}{other}{ended}+PONG\r\n");
         server.write_all(said.as_bytes()).await.unwrap();
-        let channels = names(&["a", "b"]);
-        let channels = [&channels[..1], &channels[1..]];
-        asking.unsubscribe(&channels).await.unwrap();
+        asking.unsubscribe(&names(&["a", "b"])).await.unwrap();
         asking.ping().await.unwrap();
         drop(server);
         assert!(asking.ping().await.is_err());

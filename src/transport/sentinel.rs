@@ -217,7 +217,7 @@ impl Sentinels {
         let stream = entered.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")))?;
         let (mut asking, mut hearing) = pubsub::start(stream, Messages::Plain, self.patience);
         let events = EVENTS.map(str::to_owned);
-        for subscribed in asking.subscribe(&[&events]).await.map_err(lost)? {
+        for subscribed in asking.subscribe(&events).await.map_err(lost)? {
             subscribed?;
         }
         // Some may have been missed.

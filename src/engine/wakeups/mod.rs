@@ -226,13 +226,11 @@ impl Registry {
         (wanted, gone.cloned().collect())
     }
 
-    fn confirm(&self, names: &[String]) {
-        for name in names {
-            if let Some(known) = self.lock().get_mut(name) {
-                known.confirmed = true;
-            }
-            self.wake(name, &Wake::Confirmed);
+    fn confirm(&self, name: &str) {
+        if let Some(known) = self.lock().get_mut(name) {
+            known.confirmed = true;
         }
+        self.wake(name, &Wake::Confirmed);
     }
 
     fn refuse(&self, name: &str, refusal: Refusal) {

@@ -2,7 +2,7 @@
 //! wanted, before long.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +16,10 @@ use super::{Registry, Wake};
 use crate::clock::Moment;
 use crate::state::ConnectionState;
 use crate::sync::Follower;
-use crate::transport::{
-    Backoff, Failure, Heard, Layout, Node, Reason, Refusal, Subscriber, Subscriptions,
-};
+use crate::transport::{Backoff, Failure, Heard, Layout, Node, Reason, Subscriber, Subscriptions};
 
-/// So many commands for subscriptions are sent at once.
-const AT_ONCE: usize = 512;
+/// So many channels are subscribed at once.
+const AT_ONCE: usize = 4096;
 /// How often the connection is asked whether it is still there.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it is at the least between two connections that were made because the server has become a replica.
@@ -270,16 +268,14 @@ impl<'a> Session<'a> {
     }
 
     async fn unsubscribe(&mut self, names: Vec<String>) -> Result<(), Failure> {
-        let groups = self.subscriptions.groups(names);
-        for some in groups.chunks(AT_ONCE) {
+        for some in names.chunks(AT_ONCE) {
             if self.subscriptions.tell_of_ends() {
-                self.leaving.extend(some.iter().flatten().cloned());
+                self.leaving.extend(some.iter().cloned());
             }
-            let some: Vec<&[String]> = some.iter().map(Vec::as_slice).collect();
-            for name in self.subscriptions.unsubscribe(&some).await? {
+            for name in self.subscriptions.unsubscribe(some).await? {
                 self.leaving.remove(&name);
             }
-            for name in some.into_iter().flatten() {
+            for name in some {
                 self.subscribed.remove(name);
             }
         }
@@ -287,40 +283,24 @@ impl<'a> Session<'a> {
     }
 
     async fn subscribe(&mut self, names: Vec<String>) -> Result<(), Failure> {
-        let mut left = VecDeque::from(self.subscriptions.groups(names));
-        while !left.is_empty() {
-            let some: Vec<_> = left.drain(..left.len().min(AT_ONCE)).collect();
-            let groups: Vec<&[String]> = some.iter().map(Vec::as_slice).collect();
-            let answers = self.subscriptions.subscribe(&groups).await?;
-            for (group, answer) in some.into_iter().zip(answers) {
+        for some in names.chunks(AT_ONCE) {
+            let answers = self.subscriptions.subscribe(some).await?;
+            for (name, answer) in some.iter().zip(answers) {
                 match answer {
-                    Ok(()) => self.confirmed(group),
+                    Ok(()) => {
+                        self.registry.confirm(name);
+                        self.subscribed.insert(name.clone());
+                    }
                     Err(refusal) if refusal.reason == Reason::Elsewhere => {
                         self.node.recheck();
                         self.again = Some(Instant::now() + AGAIN);
                     }
-                    Err(refusal) => left.extend(self.refused(group, refusal)?),
+                    Err(refusal) if refusal.may_pass() => return Err(Failure::Refused(refusal)),
+                    Err(refusal) => self.registry.refuse(name, refusal),
                 }
             }
         }
         Ok(())
-    }
-
-    /// One channel that is forbidden must not stand in the way of the others: they are asked for one by one.
-    fn refused(&self, group: Vec<String>, refusal: Refusal) -> Result<Vec<Vec<String>>, Failure> {
-        match &*group {
-            _ if refusal.may_pass() => Err(Failure::Refused(refusal)),
-            [name] => {
-                self.registry.refuse(name, refusal);
-                Ok(Vec::new())
-            }
-            _ => Ok(group.into_iter().map(|name| vec![name]).collect()),
-        }
-    }
-
-    fn confirmed(&mut self, names: Vec<String>) {
-        self.registry.confirm(&names);
-        self.subscribed.extend(names);
     }
 
     /// The server has ended a subscription: its slot is somewhere else now, unless we have asked for it.
