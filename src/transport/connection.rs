@@ -168,7 +168,7 @@ impl Connection {
     pub(crate) fn layout(&self) -> Follower<Layout> {
         match &self.kind {
             Kind::One(link) => {
-                let one = Layout::of_one(self.endpoint.clone(), Arc::clone(link));
+                let one = Layout::of_one(Arc::clone(link));
                 Followed::new(one).follow()
             }
             Kind::Cluster(cluster) => cluster.layout(),
@@ -232,7 +232,9 @@ impl Route<'_> {
     ) -> Result<Value, Failure> {
         match (refusal.reason, cluster) {
             (Reason::Elsewhere, Some(cluster)) => {
-                return cluster.follow(&self.live.address, command, refusal).await;
+                return cluster
+                    .follow(&self.live.server.address, command, refusal)
+                    .await;
             }
             (Reason::Elsewhere, None) => {
                 refusal.detail +=

@@ -12,9 +12,8 @@ use redis::RedisResult;
 
 use super::address::{self, Address, Kind, Login, Target};
 use super::confirm::Replicas;
-use super::handshake::{Entry, exchange};
+use super::handshake::{Entered, Entry, Server, exchange};
 use super::sentinel::{Sentinel, Sentinels};
-use super::socket::{Found, Lookup};
 use super::tls::Tls;
 use super::wire::{Patience, Wire};
 use super::{Command, Refusal, Value};
@@ -39,8 +38,6 @@ pub(crate) struct Endpoint {
     /// The same as text.
     printed: String,
     tls: Option<Tls>,
-    /// Of all nodes.
-    found: Found,
     login: Login,
     credentials: Option<Arc<dyn CredentialsProvider>>,
     client_name: Option<String>,
@@ -68,7 +65,7 @@ enum Place {
 pub(super) struct Opened {
     pub(super) wire: Wire,
     /// Where it leads.
-    pub(super) address: Address,
+    pub(super) server: Server,
     /// Has to be polled for the connection to work; ends when the connection has.
     pub(super) driver: BoxFuture<'static, ()>,
 }
@@ -140,7 +137,6 @@ impl Endpoint {
             alone: !matches!(place, Place::Cluster(_)),
             place,
             tls: secured(tls, None)?,
-            found: Found::default(),
             login,
             credentials: config.credentials.clone(),
             client_name: config.client_name.clone(),
@@ -183,7 +179,7 @@ impl Endpoint {
         questions: &[Command],
     ) -> Result<Vec<Result<Value, Refusal>>, Refusal> {
         let asking = async {
-            let (_, mut stream) = self.open(Lookup::Anew).await?;
+            let (_, mut stream) = self.open().await?;
             let packed: Vec<_> = questions.iter().map(Command::packed).cloned().collect();
             exchange(&mut stream, &packed).await
         };
@@ -218,68 +214,83 @@ impl Endpoint {
     /// Opens a connection for commands to a server that has been seen to answer.
     pub(super) async fn connect(&self) -> Result<Opened, Refusal> {
         self.limited(async {
-            let (address, stream) = self.open(Lookup::ForCommands(&self.found)).await?;
+            let (server, stream) = self.open().await?;
             let opened = Wire::new(stream, self.patience).await;
             let (wire, driver) = opened.map_err(|error| Refusal::at_connect(&error))?;
             Ok(Opened {
                 wire,
-                address,
+                server,
                 driver,
             })
         })
         .await
     }
 
-    /// Opens a connection for subscriptions; where it leads.
-    pub(super) async fn connect_pubsub(&self) -> Result<(Address, Box<dyn Stream>), Refusal> {
-        self.limited(self.open(Lookup::ForMessages(&self.found)))
-            .await
+    /// Opens a connection for messages to `server`, where commands go: elsewhere they would not be heard.
+    pub(super) async fn connect_to(&self, server: &Server) -> Result<Box<dyn Stream>, Refusal> {
+        self.limited(async {
+            let login = self.login().await?;
+            let (_, stream) = self.enter(&server.address, Some(server), &login).await?;
+            Ok(stream)
+        })
+        .await
     }
 
-    async fn open(&self, lookup: Lookup<'_>) -> Result<(Address, Box<dyn Stream>), Refusal> {
+    async fn open(&self) -> Result<Entered, Refusal> {
         let login = self.login().await?;
-        let (address, master) = match &self.place {
-            Place::Fixed(address) => (address.clone(), false),
-            Place::Sentinels(sentinels) => (sentinels.locate().await?, true),
-            Place::Replicated(servers) => return self.open_master(servers, &login, lookup).await,
-            Place::Cluster(_) => return Err(Refusal::unreachable("a cluster is no server")),
-        };
-        let entry = self.entry(&address, &login, master, lookup);
-        let stream = tokio::select! {
-            biased;
-            stream = entry.enter() => stream?,
-            // One that is gone may take long to be found so.
-            () = self.until_not(&address) => {
-                return Err(Refusal::unreachable(format!("{address} is not the master any more")));
+        match &self.place {
+            Place::Fixed(address) => self.enter(address, None, &login).await,
+            Place::Sentinels(sentinels) => {
+                let address = sentinels.locate().await?;
+                self.enter(&address, None, &login).await
             }
+            Place::Replicated(servers) => self.open_master(servers, &login).await,
+            Place::Cluster(_) => Err(Refusal::unreachable("a cluster is no server")),
+        }
+    }
+
+    /// With `found` for messages: there and nowhere else.
+    async fn enter(
+        &self,
+        address: &Address,
+        found: Option<&Server>,
+        login: &Login,
+    ) -> Result<Entered, Refusal> {
+        let entry = Entry {
+            address,
+            peer: found.and_then(|server| server.peer),
+            tls: self.tls.as_ref(),
+            login,
+            client_name: self.client_name.as_deref(),
+            master: !matches!(self.place, Place::Fixed(_)),
+            replicas: self.replicas.is_some() && found.is_none(),
         };
-        Ok((address, stream))
+        tokio::select! {
+            biased;
+            entered = entry.enter() => entered,
+            // One that is gone may take long to be found so.
+            () = self.until_not(address) => {
+                Err(Refusal::unreachable(format!("{address} is not the master any more")))
+            }
+        }
     }
 
     /// All are tried at once, as one that is gone may take long to be found so; and again as long as that takes: another one may become
     /// the master meanwhile.
-    async fn open_master(
-        &self,
-        servers: &[Address],
-        login: &Login,
-        lookup: Lookup<'_>,
-    ) -> Result<(Address, Box<dyn Stream>), Refusal> {
+    async fn open_master(&self, servers: &[Address], login: &Login) -> Result<Entered, Refusal> {
         let silent = AtomicUsize::new(servers.len());
         let silent = &silent;
         let entering = servers.iter().map(|address| async move {
-            let entry = self.entry(address, login, true, lookup);
-            let mut entered = entry.enter().await;
+            let mut entered = self.enter(address, None, login).await;
             silent.fetch_sub(1, Ordering::Relaxed);
             while entered.is_err() && silent.load(Ordering::Relaxed) > 0 {
                 tokio::time::sleep(AGAIN).await;
-                entered = entry.enter().await;
+                entered = self.enter(address, None, login).await;
             }
-            entered
-                .map(|stream| (address.clone(), stream))
-                .map_err(|refusal| Refusal {
-                    detail: format!("{address}: {}", refusal.detail),
-                    ..refusal
-                })
+            entered.map_err(|refusal| Refusal {
+                detail: format!("{address}: {}", refusal.detail),
+                ..refusal
+            })
         });
         let mut entering: FuturesUnordered<_> = entering.collect();
         let mut refused: Option<Refusal> = None;
@@ -294,24 +305,6 @@ impl Endpoint {
             }
         }
         Err(refused.unwrap_or_else(|| Refusal::unreachable("there is no server to ask")))
-    }
-
-    fn entry<'a>(
-        &'a self,
-        address: &'a Address,
-        login: &'a Login,
-        master: bool,
-        lookup: Lookup<'a>,
-    ) -> Entry<'a> {
-        Entry {
-            address,
-            tls: self.tls.as_ref(),
-            lookup,
-            login,
-            client_name: self.client_name.as_deref(),
-            master,
-            replicas: self.replicas.is_some() && matches!(lookup, Lookup::ForCommands(_)),
-        }
     }
 
     /// As it is at this moment.

@@ -1,6 +1,7 @@
 //! How the client introduces itself on a new connection.
 
 use std::io;
+use std::net::SocketAddr;
 
 use redis::{Cmd, RedisResult, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::address::{Address, Login};
 use super::failure::{Reason, Refusal};
 use super::role::is_master;
-use super::socket::{self, Lookup};
+use super::socket;
 use super::tls::{self, Tls};
 use crate::config::Protocol;
 use crate::outside::Stream;
@@ -34,8 +35,9 @@ enum Need {
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) address: &'a Address,
+    /// Where its name leads, where that is known.
+    pub(super) peer: Option<SocketAddr>,
     pub(super) tls: Option<&'a Tls>,
-    pub(super) lookup: Lookup<'a>,
     pub(super) login: &'a Login,
     pub(super) client_name: Option<&'a str>,
     /// Whether a replica will not do.
@@ -44,12 +46,22 @@ pub(super) struct Entry<'a> {
     pub(super) replicas: bool,
 }
 
+/// A server as it was found: its name may lead to another one from one moment to the next.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) address: Address,
+    pub(super) peer: Option<SocketAddr>,
+}
+
+/// A connection, and where it leads.
+pub(super) type Entered = (Server, Box<dyn Stream>);
+
 impl Entry<'_> {
     /// Connects, logs in, selects the database, sets the client's name, and sees that the server is ready: one that is
     /// loading its data, or wants a password, accepts a connection all the same.
-    pub(super) async fn enter(&self) -> Result<Box<dyn Stream>, Refusal> {
-        let stream = socket::connect(self.address, self.tls, self.lookup).await;
-        let mut stream = stream.map_err(|error| tls::refusal(&error))?;
+    pub(super) async fn enter(&self) -> Result<Entered, Refusal> {
+        let connected = socket::connect(self.address, self.peer, self.tls).await;
+        let (mut stream, peer) = connected.map_err(|error| tls::refusal(&error))?;
         let (commands, needs): (Vec<_>, Vec<_>) = self.commands().into_iter().unzip();
         let answers = exchange(&mut stream, &commands).await?;
         for (answer, need) in answers.into_iter().zip(needs) {
@@ -70,7 +82,8 @@ impl Entry<'_> {
                 _ => {}
             }
         }
-        Ok(stream)
+        let address = self.address.clone();
+        Ok((Server { address, peer }, stream))
     }
 
     /// A server that does not know a command repeats its arguments.

@@ -1,17 +1,16 @@
 //! The server of each channel: the listeners of a channel are counted there, as scripts count them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
-use super::Endpoint;
 use super::address::Address;
 use super::link::Link;
 use super::map::Map;
 use super::messages::Messages;
 use super::slot::slot;
 use super::{Failure, Value};
-use crate::state::ConnectionState;
 
 /// The servers that channels are subscribed at. It is a new one each time that something has moved.
 #[derive(Clone)]
@@ -24,9 +23,8 @@ pub(crate) struct Layout {
 /// A server that channels are subscribed at.
 #[derive(Clone)]
 pub(crate) struct Node {
-    endpoint: Endpoint,
-    /// The connection for commands there; in a cluster the map says where a master is.
-    link: Option<Arc<Link>>,
+    /// The connection for commands there.
+    link: Arc<Link>,
     /// As it stands in the map of a cluster.
     address: Option<Address>,
     messages: Messages,
@@ -35,10 +33,9 @@ pub(crate) struct Node {
 }
 
 impl Layout {
-    pub(super) fn of_one(endpoint: Endpoint, link: Arc<Link>) -> Self {
+    pub(super) fn of_one(link: Arc<Link>) -> Self {
         let node = Node {
-            endpoint,
-            link: Some(link),
+            link,
             address: None,
             messages: Messages::Plain,
             recheck: Arc::default(),
@@ -49,22 +46,23 @@ impl Layout {
         }
     }
 
-    /// `endpoint` is that of any node.
+    /// The masters of `map` that have `links`.
     pub(super) fn of_cluster(
-        endpoint: &Endpoint,
+        links: &BTreeMap<Address, Arc<Link>>,
         map: Arc<Map>,
         messages: Messages,
         recheck: &Arc<Notify>,
     ) -> Self {
-        let node = |address: &Address| Node {
-            endpoint: endpoint.at(address),
-            link: None,
-            address: Some(address.clone()),
-            messages,
-            recheck: Arc::clone(recheck),
+        let node = |address: &Address| {
+            Some(Node {
+                link: Arc::clone(links.get(address)?),
+                address: Some(address.clone()),
+                messages,
+                recheck: Arc::clone(recheck),
+            })
         };
         Layout {
-            nodes: map.masters().iter().map(node).collect(),
+            nodes: map.masters().iter().filter_map(node).collect(),
             map: Some(map),
         }
     }
@@ -89,11 +87,11 @@ impl Layout {
 impl Node {
     /// Its address, for the log.
     pub(crate) fn name(&self) -> &str {
-        self.endpoint.address()
+        self.link.endpoint().address()
     }
 
     pub(crate) fn is(&self, other: &Node) -> bool {
-        self.address == other.address
+        Arc::ptr_eq(&self.link, &other.link)
     }
 
     /// A channel is not at home here: the map is asked for again.
@@ -101,15 +99,9 @@ impl Node {
         self.recheck.notify_one();
     }
 
-    /// The state of the connection for commands, where messages might come from another server.
-    pub(crate) fn commands(&self) -> Option<watch::Receiver<ConnectionState>> {
-        self.link.as_ref().map(|link| link.shown())
-    }
-
     /// Which of these channels, that are subscribed, have no listener where commands go: messages come from somewhere else.
     pub(crate) async fn unheard(&self, channels: Vec<String>) -> Result<Vec<String>, Failure> {
-        let live = self.link.as_ref().map(|link| link.live());
-        let Some(Ok(live)) = live else {
+        let Ok(live) = self.link.live() else {
             return Ok(Vec::new());
         };
         let names = channels.iter().map(String::as_str);
@@ -122,8 +114,8 @@ impl Node {
         Ok(unheard.map(|(channel, _)| channel).collect())
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    pub(super) fn link(&self) -> &Arc<Link> {
+        &self.link
     }
 
     pub(super) fn messages(&self) -> Messages {

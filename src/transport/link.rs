@@ -1,7 +1,7 @@
 //! The connection to one server that carries commands: multiplexed, and back by itself, for as long as that takes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
@@ -79,6 +79,21 @@ impl Link {
             State::Down(refusal) => Err(refusal.clone()),
             State::Closed => Err(closed()),
         }
+    }
+
+    /// Waits for a connection that is another one than `known`.
+    pub(super) async fn other(&self, known: &Weak<Live>) -> Arc<Live> {
+        loop {
+            let changed = self.shared.events.changed.notified();
+            match self.live() {
+                Ok(live) if !known.ptr_eq(&Arc::downgrade(&live)) => return live,
+                _ => changed.await,
+            }
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.shared.endpoint
     }
 
     /// The state of the connection.

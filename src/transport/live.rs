@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::SetOnce;
 use tokio::task::AbortHandle;
 
-use super::address::Address;
 use super::confirm::Confirming;
 use super::endpoint::Opened;
 use super::failure::Reason;
+use super::handshake::Server;
 use super::role;
 use super::wire::Wire;
 use super::{Command, Endpoint, Failure, Refusal, Value};
@@ -31,7 +31,7 @@ pub(super) struct End {
 /// A connection that can be used. It is closed when the last command that waits for it has gone.
 pub(crate) struct Live {
     /// Where it leads.
-    pub(super) address: Address,
+    pub(super) server: Server,
     wire: Wire,
     /// Where replicas are waited for.
     confirming: Option<Arc<Confirming>>,
@@ -47,20 +47,20 @@ impl Live {
     pub(super) fn start(opened: Opened, endpoint: &Endpoint) -> Arc<Self> {
         let Opened {
             wire,
-            address,
+            server,
             driver,
         } = opened;
         let confirming = |replicas| Arc::new(Confirming::new(wire.clone(), replicas));
         let confirming = endpoint.replicas.map(confirming);
         Arc::new_cyclic(|itself: &Weak<Self>| {
             let itself = Weak::clone(itself);
-            let (endpoint, leads_to) = (endpoint.clone(), address.clone());
+            let (endpoint, address) = (endpoint.clone(), server.address.clone());
             let driving = async move {
                 tokio::select! {
                     biased;
                     () = driver => {}
                     // Calls under way get no answer; they are repeated at the new master.
-                    () = endpoint.until_not(&leads_to) => {}
+                    () = endpoint.until_not(&address) => {}
                     () = watch_role(&itself), if endpoint.alone => {}
                 }
                 // Commands under way hold it, too; they tell why.
@@ -71,7 +71,7 @@ impl Live {
                 }
             };
             Live {
-                address,
+                server,
                 confirming,
                 wire,
                 end: Arc::default(),
@@ -174,7 +174,7 @@ impl Live {
         let answer = self.wire.ask(&redis::cmd("ROLE")).await;
         match answer {
             Ok(answer) if role::is_replica(&answer) => {
-                self.end(Refusal::no_master(&self.address), false);
+                self.end(Refusal::no_master(&self.server.address), false);
                 true
             }
             Ok(_) => true,

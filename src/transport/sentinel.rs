@@ -21,7 +21,6 @@ use super::failure::{Failure, Reason, Refusal};
 use super::handshake::{Entry, exchange};
 use super::messages::{Heard, Messages};
 use super::pubsub;
-use super::socket::Lookup;
 use super::tls::Tls;
 use super::{BELIEVED, Backoff, jittered};
 use crate::outside::Stream;
@@ -252,14 +251,15 @@ impl Sentinel {
     async fn enter_as(&self, login: &Login) -> Result<Box<dyn Stream>, Refusal> {
         let entry = Entry {
             address: &self.address,
+            peer: None,
             tls: self.tls.as_ref(),
-            lookup: Lookup::Anew,
             login,
             client_name: None,
             master: false,
             replicas: false,
         };
-        entry.enter().await
+        let (_, stream) = entry.enter().await?;
+        Ok(stream)
     }
 
     async fn ask(&self, master: &str) -> Result<Answer, Refusal> {

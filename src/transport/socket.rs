@@ -1,9 +1,7 @@
 //! A stream to the server, by TLS or not.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::select_ok;
@@ -13,63 +11,44 @@ use tokio::net::{TcpStream, lookup_host};
 use super::address::Address;
 use super::tls::Tls;
 use crate::outside::{self, Stream};
-use crate::sync::Mutex;
 
 /// An idle connection is probed after this long, then every `KEEPALIVE_PAUSE`.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Where connections for commands have found their hosts.
-#[derive(Clone, Default)]
-pub(super) struct Found(Arc<Mutex<BTreeMap<Address, SocketAddr>>>);
-
-/// How a host is found. Its name may lead to another server from one moment to the next.
-#[derive(Clone, Copy)]
-pub(super) enum Lookup<'a> {
-    /// By its name.
-    Anew,
-    /// By its name, for commands.
-    ForCommands(&'a Found),
-    /// Where commands go, for messages: elsewhere they would not be heard.
-    ForMessages(&'a Found),
-}
-
-/// Connects, by TLS or not.
+/// Connects, by TLS or not: to `peer`, where that is known, else to wherever the host's name leads. Returns where that is, too.
 pub(super) async fn connect(
     address: &Address,
+    peer: Option<SocketAddr>,
     tls: Option<&Tls>,
-    lookup: Lookup<'_>,
-) -> io::Result<Box<dyn Stream>> {
-    let stream = plain(address, lookup).await?;
-    match (tls, address) {
-        (Some(tls), Address::Tcp { host, .. }) => tls.wrap(host, stream).await,
-        _ => Ok(stream),
-    }
+) -> io::Result<(Box<dyn Stream>, Option<SocketAddr>)> {
+    let (stream, peer) = plain(address, peer).await?;
+    let stream = match (tls, address) {
+        (Some(tls), Address::Tcp { host, .. }) => tls.wrap(host, stream).await?,
+        _ => stream,
+    };
+    Ok((stream, peer))
 }
 
-async fn plain(address: &Address, lookup: Lookup<'_>) -> io::Result<Box<dyn Stream>> {
+async fn plain(
+    address: &Address,
+    peer: Option<SocketAddr>,
+) -> io::Result<(Box<dyn Stream>, Option<SocketAddr>)> {
     if let Some(simulated) = outside::connect(|| address.to_string()) {
-        return simulated.await;
+        return Ok((simulated.await?, None));
     }
     Ok(match address {
         Address::Tcp { host, port } => {
-            let known = match lookup {
-                Lookup::ForMessages(found) => found.0.lock().get(address).copied(),
-                Lookup::ForCommands(_) | Lookup::Anew => None,
-            };
-            let addresses = match known {
-                Some(known) => vec![known],
+            let addresses = match peer {
+                Some(peer) => vec![peer],
                 None => lookup_host((host.as_str(), *port)).await?.collect(),
             };
             let stream = connect_tcp(addresses).await?;
-            if let Lookup::ForCommands(found) = lookup {
-                let known = stream.peer_addr()?;
-                found.0.lock().insert(address.clone(), known);
-            }
-            Box::new(stream)
+            let peer = stream.peer_addr()?;
+            (Box::new(stream), Some(peer))
         }
         #[cfg(unix)]
-        Address::Unix(path) => Box::new(tokio::net::UnixStream::connect(path).await?),
+        Address::Unix(path) => (Box::new(tokio::net::UnixStream::connect(path).await?), None),
     })
 }
 
@@ -103,17 +82,11 @@ mod tests {
         let new = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = new.local_addr().expect("it has one").port();
         let old = TcpListener::bind(("127.0.0.2", port)).await.expect("free");
-        let (address, found) = (Address::tcp("localhost", port), Found::default());
-        let known = old.local_addr().expect("it has one");
-        found.0.lock().insert(address.clone(), known);
-        for (lookup, server) in [
-            (Lookup::ForMessages(&found), &old),
-            (Lookup::Anew, &new),
-            (Lookup::ForMessages(&found), &old),
-            (Lookup::ForCommands(&found), &new),
-            (Lookup::ForMessages(&found), &new),
-        ] {
-            let _stream = connect(&address, None, lookup).await.expect("both listen");
+        let address = Address::tcp("localhost", port);
+        for (known, server) in [(Some(&old), &old), (None, &new), (Some(&new), &new)] {
+            let known = known.map(|known| known.local_addr().expect("it has one"));
+            let (_stream, peer) = connect(&address, known, None).await.expect("both listen");
+            assert_eq!(peer, server.local_addr().ok());
             let accepted = timeout(Duration::from_secs(5), server.accept()).await;
             accepted.expect("the right one").expect("accepts");
         }

@@ -9,12 +9,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Registry, Wake};
 use crate::clock::Moment;
-use crate::state::ConnectionState;
 use crate::sync::Follower;
 use crate::transport::{Backoff, Failure, Heard, Layout, Node, Reason, Subscriber, Subscriptions};
 
@@ -84,7 +82,8 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
         };
         match connected {
             Ok((subscriptions, subscriber)) => {
-                let called_off = called_off(&registry, &node, layout.clone());
+                let moved = subscriber.until_moved(&node);
+                let called_off = called_off(&registry, &node, layout.clone(), moved);
                 let mut session = Session {
                     registry: &registry,
                     node: &node,
@@ -95,7 +94,7 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                     subscribed: BTreeSet::new(),
                     leaving: BTreeSet::new(),
                     again: None,
-                    looks: node.commands().is_some(),
+                    looks: true,
                 };
                 let began = Instant::now();
                 let ended = tokio::select! {
@@ -313,26 +312,18 @@ impl<'a> Session<'a> {
 }
 
 /// Why a session with `node` is to end, whatever it is waiting for: the server may be one that does not answer.
-async fn called_off(registry: &Registry, node: &Node, layout: Follower<Layout>) -> Ended {
+async fn called_off(
+    registry: &Registry,
+    node: &Node,
+    layout: Follower<Layout>,
+    moved: impl Future<Output = ()>,
+) -> Ended {
     tokio::select! {
         biased;
-        // Both connections are made anew at about the same time, so that they lead to the same server.
-        () = connected_again(node.commands()) => Ended::Moved,
+        () = moved => Ended::Moved,
         () = registry.moved.notified() => Ended::Moved,
         () = until_gone(layout, node) => Ended::Gone,
     }
-}
-
-/// Ends when the connection for commands is another one.
-async fn connected_again(commands: Option<watch::Receiver<ConnectionState>>) {
-    if let Some(mut commands) = commands {
-        while commands.changed().await.is_ok() {
-            if *commands.borrow_and_update() == ConnectionState::Connected {
-                return;
-            }
-        }
-    }
-    std::future::pending().await
 }
 
 async fn awaited(looking: &mut Option<Looking<'_>>) -> Result<Vec<String>, Failure> {

@@ -74,7 +74,8 @@ impl Cluster {
     ) -> Arc<Self> {
         let why = Refusal::unreachable(NOT_YET);
         let recheck = Arc::<Notify>::default();
-        let layout = Layout::of_cluster(&endpoint, Arc::default(), Messages::Plain, &recheck);
+        let layout =
+            Layout::of_cluster(&BTreeMap::new(), Arc::default(), Messages::Plain, &recheck);
         Arc::new(Cluster {
             runtime: Runtime::current(),
             endpoint,
@@ -333,7 +334,7 @@ impl Cluster {
         // Under the mutex: a task with an earlier map must not be the last to announce one.
         let state = self.state.lock();
         let map = Arc::clone(&state.map);
-        let layout = Layout::of_cluster(&self.endpoint, map, messages, &self.recheck);
+        let layout = Layout::of_cluster(&state.links, map, messages, &self.recheck);
         self.layout.set(layout);
     }
 
