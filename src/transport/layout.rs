@@ -10,7 +10,6 @@ use super::link::Link;
 use super::map::Map;
 use super::messages::Messages;
 use super::slot::slot;
-use super::{Failure, Value};
 
 /// The servers that channels are subscribed at. It is a new one each time that something has moved.
 #[derive(Clone)]
@@ -97,21 +96,6 @@ impl Node {
     /// A channel is not at home here: the map is asked for again.
     pub(crate) fn recheck(&self) {
         self.recheck.notify_one();
-    }
-
-    /// Which of these channels, that are subscribed, have no listener where commands go: messages come from somewhere else.
-    pub(crate) async fn unheard(&self, channels: Vec<String>) -> Result<Vec<String>, Failure> {
-        let Ok(live) = self.link.live() else {
-            return Ok(Vec::new());
-        };
-        let names = channels.iter().map(String::as_str);
-        let command = self.messages.count_listeners(names);
-        let Value::Array(answer) = live.send(&command).await? else {
-            return Ok(Vec::new());
-        };
-        let pairs = channels.into_iter().zip(answer.chunks(2));
-        let unheard = pairs.filter(|(_, pair)| matches!(pair, [_, Value::Int(0)]));
-        Ok(unheard.map(|(channel, _)| channel).collect())
     }
 
     pub(super) fn link(&self) -> &Arc<Link> {

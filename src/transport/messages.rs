@@ -1,7 +1,5 @@
 //! Messages, and the commands for them.
 
-use super::Command;
-
 /// The kind of messages that wake waiters: all clients of an object, JVMs included, must use the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Messages {
@@ -26,14 +24,6 @@ impl Messages {
 
     pub(crate) fn are_sharded(self) -> bool {
         self == Messages::Sharded
-    }
-
-    /// Asks how many listen to each of `channels`: all must be at home on one server.
-    pub(crate) fn count_listeners<'a>(self, channels: impl Iterator<Item = &'a str>) -> Command {
-        let question = Command::new("PUBSUB").arg(self.choose("NUMSUB", "SHARDNUMSUB"));
-        channels.fold(question, |question, channel| {
-            question.arg(channel).beside(channel)
-        })
     }
 
     pub(super) fn subscribe(self) -> &'static str {

@@ -1,13 +1,10 @@
 //! The subscription connections, one to each server that wanted channels are at home on: what is subscribed is what is
 //! wanted, before long.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
@@ -22,10 +19,6 @@ const AT_ONCE: usize = 4096;
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it is at the least between two connections that were made because the server has become a replica.
 const PACE: Duration = Duration::from_millis(500);
-/// The same where messages come from another server than commands go to, again and again.
-const LONGEST_PACE: Duration = Duration::from_secs(30);
-/// So many channels are asked about at a time.
-const MOST_LOOKED_AT: usize = 8;
 /// A channel that is not at home where it should be is tried there again after this.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -58,7 +51,6 @@ async fn until_gone(mut layout: Follower<Layout>, node: &Node) {
 async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>) -> Node {
     let mut wanted = registry.changed.follow();
     let mut backoff = Backoff::new();
-    let mut pace = PACE;
     let mut lost = false;
     loop {
         loop {
@@ -94,7 +86,6 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                     subscribed: BTreeSet::new(),
                     leaving: BTreeSet::new(),
                     again: None,
-                    looks: true,
                 };
                 let began = Instant::now();
                 let ended = tokio::select! {
@@ -109,15 +100,6 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                         tracing::debug!(server = node.name(), "subscribing again");
                         // It may be said of each call.
                         tokio::time::sleep_until(began + PACE).await;
-                    }
-                    Ended::Elsewhere => {
-                        tracing::debug!(server = node.name(), "not heard where commands go to");
-                        if began.elapsed() > 2 * PING_INTERVAL {
-                            pace = PACE;
-                        }
-                        // A proxy may lead the two connections to different servers for good.
-                        tokio::time::sleep(pace).await;
-                        pace = LONGEST_PACE.min(2 * pace);
                     }
                     Ended::Lost(failure) => {
                         lost = true;
@@ -140,16 +122,11 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
     }
 }
 
-/// Which channels are not heard where commands go to.
-type Looking<'a> = BoxFuture<'a, Result<Vec<String>, Failure>>;
-
 /// Why a subscription connection has ended.
 enum Ended {
     Lost(Failure),
     /// The address may lead to another server.
     Moved,
-    /// Messages come from another server than commands go to.
-    Elsewhere,
     /// The server is none of the cluster's masters any more.
     Gone,
 }
@@ -167,11 +144,9 @@ struct Session<'a> {
     leaving: BTreeSet<String>,
     /// Some channel was not at home here, and is to be tried again then.
     again: Option<Instant>,
-    /// Whether it may be asked whether messages are heard.
-    looks: bool,
 }
 
-impl<'a> Session<'a> {
+impl Session<'_> {
     async fn run(&mut self, lost: &mut bool) -> Ended {
         let mut ping = tokio::time::interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -182,25 +157,9 @@ impl<'a> Session<'a> {
         if std::mem::take(lost) {
             tracing::info!(server = self.node.name(), "subscribed again");
         }
-        let mut looking = self.look();
         loop {
             tokio::select! {
                 biased;
-                unheard = awaited(&mut looking) => {
-                    looking = None;
-                    match unheard {
-                        Ok(channels) => {
-                            if channels.iter().any(|channel| self.subscribed.contains(channel)) {
-                                return Ended::Elsewhere;
-                            }
-                        }
-                        // Nor is it asked again.
-                        Err(Failure::Refused(refusal)) if refusal.reason == Reason::Permission => {
-                            self.looks = false;
-                        }
-                        Err(_) => {}
-                    }
-                }
                 () = self.wanted.changed() => {
                     if let Err(failure) = self.bring_up_to_date().await {
                         return Ended::Lost(failure);
@@ -215,7 +174,6 @@ impl<'a> Session<'a> {
                     if let Err(failure) = self.subscriptions.ping().await {
                         return Ended::Lost(failure);
                     }
-                    looking = looking.or_else(|| self.look());
                 }
                 () = due(self.again) => {
                     if let Err(failure) = self.bring_up_to_date().await {
@@ -235,17 +193,6 @@ impl<'a> Session<'a> {
                 },
             }
         }
-    }
-
-    /// Asks where commands go to whether messages that are sent there are heard here: both connections find their server by themselves.
-    fn look(&self) -> Option<Looking<'a>> {
-        // The channels of this client alone have the longest names.
-        let mut channels: Vec<String> = self.subscribed.iter().cloned().collect();
-        channels.sort_by_key(|channel| Reverse(channel.len()));
-        channels.truncate(MOST_LOOKED_AT);
-        let node = self.node;
-        let some = self.looks && !channels.is_empty();
-        some.then(|| node.unheard(channels).boxed())
     }
 
     async fn bring_up_to_date(&mut self) -> Result<(), Failure> {
@@ -323,13 +270,6 @@ async fn called_off(
         () = moved => Ended::Moved,
         () = registry.moved.notified() => Ended::Moved,
         () = until_gone(layout, node) => Ended::Gone,
-    }
-}
-
-async fn awaited(looking: &mut Option<Looking<'_>>) -> Result<Vec<String>, Failure> {
-    match looking {
-        Some(looking) => looking.await,
-        None => std::future::pending().await,
     }
 }
 
