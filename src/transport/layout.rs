@@ -1,8 +1,10 @@
 //! The server of each channel: the listeners of a channel are counted there, as scripts count them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
 use super::address::Address;
@@ -10,6 +12,7 @@ use super::link::Link;
 use super::map::Map;
 use super::messages::Messages;
 use super::slot::slot;
+use super::{Refusal, Subscriber};
 
 /// The servers that channels are subscribed at. It is a new one each time that something has moved.
 #[derive(Clone)]
@@ -98,11 +101,25 @@ impl Node {
         self.recheck.notify_one();
     }
 
-    pub(super) fn link(&self) -> &Arc<Link> {
-        &self.link
-    }
-
-    pub(super) fn messages(&self) -> Messages {
-        self.messages
+    /// Connects for messages to where commands go, as soon as there is a connection for those. The future ends when commands have
+    /// another one, which may lead to another server.
+    pub(crate) async fn connect(&self) -> Result<(Subscriber, BoxFuture<'static, ()>), Refusal> {
+        let none = Weak::new();
+        let live = self.link.other(&none).await;
+        let (server, known) = (live.server.clone(), Arc::downgrade(&live));
+        // It ends with a loss where it is held by more than the link.
+        drop(live);
+        let link = Arc::clone(&self.link);
+        let mut moved = async move { drop(link.other(&known).await) }.boxed();
+        let endpoint = self.link.endpoint();
+        let stream = tokio::select! {
+            biased;
+            stream = endpoint.connect_to(&server) => stream?,
+            () = &mut moved => {
+                return Err(Refusal::unreachable("commands go to another server now"));
+            }
+        };
+        let limit = endpoint.patience.response_timeout;
+        Ok((Subscriber::new(stream, self.messages, limit), moved))
     }
 }

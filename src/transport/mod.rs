@@ -21,7 +21,6 @@ mod role;
 mod sentinel;
 mod slot;
 mod socket;
-mod subscriber;
 mod tls;
 mod value;
 mod wire;
@@ -33,9 +32,8 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
 pub(crate) use layout::{Layout, Node};
 pub(crate) use messages::{Heard, Messages};
-pub(crate) use pubsub::Subscriptions;
+pub(crate) use pubsub::Subscriber;
 pub(crate) use slot::{hash_tag, slot};
-pub(crate) use subscriber::Subscriber;
 pub(crate) use value::Value;
 
 /// A later configuration from nodes or sentinels counts for so long when none of them confirms it any more.

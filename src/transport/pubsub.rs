@@ -16,19 +16,15 @@ use super::{Failure, Reason, Refusal};
 use crate::clock::Moment;
 use crate::outside::{self, Stream};
 
-/// The half that asks for subscriptions.
-pub(crate) struct Subscriptions {
+/// The connection; it ends with this.
+pub(crate) struct Subscriber {
     writer: WriteHalf<Box<dyn Stream>>,
     replies: UnboundedReceiver<Reply>,
+    heard: UnboundedReceiver<Heard>,
+    reader: AbortHandle,
     kind: Messages,
     /// How long a request may take.
     limit: Duration,
-}
-
-/// The half that receives. The connection ends with it.
-pub(super) struct Hearing {
-    heard: UnboundedReceiver<Heard>,
-    reader: AbortHandle,
 }
 
 /// The possible answers to a request.
@@ -39,38 +35,33 @@ enum Reply {
     Refused(Refusal),
 }
 
-pub(super) fn start(
-    stream: Box<dyn Stream>,
-    kind: Messages,
-    limit: Duration,
-) -> (Subscriptions, Hearing) {
-    let (reader, writer) = tokio::io::split(stream);
-    let (sender, replies) = mpsc::unbounded_channel();
-    let (messages, heard) = mpsc::unbounded_channel();
-    let reader = outside::spawn(read(reader, sender, messages)).abort_handle();
-    let subscriptions = Subscriptions {
-        writer,
-        replies,
-        kind,
-        limit,
-    };
-    (subscriptions, Hearing { heard, reader })
-}
-
-impl Hearing {
-    /// The next one; `None` at the connection's end.
-    pub(super) async fn next(&mut self) -> Option<Heard> {
-        self.heard.recv().await
-    }
-}
-
-impl Drop for Hearing {
+impl Drop for Subscriber {
     fn drop(&mut self) {
         self.reader.abort();
     }
 }
 
-impl Subscriptions {
+impl Subscriber {
+    /// Takes over a stream on which the handshake is over.
+    pub(super) fn new(stream: Box<dyn Stream>, kind: Messages, limit: Duration) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        let (sender, replies) = mpsc::unbounded_channel();
+        let (messages, heard) = mpsc::unbounded_channel();
+        Subscriber {
+            writer,
+            replies,
+            heard,
+            reader: outside::spawn(read(reader, sender, messages)).abort_handle(),
+            kind,
+            limit,
+        }
+    }
+
+    /// The next message or event; `None` at the connection's end.
+    pub(crate) async fn next(&mut self) -> Option<Heard> {
+        self.heard.recv().await
+    }
+
     /// Whether each end of a subscription is heard, also where it was asked for.
     pub(crate) fn tell_of_ends(&self) -> bool {
         self.kind == Messages::Sharded
@@ -192,7 +183,7 @@ async fn read(
                 None => return,
             },
         };
-        // The task ends with the half that listens; without the other half nobody waits for replies.
+        // The task ends with the connection.
         event.map(|event| heard.send(event));
         reply.map(|reply| replies.send(reply));
     }
@@ -245,10 +236,11 @@ mod tests {
 
     use super::*;
 
-    fn connection() -> (Subscriptions, Hearing, DuplexStream) {
+    fn connection() -> (Subscriber, DuplexStream) {
         let (ours, server) = tokio::io::duplex(4096);
-        let (asking, hearing) = start(Box::new(ours), Messages::Sharded, Duration::from_secs(5));
-        (asking, hearing, server)
+        let limit = Duration::from_secs(5);
+        let subscriber = Subscriber::new(Box::new(ours), Messages::Sharded, limit);
+        (subscriber, server)
     }
 
     fn names(names: &[&str]) -> Vec<String> {
@@ -259,24 +251,27 @@ mod tests {
     async fn each_channel_has_an_answer_of_its_own() {
         // By RESP2 and by RESP3.
         for mark in ["*", ">"] {
-            let (mut asking, mut hearing, mut server) = connection();
+            let (mut subscriber, mut server) = connection();
             let said = "@3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n-MOVED 1 h:2\r\n\
                         @3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$2\r\nhi\r\n\
                         @3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n\
                         @3\r\n$10\r\nssubscribe\r\n$1\r\nc\r\n:1\r\n";
             let said = said.replace('@', mark);
             server.write_all(said.as_bytes()).await.unwrap();
-            let answers = asking.subscribe(&names(&["a", "b", "c"])).await.unwrap();
+            let answers = subscriber
+                .subscribe(&names(&["a", "b", "c"]))
+                .await
+                .unwrap();
             let refused: Vec<_> = answers
                 .iter()
                 .map(|answer| answer.as_ref().err().map(|refusal| &*refusal.detail))
                 .collect();
             assert_eq!(refused, [None, Some("MOVED 1 h:2"), None]);
-            let Some(Heard::Message { channel, payload }) = hearing.next().await else {
+            let Some(Heard::Message { channel, payload }) = subscriber.next().await else {
                 panic!("a message comes first");
             };
             assert_eq!((&*channel, &*payload), ("a", &b"hi"[..]));
-            assert!(matches!(hearing.next().await, Some(Heard::Ended(a)) if a == "a"));
+            assert!(matches!(subscriber.next().await, Some(Heard::Ended(a)) if a == "a"));
             let mut asked = vec![0; 1024];
             let count = server.read(&mut asked).await.unwrap();
             let asked = String::from_utf8_lossy(&asked[..count]).into_owned();
@@ -286,27 +281,26 @@ mod tests {
 
     #[tokio::test]
     async fn who_leaves_what_has_gone_elsewhere_has_left() {
-        let (mut asking, _hearing, mut server) = connection();
+        let (mut subscriber, mut server) = connection();
         let left = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\nc\r\n:0\r\n";
         let said = format!("-MOVED 1 h:2\r\n{left}-ERR no\r\n");
         server.write_all(said.as_bytes()).await.unwrap();
-        let elsewhere = asking.unsubscribe(&names(&["a", "c"])).await;
+        let elsewhere = subscriber.unsubscribe(&names(&["a", "c"])).await;
         assert_eq!(elsewhere.unwrap(), names(&["a"]));
-        let left = asking.unsubscribe(&names(&["d"])).await;
+        let left = subscriber.unsubscribe(&names(&["d"])).await;
         assert!(matches!(left, Err(Failure::Refused(_))));
     }
 
     #[tokio::test]
     async fn what_the_server_ended_by_itself_is_no_answer_to_the_next_request() {
-        let (mut asking, hearing, mut server) = connection();
+        let (mut subscriber, mut server) = connection();
         let ended = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n";
         let other = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\nb\r\n:0\r\n";
         let said = format!("{ended}{ended}{other}{ended}+PONG\r\n");
         server.write_all(said.as_bytes()).await.unwrap();
-        asking.unsubscribe(&names(&["a", "b"])).await.unwrap();
-        asking.ping().await.unwrap();
+        subscriber.unsubscribe(&names(&["a", "b"])).await.unwrap();
+        subscriber.ping().await.unwrap();
         drop(server);
-        assert!(asking.ping().await.is_err());
-        drop(hearing);
+        assert!(subscriber.ping().await.is_err());
     }
 }

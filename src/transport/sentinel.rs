@@ -20,7 +20,7 @@ use super::address::{Address, Login};
 use super::failure::{Failure, Reason, Refusal};
 use super::handshake::{Entry, exchange};
 use super::messages::{Heard, Messages};
-use super::pubsub;
+use super::pubsub::Subscriber;
 use super::tls::Tls;
 use super::{BELIEVED, Backoff, jittered};
 use crate::outside::Stream;
@@ -214,15 +214,15 @@ impl Sentinels {
         let lost = |failure: Failure| Refusal::unreachable(failure.to_string());
         let entered = timeout(self.patience, sentinel.enter()).await;
         let stream = entered.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")))?;
-        let (mut asking, mut hearing) = pubsub::start(stream, Messages::Plain, self.patience);
+        let mut subscriber = Subscriber::new(stream, Messages::Plain, self.patience);
         let events = EVENTS.map(str::to_owned);
-        for subscribed in asking.subscribe(&events).await.map_err(lost)? {
+        for subscribed in subscriber.subscribe(&events).await.map_err(lost)? {
             subscribed?;
         }
         // Some may have been missed.
         self.events.notify_one();
         loop {
-            match timeout(PING_INTERVAL, hearing.next()).await {
+            match timeout(PING_INTERVAL, subscriber.next()).await {
                 Ok(None) => return Err(Refusal::unreachable("the connection has ended")),
                 Ok(Some(Heard::Message { payload, .. })) => {
                     let text = String::from_utf8_lossy(&payload);
@@ -231,7 +231,7 @@ impl Sentinels {
                     }
                 }
                 Ok(Some(Heard::Ended(_))) => {}
-                Err(_) => asking.ping().await.map_err(lost)?,
+                Err(_) => subscriber.ping().await.map_err(lost)?,
             }
         }
     }

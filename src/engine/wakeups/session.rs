@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
 use super::{Registry, Wake};
 use crate::clock::Moment;
 use crate::sync::Follower;
-use crate::transport::{Backoff, Failure, Heard, Layout, Node, Reason, Subscriber, Subscriptions};
+use crate::transport::{Backoff, Failure, Heard, Layout, Node, Reason, Subscriber};
 
 /// So many channels are subscribed at once.
 const AT_ONCE: usize = 4096;
@@ -70,18 +71,16 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
         let connected = tokio::select! {
             biased;
             () = until_gone(layout.clone(), &node) => return node,
-            connected = Subscriber::connect(&node) => connected,
+            connected = node.connect() => connected,
         };
         match connected {
-            Ok((subscriptions, subscriber)) => {
-                let moved = subscriber.until_moved(&node);
+            Ok((subscriber, moved)) => {
                 let called_off = called_off(&registry, &node, layout.clone(), moved);
                 let mut session = Session {
                     registry: &registry,
                     node: &node,
                     layout: &mut layout,
                     wanted: &mut wanted,
-                    subscriptions,
                     subscriber,
                     subscribed: BTreeSet::new(),
                     leaving: BTreeSet::new(),
@@ -137,7 +136,6 @@ struct Session<'a> {
     node: &'a Node,
     layout: &'a mut Follower<Layout>,
     wanted: &'a mut Follower<()>,
-    subscriptions: Subscriptions,
     subscriber: Subscriber,
     subscribed: BTreeSet<String>,
     /// Unsubscribed, which is still to be heard.
@@ -171,7 +169,7 @@ impl Session<'_> {
                     }
                 }
                 _ = ping.tick() => {
-                    if let Err(failure) = self.subscriptions.ping().await {
+                    if let Err(failure) = self.subscriber.ping().await {
                         return Ended::Lost(failure);
                     }
                 }
@@ -215,10 +213,10 @@ impl Session<'_> {
 
     async fn unsubscribe(&mut self, names: Vec<String>) -> Result<(), Failure> {
         for some in names.chunks(AT_ONCE) {
-            if self.subscriptions.tell_of_ends() {
+            if self.subscriber.tell_of_ends() {
                 self.leaving.extend(some.iter().cloned());
             }
-            for name in self.subscriptions.unsubscribe(some).await? {
+            for name in self.subscriber.unsubscribe(some).await? {
                 self.leaving.remove(&name);
             }
             for name in some {
@@ -230,7 +228,7 @@ impl Session<'_> {
 
     async fn subscribe(&mut self, names: Vec<String>) -> Result<(), Failure> {
         for some in names.chunks(AT_ONCE) {
-            let answers = self.subscriptions.subscribe(some).await?;
+            let answers = self.subscriber.subscribe(some).await?;
             for (name, answer) in some.iter().zip(answers) {
                 match answer {
                     Ok(()) => {
@@ -263,7 +261,7 @@ async fn called_off(
     registry: &Registry,
     node: &Node,
     layout: Follower<Layout>,
-    moved: impl Future<Output = ()>,
+    moved: BoxFuture<'static, ()>,
 ) -> Ended {
     tokio::select! {
         biased;
