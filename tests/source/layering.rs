@@ -27,9 +27,9 @@ redisson: api clock config engine error lease lua outside queue stats sync trans
 recipes: api clock config engine error lease lua queue stats sync transport units
 tower: api error
 client: api config credentials engine error recipes redisson state stats tls
-blocking: api client error lease stats
+blocking: api client error stats
 redis_rs: client config error
-redisson_yaml: client config error tls
+redisson_yaml: client config error
 lib:
 guide:
 ";
