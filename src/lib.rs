@@ -70,8 +70,6 @@ pub mod tower;
 mod transport;
 mod units;
 
-#[doc(hidden)]
-pub use api::Answer;
 pub use api::{
     CountDownLatch, Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
     MAX_PERMITS, Permit, PermitHolder, RemainingTtl, Semaphore,
@@ -93,3 +91,5 @@ pub use stats::Stats;
 #[cfg(feature = "tls-rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
 pub use tls::Tls;
+#[doc(hidden)]
+pub use transport::Value as Answer;

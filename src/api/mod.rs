@@ -1,6 +1,5 @@
 //! The object-safe traits that the implementations share, what they all promise, and the guards.
 
-mod answer;
 mod holders;
 mod latch;
 mod leased;
@@ -9,7 +8,6 @@ mod name;
 mod semaphore;
 mod ttl;
 
-pub use answer::Answer;
 pub use holders::PermitHolder;
 pub(crate) use holders::encoded;
 pub use latch::CountDownLatch;

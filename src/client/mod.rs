@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 pub use builder::ClientBuilder;
 
-use crate::api::Answer;
+use crate::Answer;
 use crate::config::Config;
 use crate::engine::Core;
 use crate::error::Result;

@@ -3,7 +3,6 @@
 use tokio::time::Instant;
 
 use super::core::Core;
-use crate::api::Answer;
 use crate::error::{Error, Result};
 use crate::transport::{Command, Failure, Reason, Refusal, Value};
 
@@ -18,7 +17,7 @@ impl Core {
     }
 
     /// Sends a command and hands the answer back; to that master of a cluster, if one is named.
-    pub(crate) async fn ask(&self, master: Option<&str>, words: &[&str]) -> Result<Answer> {
+    pub(crate) async fn ask(&self, master: Option<&str>, words: &[&str]) -> Result<Value> {
         let Some((name, rest)) = words.split_first() else {
             return Err(Error::Configuration {
                 reason: "a command without a word".to_owned(),
@@ -28,7 +27,7 @@ impl Core {
         answer.map_err(|error| self.stats.failed(error))
     }
 
-    async fn send_once(&self, master: Option<&str>, name: &str, rest: &[&str]) -> Result<Answer> {
+    async fn send_once(&self, master: Option<&str>, name: &str, rest: &[&str]) -> Result<Value> {
         let command = rest
             .iter()
             .fold(Command::new(name), |command, word| command.arg(word));
@@ -40,7 +39,7 @@ impl Core {
         let refusal = match route {
             Err(refusal) => refusal,
             Ok(route) => match route.send(&command).await {
-                Ok(value) => return Ok(answer(value)),
+                Ok(value) => return Ok(value),
                 Err(Failure::Refused(refusal) | Failure::NoConnection(refusal)) => refusal,
                 Err(Failure::Unanswered { detail, .. }) => Refusal::unreachable(detail),
             },
@@ -51,16 +50,5 @@ impl Core {
             reason if has_ended && reason != Reason::Permission => self.gone(server),
             _ => refusal.error(server, began.elapsed()),
         })
-    }
-}
-
-fn answer(value: Value) -> Answer {
-    match value {
-        Value::Nil => Answer::Nil,
-        Value::Int(number) => Answer::Int(number),
-        Value::BulkString(bytes) => Answer::Bytes(bytes),
-        Value::SimpleString(word) => Answer::Bytes(word.into_bytes()),
-        Value::Array(items) => Answer::Array(items.into_iter().map(answer).collect()),
-        Value::Other => Answer::Other,
     }
 }

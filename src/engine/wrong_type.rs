@@ -27,8 +27,9 @@ impl Core {
             let answers = join_all(questions.iter().map(|question| self.try_once(question))).await;
             for ((key, expected), answer) in page.iter().zip(answers) {
                 match answer {
-                    Ok(Value::SimpleString(found)) if found != *expected && found != "none" => {
-                        let (key, found) = (key.to_string(), Some(found));
+                    Ok(Value::Bytes(found)) if found != expected.as_bytes() && found != b"none" => {
+                        let found = Some(String::from_utf8_lossy(&found).into_owned());
+                        let key = key.to_string();
                         return Error::WrongType { name, key, found };
                     }
                     Ok(_) => {}

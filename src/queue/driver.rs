@@ -186,7 +186,7 @@ impl<P: Primitive> Object<P> {
     /// Tells the callers of `batch` what `value` says; how it ended where that is not all.
     fn answered(&self, batch: &mut InHand<'_, P>, value: &Value) -> Option<Answered> {
         let text = match value {
-            Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
+            Value::Bytes(bytes) => String::from_utf8_lossy(bytes),
             _ => return Some(Answered::Nonsense),
         };
         let name = self.name();

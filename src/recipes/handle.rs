@@ -187,7 +187,7 @@ impl Handle {
         let answer = self.queue()?.beside_batches(REFRESH, script, step).await;
         let error = match answer {
             Ok(Value::Int(slot)) => return Ok(u32::try_from(slot).unwrap_or(0)),
-            Ok(Value::BulkString(text)) => Error::NotANumber {
+            Ok(Value::Bytes(text)) => Error::NotANumber {
                 name: self.settings.name.clone(),
                 found: String::from_utf8_lossy(&text).into_owned(),
             },

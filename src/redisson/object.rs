@@ -430,7 +430,7 @@ impl<P: Primitive> Object<P> {
         let record_life = self.client().config.record_life();
         let request = Request::once(&ONCE, all, record_life, steps);
         let changed = |value| match self.answer(value)? {
-            Value::BulkString(word) if word == b"missing" => Err(Error::NoSuchObject {
+            Value::Bytes(word) if word == b"missing" => Err(Error::NoSuchObject {
                 name: keys.name().to_owned(),
             }),
             value => Ok(self.number(&value)? > 0),
@@ -442,11 +442,11 @@ impl<P: Primitive> Object<P> {
     /// An answer, unless it says that the call was refused.
     fn answer(&self, value: Value) -> Result<Value> {
         match &value {
-            Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
+            Value::Bytes(bytes) if bytes.starts_with(REFUSED) => {
                 let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
                 Err(refused(self.keys().name(), &Refusal::from_text(&error)))
             }
-            Value::BulkString(bytes) if bytes.starts_with(UNSURE) => {
+            Value::Bytes(bytes) if bytes.starts_with(UNSURE) => {
                 let error = String::from_utf8_lossy(&bytes[UNSURE.len()..]);
                 let name = self.keys().name();
                 Err(refused_or_done(name, &error, Duration::ZERO))
@@ -497,7 +497,7 @@ impl<P: Primitive> Object<P> {
             Value::Array(items) => items
                 .into_iter()
                 .map(|item| match item {
-                    Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                    Value::Bytes(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
                     other => Err(self.unexpected(&other)),
                 })
                 .collect(),
@@ -514,7 +514,7 @@ impl<P: Primitive> Object<P> {
         match value {
             Value::Int(number) => Ok(*number),
             Value::Nil => Ok(0),
-            Value::BulkString(bytes) => {
+            Value::Bytes(bytes) => {
                 let text = String::from_utf8_lossy(bytes);
                 // A text that the scripts do not take for a number is none.
                 let number = text.parse().ok();

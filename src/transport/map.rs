@@ -124,7 +124,7 @@ fn read_range(range: &Value, asked: &Address) -> Option<Range> {
         // The node that was asked does not know its own.
         Value::Nil => "",
         // It has announced no name; this stands beside it.
-        Value::BulkString(host) if &**host == b"?" => announced_ip(words).unwrap_or_default(),
+        Value::Bytes(host) if &**host == b"?" => announced_ip(words).unwrap_or_default(),
         host => text(host)?,
     };
     let port = u16::try_from(*port).ok()?;
@@ -139,7 +139,7 @@ fn read_range(range: &Value, asked: &Address) -> Option<Range> {
 
 fn text(value: &Value) -> Option<&str> {
     match value {
-        Value::BulkString(text) => std::str::from_utf8(text).ok(),
+        Value::Bytes(text) => std::str::from_utf8(text).ok(),
         _ => None,
     }
 }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn word(text: &str) -> Value {
-        Value::BulkString(text.into())
+        Value::Bytes(text.into())
     }
 
     fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
@@ -291,7 +291,7 @@ mod tests {
             Just(Value::Nil),
             (-1..17_000_i64).prop_map(Value::Int),
             any::<i64>().prop_map(Value::Int),
-            any::<Vec<u8>>().prop_map(Value::BulkString),
+            any::<Vec<u8>>().prop_map(Value::Bytes),
         ];
         leaf.prop_recursive(3, 32, 6, |inner| {
             proptest::collection::vec(inner, 0..6).prop_map(Value::Array)

@@ -34,7 +34,7 @@ pub(crate) use layout::{Layout, Node};
 pub(crate) use messages::{Heard, Messages};
 pub(crate) use pubsub::Subscriber;
 pub(crate) use slot::{hash_tag, slot};
-pub(crate) use value::Value;
+pub use value::Value;
 
 /// A later configuration from nodes or sentinels counts for so long when none of them confirms it any more.
 const BELIEVED: std::time::Duration = std::time::Duration::from_secs(10);

@@ -1,23 +1,25 @@
 //! Answers of a server, in the types of RESP2 with either protocol: by RESP3 some answers have types of their own.
 
-/// The answer to a command; errors are [`Refusal`](super::Refusal)s.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value {
-    /// Nothing is there.
+/// The answer to a command; see [`Client::ask`](crate::Client::ask). An error is a refusal, and no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Value {
+    /// There is nothing.
     Nil,
+    /// A whole number.
     Int(i64),
-    BulkString(Vec<u8>),
-    /// A word of the server's own: `OK`, the type of a key.
-    SimpleString(String),
+    /// A string, of the server's own words too: `OK`, the type of a key.
+    Bytes(Vec<u8>),
+    /// Several answers.
     Array(Vec<Value>),
-    /// An answer that no command of this crate gets.
+    /// Something that is none of these.
     Other,
 }
 
 impl Value {
     /// Whether it is this text.
     pub(crate) fn is(&self, text: &str) -> bool {
-        matches!(self, Value::BulkString(bytes) if bytes == text.as_bytes())
+        matches!(self, Value::Bytes(bytes) if bytes == text.as_bytes())
     }
 
     /// Whether it is that of a script that has changed nothing: those that replicas are waited for put it into an array then.
@@ -39,9 +41,9 @@ impl From<redis::Value> for Value {
         match value {
             redis::Value::Nil => Value::Nil,
             redis::Value::Int(number) => Value::Int(number),
-            redis::Value::BulkString(bytes) => Value::BulkString(bytes),
-            redis::Value::SimpleString(word) => Value::SimpleString(word),
-            redis::Value::Okay => Value::SimpleString("OK".to_owned()),
+            redis::Value::BulkString(bytes) => Value::Bytes(bytes),
+            redis::Value::SimpleString(word) => Value::Bytes(word.into_bytes()),
+            redis::Value::Okay => Value::Bytes(b"OK".to_vec()),
             redis::Value::Array(items) => {
                 Value::Array(items.into_iter().map(Value::from).collect())
             }
@@ -50,9 +52,9 @@ impl From<redis::Value> for Value {
                 let items = pairs.into_iter().flat_map(|(key, value)| [key, value]);
                 Value::Array(items.map(Value::from).collect())
             }
-            redis::Value::Double(number) => Value::BulkString(number.to_string().into_bytes()),
+            redis::Value::Double(number) => Value::Bytes(number.to_string().into_bytes()),
             redis::Value::Boolean(yes) => Value::Int(yes.into()),
-            redis::Value::VerbatimString { text, .. } => Value::BulkString(text.into_bytes()),
+            redis::Value::VerbatimString { text, .. } => Value::Bytes(text.into_bytes()),
             redis::Value::Attribute { data, .. } => Value::from(*data),
             _ => Value::Other,
         }
@@ -72,14 +74,14 @@ mod tests {
                 redis::Value::BigNumber(b"1".to_vec()),
             ]),
         ]);
-        let ok = Value::SimpleString("OK".to_owned());
+        let ok = Value::Bytes(b"OK".to_vec());
         let inner = Value::Array(vec![Value::Int(1), Value::Other]);
         assert_eq!(Value::from(answer), Value::Array(vec![ok, inner]));
     }
 
     #[test]
     fn an_answer_by_resp3_is_the_same_as_by_resp2() {
-        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let text = |text: &str| Value::Bytes(text.as_bytes().to_vec());
         let read = |bytes: &[u8]| Value::from(redis::parse_redis_value(bytes).expect("an answer"));
         for (by_resp3, by_resp2) in [
             ("_\r\n", Value::Nil),

@@ -443,7 +443,7 @@ impl RPermitExpirableSemaphore {
         self.queue.keys().check()?;
         let time = Command::new("TIME").beside(self.queue.keys().object());
         let time = self.read(time).await?;
-        let [Value::BulkString(seconds), Value::BulkString(micros)] = &time[..] else {
+        let [Value::Bytes(seconds), Value::Bytes(micros)] = &time[..] else {
             return Err(self.queue.unexpected(&Value::Array(time)));
         };
         let number = |bytes: &[u8]| String::from_utf8_lossy(bytes).parse().unwrap_or(0.0_f64);
@@ -453,12 +453,12 @@ impl RPermitExpirableSemaphore {
         loop {
             let page = Command::new("ZSCAN").key(self.permits_key()).arg(&cursor);
             let page = self.read(page.arg("COUNT").arg("256")).await?;
-            let [Value::BulkString(next), Value::Array(members)] = &page[..] else {
+            let [Value::Bytes(next), Value::Array(members)] = &page[..] else {
                 return Err(self.queue.unexpected(&Value::Array(page)));
             };
             for pair in members.chunks(2) {
                 // Somebody may have entered what is no id at all.
-                if let [Value::BulkString(id), Value::BulkString(end)] = pair
+                if let [Value::Bytes(id), Value::Bytes(end)] = pair
                     && !id.is_empty()
                 {
                     ends.insert(ids::to_hex(id), number(end));
