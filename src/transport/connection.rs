@@ -216,7 +216,7 @@ impl Drop for Connection {
 impl Route<'_> {
     /// Sends one command, to the server that it is sent to by the others.
     pub(crate) async fn send(&self, command: &Command) -> Result<Value, Failure> {
-        match (self.live.send(command).await, self.cluster) {
+        match (self.live.send(command, false).await, self.cluster) {
             (Err(Failure::Refused(refusal)), cluster) => {
                 Box::pin(self.refused(command, refusal, cluster)).await
             }
@@ -240,7 +240,7 @@ impl Route<'_> {
                 refusal.detail +=
                     " (the server is a node of a cluster: its URL is redis+cluster://)";
             }
-            (Reason::NotNow, Some(cluster)) => cluster.recheck(),
+            (Reason::NotNow, Some(cluster)) => cluster.recheck.notify_one(),
             _ => {}
         }
         Err(Failure::Refused(refusal))

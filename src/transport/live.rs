@@ -96,17 +96,8 @@ impl Live {
         self.driver.abort();
     }
 
-    /// Sends one command.
-    pub(super) async fn send(&self, command: &Command) -> Result<Value, Failure> {
-        self.exchange(command, false).await
-    }
-
-    /// The same to a server that is taking over the key's slot, from the one that has sent us here.
-    pub(super) async fn send_asking(&self, command: &Command) -> Result<Value, Failure> {
-        self.exchange(command, true).await
-    }
-
-    async fn exchange(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
+    /// Sends one command. `asking`: to a server that is taking over the key's slot, from the one that has sent us here.
+    pub(super) async fn send(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
         let sent = Moment::now();
         let answer = self.wire.send(command, asking).await;
         if answer.is_ok() {

@@ -46,8 +46,8 @@ pub(super) struct Cluster {
     state: Mutex<State>,
     /// Of the links and the map.
     events: Arc<Events>,
-    /// Something was not where it should be.
-    recheck: Arc<Notify>,
+    /// Something was not where it should be, or a node does not serve slots for now: the map is asked for.
+    pub(super) recheck: Arc<Notify>,
     shown: watch::Sender<ConnectionState>,
     layout: Followed<Layout>,
     sharded: OnceLock<bool>,
@@ -219,14 +219,15 @@ impl Cluster {
                     from = address;
                     link.live()
                         .map_err(Failure::NoConnection)?
-                        .send(command)
+                        .send(command, false)
                         .await
                 }
                 Some(Redirection::Ask(address)) => {
-                    // Not to be tried again at once.
-                    let live = self.visit(&address).live().map_err(not_now)?;
+                    // The slot is on its way to there. Without a connection the call is not to be tried again at once.
+                    let link = self.link(&mut self.state.lock(), &address);
+                    let live = link.live().map_err(not_now)?;
                     from = address;
-                    live.send_asking(command).await
+                    live.send(command, true).await
                 }
             };
             match answer {
@@ -235,11 +236,6 @@ impl Cluster {
             }
         }
         Err(not_now(refusal))
-    }
-
-    /// A node says that it does not serve slots for now: another one may.
-    pub(super) fn recheck(&self) {
-        self.recheck.notify_one();
     }
 
     /// Closes all connections for good.
@@ -267,11 +263,6 @@ impl Cluster {
             self.tell();
         }
         link
-    }
-
-    /// A key of a slot that is on its way may be at `address` already.
-    fn visit(&self, address: &Address) -> Arc<Link> {
-        self.link(&mut self.state.lock(), address)
     }
 
     fn link(&self, state: &mut State, address: &Address) -> Arc<Link> {
@@ -445,7 +436,10 @@ mod tests {
             let endpoint = Endpoint::new(&config).expect("a valid URL");
             Cluster::new(endpoint, ShardedPubSub::Auto, Arc::default())
         });
-        let link = other.block_on(async { cluster.visit(&Address::tcp("127.0.0.1", 1)) });
+        let link = other.block_on(async {
+            let address = Address::tcp("127.0.0.1", 1);
+            cluster.link(&mut cluster.state.lock(), &address)
+        });
         drop(other);
         // The link tries to connect and fails.
         own.block_on(async { timeout(LIMIT, link.shown().changed()).await })

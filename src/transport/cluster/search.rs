@@ -167,7 +167,7 @@ fn no_cluster(address: &Address, refusal: Refusal) -> Refusal {
 
 /// The answer, which may be a refusal; the outer error: there is none.
 async fn ask(live: &Live, question: &Command) -> Result<Result<Value, Refusal>, Refusal> {
-    match live.send(question).await {
+    match live.send(question, false).await {
         Ok(value) => Ok(Ok(value)),
         Err(Failure::Refused(refusal)) => Ok(Err(refusal)),
         Err(Failure::NoConnection(refusal)) => Err(refusal),
