@@ -18,7 +18,6 @@ mod forget;
 pub(crate) mod holds;
 pub(crate) mod keys;
 mod latest;
-pub(crate) mod listening;
 pub(crate) mod log;
 pub(crate) mod once;
 mod records;

@@ -13,12 +13,11 @@ use crate::engine::answer::{self, answer_of};
 use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::keys::Keys;
-use crate::engine::listening::Listening;
 use crate::engine::once::{CLIENT_CLOSED, refused};
 use crate::engine::registry::Shared;
 use crate::engine::request::{Request, Script};
 use crate::engine::timer::{Rings, Timer};
-use crate::engine::wakeups::{Listener, Wake};
+use crate::engine::wakeups::{Listener, Subscription, Wake};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
@@ -74,8 +73,10 @@ pub(super) struct Inner<P: Primitive> {
     /// While there is something to be done though the last handle may have gone.
     kept: Option<Arc<Object<P>>>,
     /// For notifications to this client; and for messages to JVMs.
-    own: Listening,
-    jvms: Listening,
+    own: Option<Subscription>,
+    jvms: Option<Subscription>,
+    /// The latter is subscribed, or about to be: for a while after the last waiter, too.
+    watches_jvms: bool,
 }
 
 impl<P: Primitive> Object<P> {
@@ -114,8 +115,9 @@ impl<P: Primitive> Object<P> {
                         timer: Timer::default(),
                         busy: false,
                         kept: None,
-                        own: Listening::default(),
-                        jvms: Listening::default(),
+                        own: None,
+                        jvms: None,
+                        watches_jvms: false,
                     }),
                     itself: itself.clone(),
                 })
@@ -258,29 +260,31 @@ impl<P: Primitive> Object<P> {
     fn listen(&self, inner: &mut Inner<P>) {
         let queued = P::MOST_QUEUED == 0 || !inner.state.entries.is_empty();
         let waits = queued && !inner.state.waiters.is_empty();
-        if waits || inner.own.is_wanted() {
-            self.subscribe(inner, waits);
+        let watches = waits && inner.state.listens_to_jvms;
+        inner.watches_jvms |= watches;
+        let missed = self.subscribe(&mut inner.own, waits, &self.queue.own_channel)
+            | self.subscribe(&mut inner.jvms, watches, self.keys.channel());
+        if missed {
+            inner.state.may_have_missed();
+            inner.state.look();
         }
-        inner.state.hears = !waits || inner.own.is_confirmed();
-        if inner.state.listens_to_jvms && !waits && !inner.jvms.is_subscribed() {
+        inner.state.hears = !waits || inner.own.as_ref().is_some_and(Subscription::is_confirmed);
+        if inner.state.listens_to_jvms && !waits && !inner.watches_jvms {
             inner.state.watch_no_more();
         }
     }
 
-    /// Subscribes to what is wanted, and to nothing else.
-    fn subscribe(&self, inner: &mut Inner<P>, waits: bool) {
-        let wanted = [waits, waits && inner.state.listens_to_jvms];
-        let channels = [&self.queue.own_channel, self.keys.channel()];
-        let all = [&mut inner.own, &mut inner.jvms].into_iter();
-        for ((listening, wanted), channel) in all.zip(wanted).zip(channels) {
+    /// Subscribes to what is wanted, and to nothing else. Returns whether messages may have been missed.
+    fn subscribe(&self, held: &mut Option<Subscription>, wanted: bool, channel: &str) -> bool {
+        if !wanted {
+            *held = None;
+        } else if held.is_none() {
             let listener: Weak<dyn Listener> = self.itself.clone();
-            if !wanted {
-                listening.end(&self.core.wakeups, channel, &listener);
-            } else if listening.begin(&self.core.wakeups, channel, &listener) {
-                inner.state.may_have_missed();
-                inner.state.look();
-            }
+            let (subscription, missed) = self.core.wakeups.subscribe(channel, &listener);
+            *held = Some(subscription);
+            return missed;
         }
+        false
     }
 
     fn heard(&self, channel: &str, wake: &Wake) {
@@ -288,7 +292,6 @@ impl<P: Primitive> Object<P> {
         let mut inner = self.lock();
         let mut replies = Replies::default();
         if *channel == *self.queue.own_channel {
-            inner.own.hear(wake);
             match wake {
                 Wake::Message(message) => {
                     replies = inner.state.notified(&String::from_utf8_lossy(message), now);
@@ -298,19 +301,26 @@ impl<P: Primitive> Object<P> {
                 Wake::Lost => inner.state.deaf(),
                 Wake::Ended => {}
                 Wake::Refused(refusal) => {
+                    inner.own = None;
                     replies = inner
                         .state
                         .cannot_listen(refused(self.name(), refusal), now);
                 }
             }
         } else {
-            inner.jvms.hear(wake);
             match wake {
                 Wake::Message(message) if message.first() != Some(&OURS) => {
                     inner.state.jvm_released();
                 }
                 Wake::Confirmed => inner.state.look(),
-                Wake::Ended | Wake::Refused(_) => inner.state.watch_no_more(),
+                Wake::Ended | Wake::Refused(_) => {
+                    if matches!(wake, Wake::Refused(_)) {
+                        inner.jvms = None;
+                    }
+                    // A caller may have come in this very moment.
+                    inner.watches_jvms = inner.jvms.is_some();
+                    inner.state.watch_no_more();
+                }
                 Wake::Message(_) | Wake::Look | Wake::Lost => {}
             }
         }

@@ -9,7 +9,7 @@ mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -69,41 +69,46 @@ struct Registry {
 
 struct Channel {
     /// Mostly one; the objects `a` and `{a}` share a channel.
-    listeners: Vec<Member>,
-    confirmed: bool,
-    /// Since when there is no waiter; `None` while there is one.
+    listeners: Vec<Weak<dyn Listener>>,
+    /// Messages are heard. Its subscriptions see it, too.
+    confirmed: Arc<AtomicBool>,
+    /// How many subscriptions there are, and since when there is none.
+    wanted: usize,
     idle_since: Option<Instant>,
     next_check: Instant,
     /// How many were wanted before it.
     number: u64,
 }
 
-struct Member {
-    listener: Weak<dyn Listener>,
-    waiting: bool,
+impl Channel {
+    fn alive(&self) -> impl Iterator<Item = Arc<dyn Listener>> {
+        self.listeners.iter().filter_map(Weak::upgrade)
+    }
 }
 
-impl Channel {
-    fn set_waiting(&mut self, listener: &Weak<dyn Listener>, waiting: bool) {
-        let known = self
-            .listeners
-            .iter_mut()
-            .find(|member| member.listener.ptr_eq(listener));
-        match known {
-            Some(member) => member.waiting = waiting,
-            None => self.listeners.push(Member {
-                listener: Weak::clone(listener),
-                waiting,
-            }),
-        }
-        let somebody = self.listeners.iter().any(|member| member.waiting);
-        self.idle_since = (!somebody).then(Instant::now);
-    }
+/// Keeps a channel subscribed. The listener is woken for a while after its drop, until [`Wake::Ended`].
+pub(crate) struct Subscription {
+    registry: Arc<Registry>,
+    channel: String,
+    confirmed: Arc<AtomicBool>,
+}
 
-    fn alive(&self) -> impl Iterator<Item = Arc<dyn Listener>> {
-        self.listeners
-            .iter()
-            .filter_map(|member| member.listener.upgrade())
+impl Subscription {
+    /// Whether messages are heard.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(known) = self.registry.lock().get_mut(&self.channel)
+            // It may have been refused, and asked for anew.
+            && Arc::ptr_eq(&known.confirmed, &self.confirmed)
+        {
+            known.wanted -= 1;
+            known.idle_since = (known.wanted == 0).then(Instant::now);
+        }
     }
 }
 
@@ -127,35 +132,43 @@ impl Wakeups {
         }
     }
 
-    /// Asks to be woken by `channel`. `true` if the subscription stands already; if not,
-    /// [`Wake::Confirmed`] follows.
-    pub(crate) fn listen(&self, channel: &str, listener: &Weak<dyn Listener>) -> bool {
-        let mut channels = self.registry.lock();
-        let next_check = Instant::now() + self.registry.check_pause(channels.len());
-        if let Some(known) = channels.get_mut(channel) {
-            known.set_waiting(listener, true);
-            known.next_check = next_check;
-            return known.confirmed;
-        }
-        let mut wanted = Channel {
+    /// Subscribes `listener` to `channel`. If it is not heard yet, [`Wake::Confirmed`] follows. Also returns whether messages may have
+    /// been missed, as it has been heard without this listener.
+    pub(crate) fn subscribe(
+        &self,
+        channel: &str,
+        listener: &Weak<dyn Listener>,
+    ) -> (Subscription, bool) {
+        let registry = &self.registry;
+        let mut channels = registry.lock();
+        let is_known = channels.contains_key(channel);
+        let next_check = Instant::now() + registry.check_pause(channels.len());
+        let channel = channel.to_owned();
+        let known = channels.entry(channel.clone()).or_insert_with(|| Channel {
             listeners: Vec::new(),
-            confirmed: false,
+            confirmed: Arc::default(),
+            wanted: 0,
             idle_since: None,
             next_check,
-            number: self.registry.count.fetch_add(1, Ordering::Relaxed),
-        };
-        wanted.set_waiting(listener, true);
-        channels.insert(channel.to_owned(), wanted);
-        drop(channels);
-        self.registry.changed.set(());
-        false
-    }
-
-    /// The last waiter of `listener` has left.
-    pub(crate) fn leave(&self, channel: &str, listener: &Weak<dyn Listener>) {
-        if let Some(known) = self.registry.lock().get_mut(channel) {
-            known.set_waiting(listener, false);
+            number: registry.count.fetch_add(1, Ordering::Relaxed),
+        });
+        let has_heard = known.listeners.iter().any(|other| other.ptr_eq(listener));
+        if !has_heard {
+            known.listeners.push(Weak::clone(listener));
         }
+        known.wanted += 1;
+        (known.idle_since, known.next_check) = (None, next_check);
+        let subscription = Subscription {
+            registry: Arc::clone(registry),
+            channel,
+            confirmed: Arc::clone(&known.confirmed),
+        };
+        drop(channels);
+        if !is_known {
+            registry.changed.set(());
+        }
+        let missed = !has_heard && subscription.is_confirmed();
+        (subscription, missed)
     }
 
     /// The server has become a replica: the same address may lead to the new primary.
@@ -216,7 +229,7 @@ impl Registry {
         // One that was dropped and is wanted again is subscribed once more, for the confirmation's sake.
         let missing = channels
             .iter()
-            .filter(|(name, known)| !known.confirmed && here(name));
+            .filter(|(name, known)| !known.confirmed.load(Ordering::Relaxed) && here(name));
         let mut missing: Vec<(&String, &Channel)> = missing.collect();
         missing.sort_unstable_by_key(|(_, known)| known.number);
         let wanted = missing.into_iter().map(|(name, _)| name.clone()).collect();
@@ -228,7 +241,7 @@ impl Registry {
 
     fn confirm(&self, name: &str) {
         if let Some(known) = self.lock().get_mut(name) {
-            known.confirmed = true;
+            known.confirmed.store(true, Ordering::Relaxed);
         }
         self.wake(name, &Wake::Confirmed);
     }
@@ -242,7 +255,7 @@ impl Registry {
     fn lose(&self, names: &BTreeSet<String>) {
         for name in names {
             if let Some(known) = self.lock().get_mut(name) {
-                known.confirmed = false;
+                known.confirmed.store(false, Ordering::Relaxed);
             }
             self.wake(name, &Wake::Lost);
         }
@@ -258,7 +271,7 @@ impl Registry {
             let idle = known.idle_since.is_some_and(|since| now >= since + LINGER);
             known
                 .listeners
-                .retain(|member| member.listener.strong_count() > 0);
+                .retain(|listener| listener.strong_count() > 0);
             let keep = !idle && !known.listeners.is_empty();
             if !keep {
                 dropped.push((name.clone(), known.alive().collect()));
@@ -360,10 +373,11 @@ mod tests {
     async fn a_listener_that_panics_makes_nobody_deaf() {
         let wakeups = wakeups();
         let ears = [true, false].map(Ear::new);
+        let mut kept = Vec::new();
         for (number, ear) in ears.iter().enumerate() {
             let ear: Weak<dyn Listener> = Arc::downgrade(ear) as _;
-            wakeups.listen("shared", &ear);
-            wakeups.listen(&format!("own-{number}"), &ear);
+            kept.push(wakeups.subscribe("shared", &ear));
+            kept.push(wakeups.subscribe(&format!("own-{number}"), &ear));
         }
         wakeups.registry.wake("shared", &Wake::Message(Vec::new()));
         assert_eq!(ears[1].heard.load(Ordering::SeqCst), 1);
@@ -380,9 +394,8 @@ mod tests {
     async fn many_channels_are_looked_after_less_often() {
         let (wakeups, ear) = (wakeups(), Ear::new(false));
         let listener: Weak<dyn Listener> = Arc::downgrade(&ear) as _;
-        for number in 0..5000 {
-            wakeups.listen(&format!("channel-{number}"), &listener);
-        }
+        let subscribe = |number| wakeups.subscribe(&format!("channel-{number}"), &listener);
+        let _kept: Vec<_> = (0..5000).map(subscribe).collect();
         tokio::time::sleep(Duration::from_secs(60)).await;
         let before = ear.heard.load(Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(100)).await;

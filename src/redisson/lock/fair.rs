@@ -1,6 +1,6 @@
 //! [`RFairLock`], and the turns of its waiters: they stand in Redisson's queue, one entry an owner.
 
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -13,7 +13,7 @@ use super::{RLock, millis, names};
 use crate::engine::Core;
 use crate::engine::once::refused;
 use crate::engine::request::Script;
-use crate::engine::wakeups::Listener;
+use crate::engine::wakeups::{Listener, Subscription};
 use crate::error::{Error, Result};
 use crate::lua;
 use crate::queue::{self, Outcome};
@@ -182,8 +182,7 @@ struct Turn<'a> {
     claim: Claim,
     waiter: Arc<Waiter>,
     events: Follower<Option<Refusal>>,
-    /// Subscribed.
-    channel: Option<String>,
+    subscription: Option<Subscription>,
 }
 
 impl<'a> Turn<'a> {
@@ -197,13 +196,8 @@ impl<'a> Turn<'a> {
             claim,
             events: waiter.0.follow(),
             waiter,
-            channel: None,
+            subscription: None,
         }
-    }
-
-    fn listener(&self) -> Weak<dyn Listener> {
-        let waiter: Arc<dyn Listener> = Arc::<Waiter>::clone(&self.waiter);
-        Arc::downgrade(&waiter)
     }
 
     /// Its place is left behind `deadline`, also where nobody polls the call any more.
@@ -233,12 +227,14 @@ impl<'a> Turn<'a> {
 
     /// Waits for a reason to try again; or the server forbids the subscription.
     async fn event(&mut self) -> Option<Refusal> {
-        if self.channel.is_none() {
+        if self.subscription.is_none() {
             let owner = self.claim.who().field(&self.lock.core);
             let channel = format!("{}:{owner}", self.lock.queue.keys().channel());
-            let heard = self.lock.core.wakeups.listen(&channel, &self.listener());
-            self.channel = Some(channel);
-            if heard {
+            let waiter: Arc<dyn Listener> = Arc::<Waiter>::clone(&self.waiter);
+            let listener = Arc::downgrade(&waiter);
+            let (subscription, missed) = self.lock.core.wakeups.subscribe(&channel, &listener);
+            self.subscription = Some(subscription);
+            if missed {
                 return None;
             }
         }
@@ -249,9 +245,6 @@ impl<'a> Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if let Some(channel) = &self.channel {
-            self.lock.core.wakeups.leave(channel, &self.listener());
-        }
         let (queue, claim) = (&self.lock.queue, self.claim);
         if queue.with_held(|held| held.places().leave(claim, &self.waiter)) {
             queue.defer(leaving(claim));
