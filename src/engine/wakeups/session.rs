@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
@@ -75,7 +74,7 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
         };
         match connected {
             Ok((subscriber, moved)) => {
-                let called_off = called_off(&registry, &node, layout.clone(), moved);
+                let gone = until_gone(layout.clone(), &node);
                 let mut session = Session {
                     registry: &registry,
                     node: &node,
@@ -89,18 +88,20 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                 let began = Instant::now();
                 let ended = tokio::select! {
                     biased;
-                    end = called_off => end,
+                    // Whatever the session is waiting for: the server may be one that does not answer.
+                    () = moved => Ok(()),
+                    () = registry.moved.notified() => Ok(()),
+                    () = gone => Ok(()),
                     end = session.run(&mut lost) => end,
                 };
                 registry.lose(&session.subscribed);
                 match ended {
-                    Ended::Gone => return node,
-                    Ended::Moved => {
+                    Ok(()) => {
                         tracing::debug!(server = node.name(), "subscribing again");
                         // It may be said of each call.
                         tokio::time::sleep_until(began + PACE).await;
                     }
-                    Ended::Lost(failure) => {
+                    Err(failure) => {
                         lost = true;
                         node.recheck();
                         tracing::warn!(
@@ -121,15 +122,6 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
     }
 }
 
-/// Why a subscription connection has ended.
-enum Ended {
-    Lost(Failure),
-    /// The address may lead to another server.
-    Moved,
-    /// The server is none of the cluster's masters any more.
-    Gone,
-}
-
 /// One subscription connection, from its beginning to its end.
 struct Session<'a> {
     registry: &'a Registry,
@@ -145,39 +137,22 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    async fn run(&mut self, lost: &mut bool) -> Ended {
+    /// Ends with the connection.
+    async fn run(&mut self, lost: &mut bool) -> Result<(), Failure> {
         let mut ping = tokio::time::interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         ping.tick().await;
-        if let Err(failure) = self.bring_up_to_date().await {
-            return Ended::Lost(failure);
-        }
+        self.bring_up_to_date().await?;
         if std::mem::take(lost) {
             tracing::info!(server = self.node.name(), "subscribed again");
         }
         loop {
             tokio::select! {
                 biased;
-                () = self.wanted.changed() => {
-                    if let Err(failure) = self.bring_up_to_date().await {
-                        return Ended::Lost(failure);
-                    }
-                }
-                () = self.layout.changed() => {
-                    if let Err(failure) = self.bring_up_to_date().await {
-                        return Ended::Lost(failure);
-                    }
-                }
-                _ = ping.tick() => {
-                    if let Err(failure) = self.subscriber.ping().await {
-                        return Ended::Lost(failure);
-                    }
-                }
-                () = due(self.again) => {
-                    if let Err(failure) = self.bring_up_to_date().await {
-                        return Ended::Lost(failure);
-                    }
-                }
+                () = self.wanted.changed() => self.bring_up_to_date().await?,
+                () = self.layout.changed() => self.bring_up_to_date().await?,
+                _ = ping.tick() => self.subscriber.ping().await?,
+                () = due(self.again) => self.bring_up_to_date().await?,
                 // Last, as there may always be one more.
                 heard = self.subscriber.next() => match heard {
                     Some(Heard::Message { channel, payload }) => {
@@ -186,7 +161,7 @@ impl Session<'_> {
                     Some(Heard::Ended(channel)) => self.ended(channel),
                     None => {
                         let detail = "the server has closed the connection";
-                        return Ended::Lost(Failure::unanswered(detail, Moment::now()));
+                        return Err(Failure::unanswered(detail, Moment::now()));
                     }
                 },
             }
@@ -253,21 +228,6 @@ impl Session<'_> {
             self.node.recheck();
             self.registry.lose(&BTreeSet::from([channel]));
         }
-    }
-}
-
-/// Why a session with `node` is to end, whatever it is waiting for: the server may be one that does not answer.
-async fn called_off(
-    registry: &Registry,
-    node: &Node,
-    layout: Follower<Layout>,
-    moved: BoxFuture<'static, ()>,
-) -> Ended {
-    tokio::select! {
-        biased;
-        () = moved => Ended::Moved,
-        () = registry.moved.notified() => Ended::Moved,
-        () = until_gone(layout, node) => Ended::Gone,
     }
 }
 
