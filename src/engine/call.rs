@@ -279,7 +279,7 @@ impl Bound<'_> {
         let dropped = self.call.dropped;
         let untouched = dropped == Dropped::Withdrawn && !core.sent.since(self.sent, self.call.key);
         if untouched || dropped == Dropped::Harmless {
-            if let Some(refusal) = core.refusing.latest.since(self.began) {
+            if let Some(refusal) = core.refusal.since(self.began) {
                 return refused(&name, &refusal);
             }
             return Error::Unavailable {

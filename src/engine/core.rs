@@ -12,7 +12,6 @@ use super::holds::Holds;
 use super::latest::Latest;
 use super::log::{self, Seldom};
 use super::records::Records;
-use super::refusing::Refusing;
 use super::registry::Registry;
 use super::renewal::renew;
 use super::sent::Sent;
@@ -21,7 +20,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside::{self, Runtime};
 use crate::stats::{Counters, Stats};
-use crate::transport::{Connection, Endpoint};
+use crate::transport::{Connection, Endpoint, Refusal};
 
 /// The shared part of a client: its connections, its identity, its objects.
 pub(crate) struct Core {
@@ -38,7 +37,9 @@ pub(crate) struct Core {
     owners: AtomicU64,
     pub(crate) objects: Registry,
     pub(crate) holds: Holds,
-    pub(crate) refusing: Refusing,
+    /// The last refusal that may pass; and whether it is logged.
+    pub(crate) refusal: Latest<Refusal>,
+    pub(super) refuses: Seldom,
     /// Leases could not be renewed.
     pub(crate) not_renewed: Seldom,
     /// The last log entry about replicas that do not confirm.
@@ -114,7 +115,8 @@ impl Core {
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
             holds: Holds::default(),
-            refusing: Refusing::default(),
+            refusal: Latest::default(),
+            refuses: Seldom::default(),
             not_renewed: Seldom::default(),
             lag: Latest::default(),
             records: Records::default(),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::sync::{Mutex, unlocked};
 
 /// How long the log is silent while nothing changes.
-pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// A log entry that is written at most once in a while.
 #[derive(Default)]

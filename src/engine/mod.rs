@@ -21,7 +21,6 @@ mod latest;
 pub(crate) mod log;
 pub(crate) mod once;
 mod records;
-pub(crate) mod refusing;
 pub(crate) mod registry;
 pub(crate) mod renewal;
 pub(crate) mod request;

@@ -167,7 +167,6 @@ impl Core {
         mut callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
         let mut first_sent: Option<Moment> = None;
-        let mut refused_before = false;
         // It has been carried out, and answered so, but too few replicas have it.
         let mut unconfirmed: Option<Value>;
         let mut backoff = Backoff::new();
@@ -180,8 +179,11 @@ impl Core {
             if let Failure::Refused(refusal) = &failure
                 && refusal.may_pass()
             {
-                refused_before = true;
-                self.refusing.note(self.connection.server(), refusal);
+                self.refusal.note(refusal.clone());
+                if self.refuses.is_due() {
+                    let (server, why) = (self.connection.server(), &refusal.detail);
+                    tracing::warn!(%server, %why, "the server refuses for now");
+                }
             }
             let Refusal { reason, detail } = match failure {
                 Failure::Unanswered {
@@ -261,9 +263,6 @@ impl Core {
                     self.stats.note_retry();
                     match self.attempt_for_callers(route, request).await {
                         Ok(answer) => {
-                            if refused_before {
-                                self.refusing.end(self.connection.server());
-                            }
                             return match first_sent {
                                 None => self.answered_at_once(request, answer),
                                 Some(_) => Ending::Answer(answer),
