@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::{EnterGuard, Handle};
-use tokio::sync::{Notify, OnceCell, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::holds::Holds;
@@ -57,10 +57,10 @@ pub(crate) struct Core {
     /// Dropped with it.
     #[cfg(feature = "blocking")]
     pub(crate) end: OnceLock<tokio::sync::oneshot::Sender<()>>,
-    /// The shutdown is given up then.
-    closed_at: watch::Sender<Option<Instant>>,
-    /// How that went.
-    ended: OnceCell<Result<()>>,
+    /// One shutdown waits for what is left; others wait behind it.
+    settling: tokio::sync::Mutex<()>,
+    /// How the shutdown went.
+    ended: OnceLock<Result<()>>,
     /// The last of them has become idle.
     idle: Notify,
 }
@@ -127,8 +127,8 @@ impl Core {
             finished: AtomicBool::new(false),
             #[cfg(feature = "blocking")]
             end: OnceLock::new(),
-            closed_at: watch::Sender::new(None),
-            ended: OnceCell::new(),
+            settling: tokio::sync::Mutex::default(),
+            ended: OnceLock::new(),
             idle: Notify::new(),
         });
         (core.runtime).spawn(renew(Arc::downgrade(&core), core.holds.woken()));
@@ -261,43 +261,36 @@ impl Core {
     /// often, and by however many, it is asked for: it ends once.
     pub(crate) async fn shutdown(self: &Arc<Self>, limit: Option<Duration>) -> Result<()> {
         let window = self.config.retry_window + Duration::from_secs(1);
-        let until = Instant::now() + limit.map_or(window, |limit| limit.min(window));
-        self.closed_at.send_if_modified(|closed_at| {
-            let sooner = closed_at.is_none_or(|known| until < known);
-            if sooner {
-                *closed_at = Some(until);
-            }
-            sooner
-        });
-        self.ended.get_or_init(|| self.end()).await.clone()
+        let limit = limit.map_or(window, |limit| limit.min(window));
+        // What is left then is counted.
+        let _ = tokio::time::timeout(limit, self.settle()).await.is_ok();
+        self.ended.get_or_init(|| self.end()).clone()
     }
 
-    async fn end(self: &Arc<Self>) -> Result<()> {
-        let began = *self.closing.get_or_init(Instant::now);
-        self.objects.close();
-        let idle = async || {
-            while self.busy.load(Ordering::SeqCst) > 0 {
-                self.idle.notified().await;
-            }
-        };
-        let finish = async {
-            loop {
-                idle().await;
-                self.give_all_records_back().await;
-                // Guards that were dropped meanwhile have had releases to send, too.
-                if self.busy() == 0 && self.records.are_given_back() {
-                    break;
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            () = finish => {}
-            () = self.time_to_close() => {}
+    /// Waits until all has been carried out, or the client has ended.
+    async fn settle(self: &Arc<Self>) {
+        let _settling = self.settling.lock().await;
+        if self.closing.set(Instant::now()).is_ok() {
+            self.objects.close();
         }
+        while !self.is_finished() {
+            if self.busy() > 0 {
+                self.idle.notified().await;
+                continue;
+            }
+            self.give_all_records_back().await;
+            // Guards that were dropped meanwhile have had releases to send, too.
+            if self.busy() == 0 && self.records.are_given_back() {
+                return;
+            }
+        }
+    }
+
+    fn end(&self) -> Result<()> {
         // A task that sees that it has finished is not busy any more.
-        let left = self.busy.load(Ordering::SeqCst) + self.unsettled.load(Ordering::SeqCst);
+        let left = self.busy() + self.unsettled.load(Ordering::SeqCst);
         self.finished.store(true, Ordering::SeqCst);
+        self.idle.notify_one();
         self.wakeups.close();
         self.connection.close();
         if left == 0 {
@@ -305,27 +298,8 @@ impl Core {
         }
         Err(Error::Unfinished {
             left,
-            waited: began.elapsed(),
+            waited: self.closing_for(),
         })
-    }
-
-    async fn time_to_close(&self) {
-        let mut closed_at = self.closed_at.subscribe();
-        loop {
-            let until = *closed_at.borrow_and_update();
-            let over = async {
-                match until {
-                    Some(until) => tokio::time::sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = over => return,
-                // It may have become earlier. The sender is here.
-                _ = closed_at.changed() => {}
-            }
-        }
     }
 }
 
