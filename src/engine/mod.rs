@@ -6,7 +6,7 @@
 //!              '-- Wakeups (one subscription connection) <- messages
 //! ```
 //!
-//! Batches are carried out by [`drive`], [`once`] repeats them, [`holds`] has the leases, [`records`] and [`forget`] give the records back.
+//! Batches are carried out by [`drive`], [`once`] repeats them, [`holds`] has the leases, [`records`] deletes records.
 
 pub(crate) mod answer;
 mod ask;
@@ -14,7 +14,6 @@ pub(crate) mod call;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
-mod forget;
 pub(crate) mod holds;
 pub(crate) mod keys;
 mod latest;

@@ -102,13 +102,7 @@ impl<P: Primitive> Object<P> {
             self.core.note_round_trip(batch.sent.timer().elapsed());
         }
         self.ended(batch, ending, unanswered).await;
-        let (returning, waits) = {
-            let mut inner = self.lock();
-            (inner.state.returning(), !inner.state.entries.is_empty())
-        };
-        if waits {
-            self.core.record_is_awaited(self.keys.record());
-        }
+        let returning = self.lock().state.returning();
         if let Some((batch, (_, number))) = returning.zip(request.record()) {
             Box::pin(self.take_back(batch, number)).await;
         }
