@@ -38,6 +38,7 @@ macro_rules! refresh {
 
 pub(crate) const ONCE: &str = lua!("queue/announce", "queue/record", "engine/once");
 pub(crate) const FORGET: &str = lua!("engine/forget");
+pub(crate) const RENEW: &str = lua!("engine/renew");
 
 pub(crate) const SEMAPHORE: &str = lua!(
     "semaphore/short",
@@ -51,7 +52,6 @@ pub(crate) const SEMAPHORE: &str = lua!(
     "queue/finish",
     "semaphore/steps"
 );
-pub(crate) const RENEW_GRANTS: &str = lua!("queue/later", "queue/renew");
 
 pub(crate) const LOCK: &str = lua!(
     "lock/short",
@@ -65,7 +65,6 @@ pub(crate) const LOCK: &str = lua!(
     "lock/steps"
 );
 pub(crate) const FAIR_LOCK: &str = lua!("queue/record", "queue/entries", "lock/hold", "lock/fair");
-pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
 
 pub(crate) const READ_WRITE: &str = lua!(
     "lock/short",
@@ -78,7 +77,6 @@ pub(crate) const READ_WRITE: &str = lua!(
     "queue/finish",
     "lock/steps"
 );
-pub(crate) const RENEW_READ_WRITE: &str = lua!("read_write/renew");
 
 pub(crate) const LATCH: &str = lua!("queue/record", "latch/steps");
 
@@ -94,7 +92,6 @@ pub(crate) const PERMITS: &str = lua!(
     "queue/finish",
     "permit_expirable/steps"
 );
-pub(crate) const RENEW_PERMITS: &str = lua!("permit_expirable/later", "queue/renew");
 
 pub(crate) const TIMES: &str = recipe!("recipes/times");
 pub(crate) const SET: &str = recipe!("recipes/set");
@@ -102,5 +99,3 @@ pub(crate) const SLOTS: &str = recipe!("recipes/slots");
 pub(crate) const REFRESH_TIMES: &str = refresh!("recipes/times");
 pub(crate) const REFRESH_SET: &str = refresh!("recipes/set");
 pub(crate) const REFRESH_SLOTS: &str = refresh!("recipes/slots");
-pub(crate) const RENEW_TIMES: &str = lua!("recipes/later", "queue/renew");
-pub(crate) const RENEW_SLOTS: &str = lua!("recipes/renew_slots");

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use futures::FutureExt;
 use futures::future::OptionFuture;
@@ -18,9 +18,12 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::core::Core;
 use super::holds::{Renewal, Renewing};
-use super::request::{Arg, Request};
+use super::request::{Arg, Request, Script};
 use crate::clock::Moment;
+use crate::lua;
 use crate::transport::{Failure, Reason, Refusal, Value};
+
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW));
 
 /// Calls about so many objects are under way at one server: one after the other they would take long where it is far away, and
 /// all at once they would keep others waiting.
@@ -106,19 +109,16 @@ pub(super) async fn renew(core: Weak<Core>, woken: Arc<Notify>) {
 }
 
 fn request(renewing: &Renewing, some: &[Renewal]) -> Request {
-    let (mut keys, mut args) = (Vec::new(), vec![Arg::millis(renewing.lease)]);
-    let together =
-        |one: &Renewal, other: &Renewal| renewing.several && one.place.0 == other.place.0;
-    for of_one in some.chunk_by(together) {
+    let mut keys = Vec::new();
+    let mut args = vec![Arg::millis(renewing.lease), Arg::Word(renewing.kind)];
+    for of_one in some.chunk_by(|one, other| one.place.0 == other.place.0) {
         keys.push(Arc::clone(&of_one[0].place.0));
-        if renewing.several {
-            args.push(Arg::number(of_one.len()));
-        }
+        args.push(Arg::number(of_one.len()));
         let ids = of_one.iter().map(|renewal| &renewal.place.1);
         args.extend(ids.map(renewing.id));
     }
     keys.extend(some.iter().flat_map(|renewal| renewal.others.clone()));
-    Request::script(renewing.script, keys, args)
+    Request::script(&RENEW, keys, args)
 }
 
 /// Whether a call without the one key that is to blame may be carried out.

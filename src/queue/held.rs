@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::entries::Entry;
@@ -14,11 +14,8 @@ use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::holds::Renewing;
 use crate::engine::keys::Keys;
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Arg;
 use crate::lease::Lease;
-use crate::lua;
-
-static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_GRANTS));
 
 /// One script call renews so many at the most, which takes half a millisecond.
 const MOST_RENEWED: usize = 250;
@@ -100,8 +97,7 @@ impl<P> Leases<P> {
 
     fn renewing(&self) -> Renewing {
         Renewing {
-            script: &RENEWAL,
-            several: true,
+            kind: "grants",
             most: MOST_RENEWED,
             id: |id| Arg::Text(Arc::clone(id)),
             others: Renewing::nothing_else,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::call::Call;
@@ -16,17 +16,13 @@ use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::holds::Renewing;
 use crate::engine::once::unexpected_answer;
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Arg;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use crate::lua;
 use crate::queue::{Call as _, Object, Outcome};
 use crate::stats::{Holding, What};
 use crate::transport::Value;
-
-static RENEW_TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_TIMES));
-static RENEW_SLOTS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_SLOTS));
 
 /// The operation, for errors.
 const REFRESH: &str = "refresh";
@@ -274,8 +270,7 @@ impl Handle {
     fn renewing(&self) -> Renewing {
         let times = matches!(self.settings.layout, Layout::Timestamp | Layout::Fair);
         Renewing {
-            script: if times { &RENEW_TIMES } else { &RENEW_SLOTS },
-            several: times,
+            kind: if times { "times" } else { "slots" },
             id: |id| Arg::Text(Arc::clone(id)),
             others: Renewing::nothing_else,
             most: MOST_REFRESHED,

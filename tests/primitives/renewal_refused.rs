@@ -95,7 +95,7 @@ async fn refused_for_a_while(lasts: impl AsyncFnOnce(&mut MultiplexedConnection)
 /// Permits look for what they renew by the one command, locks by the other.
 #[tokio::test]
 async fn by_a_permission_that_is_missing() {
-    for (command, times) in [("zmscore", 6), ("hexists", 3)] {
+    for (command, times) in [("zmscore", 6), ("hget", 3)] {
         refused_for_a_while(async |control| forbid_for_a_while(control, command, times).await)
             .await;
     }

@@ -11,25 +11,20 @@ pub(crate) use lua::*;
 /// Each by its name.
 pub const ALL: &[(&str, &str)] = &[
     ("SEMAPHORE", SEMAPHORE),
-    ("RENEW_GRANTS", RENEW_GRANTS),
     ("LATCH", LATCH),
     ("PERMITS", PERMITS),
-    ("RENEW_PERMITS", RENEW_PERMITS),
     ("LOCK", LOCK),
-    ("RENEW_LOCKS", RENEW_LOCKS),
     ("FAIR_LOCK", FAIR_LOCK),
     ("READ_WRITE", READ_WRITE),
-    ("RENEW_READ_WRITE", RENEW_READ_WRITE),
     ("ONCE", ONCE),
     ("FORGET", FORGET),
+    ("RENEW", RENEW),
     ("TIMES", TIMES),
     ("SET", SET),
     ("SLOTS", SLOTS),
     ("REFRESH_TIMES", REFRESH_TIMES),
     ("REFRESH_SET", REFRESH_SET),
     ("REFRESH_SLOTS", REFRESH_SLOTS),
-    ("RENEW_TIMES", RENEW_TIMES),
-    ("RENEW_SLOTS", RENEW_SLOTS),
 ];
 
 /// The name of the script that has this text or this digest.

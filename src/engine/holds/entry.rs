@@ -1,22 +1,20 @@
 //! One entry of the table: what one id holds of an object, when that ends, and when it is renewed.
 
 use std::any::Any;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::clock::Moment;
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Arg;
 use crate::lease::{Change, Lease};
 
 /// How something that is held is renewed.
 #[derive(Clone, Copy)]
 pub(crate) struct Renewing {
-    /// Its keys are the objects and then all others, its arguments the lease, and for each object the id; or, where there may be
-    /// several, how many, and each of them.
-    pub(crate) script: &'static LazyLock<Script>,
-    pub(crate) several: bool,
+    /// The word for it in `lua/engine/renew.lua`.
+    pub(crate) kind: &'static str,
     /// An id as the script reads it.
     pub(crate) id: fn(&Arc<str>) -> Arg,
     /// The other keys that the script uses, for an object and an id.
@@ -33,9 +31,9 @@ impl Renewing {
         Vec::new()
     }
 
-    /// The number that distinguishes calls.
-    pub(super) fn kind(&self) -> (usize, Duration) {
-        (std::ptr::from_ref(self.script).addr(), self.lease)
+    /// What distinguishes calls.
+    pub(super) fn kind(&self) -> (&'static str, Duration) {
+        (self.kind, self.lease)
     }
 }
 

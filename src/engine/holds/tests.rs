@@ -1,20 +1,15 @@
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::{advance, sleep};
 
-use super::super::request::{Arg, Script};
+use super::super::request::Arg;
 use super::*;
-
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new("return 1"));
-static OTHER: LazyLock<Script> = LazyLock::new(|| Script::new("return 2"));
 
 const SECOND: Duration = Duration::from_secs(1);
 const WATCHDOG: Duration = Duration::from_secs(30);
 const RENEWING: Renewing = Renewing {
-    script: &SCRIPT,
-    several: false,
+    kind: "one",
     id: |id| Arg::Text(Arc::clone(id)),
     others: Renewing::nothing_else,
     most: 100,
@@ -288,10 +283,10 @@ async fn what_is_due_takes_along_what_is_due_soon() {
 async fn calls_are_of_one_kind_and_what_was_refused_is_renewed_alone() {
     let holds = Holds::default();
     let keep = |number: u32| {
-        let script = if number < 20 { &SCRIPT } else { &OTHER };
+        let kind = if number < 20 { "one" } else { "other" };
         let most = if number < 20 { 8 } else { 100 };
         let renewing = Renewing {
-            script,
+            kind,
             most,
             ..RENEWING
         };

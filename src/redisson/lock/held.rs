@@ -5,7 +5,7 @@
 //! failover lost nor one of a lost hold that was left over counts for long.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::{Call, Claim, Kind, Note, Who};
@@ -15,16 +15,12 @@ use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::holds::{Entry, Renewing};
 use crate::engine::keys::Keys;
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Arg;
 use crate::error::Error;
-use crate::lua;
 use crate::queue::{
     Grant, Held, NotDone, Outcome, Overtaking, Primitive, QueueKeys, Result, Ticket,
 };
 use crate::redisson::names;
-
-static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
-static SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_READ_WRITE));
 
 /// Scripts look at so many holds of a reader at the most.
 const MOST_HOLDS: usize = 1024;
@@ -176,8 +172,7 @@ impl Holds {
 
     fn renewing(&self) -> Renewing {
         Renewing {
-            script: if self.shared { &SHARED } else { &RENEWAL },
-            several: false,
+            kind: if self.shared { "read-write" } else { "locks" },
             id: |owner| Arg::Text(Arc::clone(owner)),
             others: if self.shared {
                 holds_of_reader

@@ -107,7 +107,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 /// kind is `f` for a fenced lock, else `g`. Queue and notes vanish a minute after their last use; records as
 /// [those of semaphores](crate::RSemaphore#in-redis). Deleting the queue or the notes costs the order of some waiters.
 ///
-/// Scripts: `lua/lock/steps.lua` carries a batch of calls out, behind `short.lua`, `hold.lua` and `lua/queue/`; `renew.lua` renews.
+/// Scripts: `lua/lock/steps.lua` carries a batch of calls out, behind `short.lua`, `hold.lua` and `lua/queue/`; `lua/engine/renew.lua` renews.
 ///
 /// # Errors
 ///

@@ -56,7 +56,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::READ_WRITE))
 /// | channel `redisson_rwlock:{name}` | `0` or `1` when the lock has become free for JVMs, which wakes one or all of their waiters; `1` when they may read; with a `+` before it while a client of this crate waits |
 /// | keys `redisson_rwlock_waiters:{name}`, `redisson_rwlock_notes:{name}`, `redisson_rwlock_once:{name}:<client id>` | as those of [`RLock`](RLock#in-redis); the kind of an entry is `r` or `w` |
 ///
-/// Scripts: `lua/lock/steps.lua` behind `lua/read_write/hold.lua` and `lua/queue/`; `lua/read_write/renew.lua` renews. A script in which a
+/// Scripts: `lua/lock/steps.lua` behind `lua/read_write/hold.lua` and `lua/queue/`; `lua/engine/renew.lua` renews. A script in which a
 /// reader goes looks at the holds of all readers that are left, as Redisson's does.
 ///
 /// # DIFFERENCE from Redisson

@@ -17,7 +17,6 @@ use crate::queue::{
 };
 
 pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
-static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
 
 /// The semaphore as a primitive of the queue.
 pub(super) struct PermitExpirable;
@@ -31,8 +30,7 @@ pub(super) const AGES: Duration = Duration::from_secs(1 << 32);
 /// How permits are renewed that last for `lease`.
 pub(super) fn renewing(lease: Duration) -> Renewing {
     Renewing {
-        script: &RENEWAL,
-        several: true,
+        kind: "permits",
         most: MOST_RENEWED,
         id: |id| ids::arg(id),
         others: Renewing::nothing_else,

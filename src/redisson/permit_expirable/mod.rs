@@ -105,7 +105,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// notes costs the order of some waiters.
 ///
 /// Scripts: `lua/permit_expirable/steps.lua` carries a batch of calls out, behind `short.lua`, `permits.lua`, `lua/semaphore/permits.lua` and
-/// `lua/queue/`; `lua/queue/renew.lua` renews guards. A script takes out up to 1024 permits whose time is over; the rest counts as free, and is
+/// `lua/queue/`; `lua/engine/renew.lua` renews guards. A script takes out up to 1024 permits whose time is over; the rest counts as free, and is
 /// taken out by the next ones. A call that travels alone leaves them where they are while enough is free.
 ///
 /// The [guide](crate::guide::operations#permissions) has the permissions that a user of the server's ACL needs.

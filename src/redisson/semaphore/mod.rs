@@ -84,7 +84,7 @@ use crate::stats::What;
 /// guards are [lost](crate::Permit::lost), and the counter stays too low.
 ///
 /// Scripts: `lua/semaphore/steps.lua` carries a batch of calls out, behind `short.lua`, `permits.lua` and `lua/queue/`;
-/// `lua/queue/renew.lua` renews guards.
+/// `lua/engine/renew.lua` renews guards.
 ///
 /// # Errors
 ///

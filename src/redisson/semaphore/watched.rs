@@ -47,7 +47,7 @@ impl RSemaphore {
     ///
     /// # In Redis
     ///
-    /// Key `redisson_sc_grants:{name}`, [as described](Self#in-redis). Scripts: those of the semaphore, and `lua/queue/renew.lua`.
+    /// Key `redisson_sc_grants:{name}`, [as described](Self#in-redis). Scripts: those of the semaphore, and `lua/engine/renew.lua`.
     #[must_use]
     pub fn watched(mut self) -> Self {
         self.watched = true;

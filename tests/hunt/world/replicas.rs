@@ -95,8 +95,8 @@ impl World {
     fn renewed(&self, words: &[&[u8]]) -> Vec<Option<Object>> {
         let script = words.get(1).and_then(|word| scripts::name_of(word));
         match script {
-            Some("RENEW_GRANTS") => vec![None],
-            Some(name) if name.starts_with("RENEW_") => {
+            Some("RENEW") if words.contains(&&b"grants"[..]) => vec![None],
+            Some("RENEW") => {
                 let all = self.named_in(words).into_iter();
                 all.map(Some).collect()
             }

@@ -82,10 +82,7 @@ impl World {
             link.sequence = numbers.fold(link.sequence, u64::max);
         }
         // What is put off is put off by each client, whatever else happens.
-        let renews = matches!(
-            script,
-            Some("RENEW_LOCKS" | "RENEW_READ_WRITE" | "RENEW_PERMITS" | "RENEW_GRANTS")
-        );
+        let renews = script == Some("RENEW") && !says(b"times") && !says(b"slots");
         let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
         let unknown = matches!(&reply, Some(Reply::Error(text))
             if refused.iter().any(|code| text.starts_with(code)));
