@@ -3,9 +3,10 @@
 -- KEYS[4] queue: list, the fields of the waiters, in the order of their arrival
 -- KEYS[5] ends: zset, field -> when the waiter's time at the head is over, in ms since 1970: by the clock of the server, or of a JVM
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
+-- ARGV[6] watchdog time-out in milliseconds: the lease of a hold that is renewed
 -- ARGV[11..] steps
 --   take: the owner's number, lease in ms, a waiter's share of the queue's time in ms (negative: it does not queue); four words
---   release: the owner's number, lease of the holds that are left
+--   release: the owner's number, -
 --   leave: the number of an owner that waits no more, its share of the queue's time
 --   force: takes the lock from its owner
 -- Returns: "done <free> -1 -1 -1 0 0 <results> |". Of a take "1:0:<how often the owner holds it>", or in how many ms something ends, -1 for
@@ -16,7 +17,7 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: no waiter gets the lock before an earlier one whose time is not over. The queue and its ends have the same fields
 
-local WAITS, ENDS = KEYS[4], KEYS[5]
+local WAITS, ENDS, WATCHDOG = KEYS[4], KEYS[5], ARGV[6] + 0
 
 -- Whether the queue's head has left without the lock; whether it is held under a lease of its own from now on; and the server's clock in ms,
 -- where it has been asked.
@@ -106,11 +107,7 @@ local function step(i)
   local kind, first, second = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if kind ~= 'take' then needs_no_memory() end
   if kind == 'take' then return take_or_queue(first, second, ARGV[i + 3] + 0), i + 4 end
-  if kind == 'release' then
-    local left = release(first, second)
-    leased = leased or left > 0 and second + 0 ~= WATCHDOG
-    return left, i + 3
-  end
+  if kind == 'release' then return release(first), i + 3 end
   if kind == 'force' then return force(), i + 3 end
   local fields, shares = {}, {}
   while ARGV[i] == 'leave' do

@@ -4,24 +4,22 @@
 -- KEYS[2] lock: hash, the owner that holds it, "<client>:<number>" -> how often; with a time to live
 -- KEYS[3] channel: where JVMs wait
 -- KEYS[5] token: string, the last fencing token
--- ARGV[6] watchdog time-out in milliseconds: the lease of a hold that is renewed
--- ARGV[7] what this client knows: "<number of the owner that holds the lock>:<how often>:<least lease in milliseconds that is left to it>"
+-- ARGV[7] what this client knows: "<number of the owner that holds the lock>:<how often>"
 -- ARGV[11..] the steps of steps.lua, among which it looks for callers that want a token
 -- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `leave`, `extend`, `release`, and what steps.lua
 --   needs besides
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
--- Invariant: at most one owner; always with a time to live. A count is what the client knows and what the steps make of it
+-- Invariant: at most one owner; always with a time to live, which comes no nearer while it is held. A count is what the client knows and
+--   what the steps make of it
 
 local LOCK, CHANNEL, TOKEN, FENCED = KEYS[2], KEYS[3], KEYS[5], 'f'
-local WATCHDOG = ARGV[6] + 0
-local HOLDER, HELD, LEAST = string.match(ARGV[7], '^(%d+):(%d+):(%d+)$')
+local HOLDER, HELD = string.match(ARGV[7], '^(%d+):(%d+)$')
 
 -- 1 where the lock is free, and so before this script. One may be left to JVMs.
 local total, before, reserved = 0, 0, 0
--- How often owners of this client hold it, of which this script knows; what is left at least to those that take it here and renew it; the
--- last token and count that were given.
-local counts, kept, token, count = {}, {}, 0, 0
+-- How often owners of this client hold it, of which this script knows; the last token and count that were given.
+local counts, token, count = {}, 0, 0
 
 -- Returns the answer to the batch where the lock cannot be used.
 local function open_lock()
@@ -46,20 +44,14 @@ local function fits(number) return free() or holds(number) end
 local function lets(number) return total == 1 or holds(number) end
 local goes_ahead, has = holds, holds
 
--- The lock ends in so many milliseconds.
-local function expire(lease) change('PEXPIRE', LOCK, lease) end
-
--- `owner` holds it so often from now on. A server that forbids setting its end says so first: no lock without one is left.
-local function set(owner, held, lease)
-  if total == 1 then redis.call('PEXPIRE', LOCK, lease) end
-  change('HSET', LOCK, owner, held)
-  redis.call('PEXPIRE', LOCK, lease)
-  total = 0
+-- The lock lasts for so many milliseconds at least.
+local function keep(lease)
+  if redis.call('PTTL', LOCK) < lease then change('PEXPIRE', LOCK, lease) end
 end
 
 local function unlock()
   change('DEL', LOCK)
-  total, counts, kept = 1, {}, {}
+  total, counts = 1, {}
 end
 
 -- The next fencing token; or nothing, and why there is none.
@@ -95,14 +87,13 @@ local function take(entry, _, life, by_answer)
   if not kind or kind == FENCED and not next then return end
   if next then change('INCR', TOKEN) end
   local held = by_answer and holds(number) or 0
-  if by_answer then
-    if lease + 0 == WATCHDOG then kept[number] = WATCHDOG end
-    if held > 0 then lease = math.max(lease, number == HOLDER and LEAST or 0, kept[number] or 0) end
-  else
-    lease = life + 1
-    lend(client_of(entry), life)
-  end
-  set(client_of(entry) .. ':' .. number, held + 1, lease)
+  lease = by_answer and lease + 0 or life + 1
+  if not by_answer then lend(client_of(entry), life) end
+  -- A server that forbids setting its end says so first: no lock without one is left.
+  if total == 1 then redis.call('PEXPIRE', LOCK, lease) end
+  change('HSET', LOCK, client_of(entry) .. ':' .. number, held + 1)
+  keep(lease)
+  total = 0
   counts = by_answer and { [number] = held + 1 } or {}
   token, count = next or 0, held + 1
   local lasts = by_answer and ':' .. score(lease) or ''
@@ -125,19 +116,19 @@ end
 local function extend(entry, ends)
   local _, number, lease = read_entry(entry)
   if now() > ends or not holds(number) then return 0 end
-  if redis.call('PTTL', LOCK) < lease + 0 then expire(lease) end
+  keep(lease + 0)
   return 1
 end
 
--- Gives one hold back; those that are left last for `lease`. How many that are; -1 where there was none.
-local function release(number, lease)
+-- Gives one hold back. How many are left; -1 where there was none.
+local function release(number)
   local held = holds(number)
   if not held then return -1 end
   if held <= 1 then
     unlock()
     return 0
   end
-  set(entry_of(number), held - 1, lease)
+  change('HSET', LOCK, entry_of(number), held - 1)
   counts[number] = held - 1
   return held - 1
 end

@@ -26,7 +26,7 @@ if ARGV[4] == '0' then
   end
   if lease then
     fits = pcall('EXISTS', lock, KEYS[4], KEYS[6]) == 0
-  elseif kind == 'release' and not ARGV[14] and string.find(ARGV[7], number .. ':1:', 1, true) == 1 then
+  elseif kind == 'release' and not ARGV[14] and ARGV[7] == number .. ':1' then
     fits = pcall('HGET', lock, owner) == '1' and pcall('EXISTS', KEYS[4], KEYS[6]) == 0
   end
   if fits then

@@ -5,7 +5,8 @@
 -- ARGV[2..] those of the parts before; from the eleventh on steps of three words: kind, owner, a number. Entries are given without the
 --   client's id
 --   confirm (entry, its arrival), extend (entry, when its grant ends), leave (entry, -)
---   take: owner, lease in ms, kind     release: owner, lease of what is left     force: of a read-write lock which side
+--   take: owner, lease in ms, kind     release: owner, how often it holds the lock as the client knows
+--   force: of a read-write lock which side
 --   wait, as queue.lua has it: an owner; its lease behind the life
 --   check: looks after the client that watches    unwatch: this client does not, any more
 -- Returns: as finish.lua has it, which publishes to JVMs when the lock has become free. Of a step: 1 or 0; how many have taken it, the last

@@ -6,25 +6,25 @@
 -- KEYS[2] lock: hash, "mode" -> "read" or "write"; "<client>:<owner>" -> how often it holds the lock; with a time to live. Its name begins
 --   those of the holds: "{lock}:<client>:<number>:rwlock_timeout:<n>" -> 1, with the time to live of the n-th hold
 -- KEYS[3] channel: where JVMs wait
--- ARGV[6] watchdog time-out in milliseconds: the lease of a hold that is renewed
--- ARGV[7] what this client knows of the owners in the steps: "<owner>=<how often it holds>=<least lease in milliseconds>,..."
+-- ARGV[7] what this client knows of the owners in the steps: "<owner>=<how often it holds>,..."
 -- Returns: nothing by itself. It defines `open_lock`, `free`, `fits`, `take`, `leave`, `extend`, `release`, and what
 --   lock/steps.lua needs besides
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
--- Invariant: readers, or one writer, which may read, too; always with a time to live. The lock lasts as long as its longest hold
+-- Invariant: readers, or one writer, which may read, too; always with a time to live. The lock lasts as long as its longest hold. Where an
+--   owner has several, it gives back the one that ends first
 
-local LOCK, CHANNEL, WATCHDOG, WRITE = KEYS[2], KEYS[3], ARGV[6] + 0, ':write'
+local LOCK, CHANNEL, WRITE = KEYS[2], KEYS[3], ':write'
 local HOLDS = (string.find(LOCK, '{', 1, true) and LOCK or '{' .. LOCK .. '}') .. ':'
 -- So many holds of one owner are looked at.
 local MOST_HOLDS = 1024
 
 -- 1 where the lock is free, and so before this script; its mode, and that before. One may be left to JVMs.
 local total, before, reserved, mode, was = 0, 0, 0, false, false
--- How often owners of this client hold it, as the client says, and as this script knows; what is left at least to the writer; the count
--- that was given last; whether a reader has gone, so that the lock may end sooner; whether it was free and has been taken.
-local known, least, counts, count, unsettled, turned = {}, {}, {}, 0, false, false
-for owner, held, time in string.gmatch(ARGV[7], '([^=,]+)=(%d+)=(%d+)') do known[owner], least[owner] = held + 0, time + 0 end
+-- How often owners of this client hold it, as the client says, and as this script knows; the count that was given last; whether a reader has
+-- gone, so that the lock may end sooner; whether it was free and has been taken.
+local known, counts, count, unsettled, turned = {}, {}, 0, false, false
+for owner, held in string.gmatch(ARGV[7], '([^=,]+)=(%d+)') do known[owner] = held + 0 end
 strict = true
 
 -- Returns the answer to the batch where the lock cannot be used. A hash without a mode is held by somebody.
@@ -49,6 +49,9 @@ local function holds(owner)
 end
 
 local function expire(lease) change('PEXPIRE', LOCK, lease) end
+local function keep(lease)
+  if redis.call('PTTL', LOCK) < lease then expire(lease) end
+end
 
 local function unlock()
   change('DEL', LOCK)
@@ -107,12 +110,18 @@ local function reads(owner)
   return false
 end
 
--- Of the holds of `owner`, of this client, so many are left.
+-- Of the holds of `owner`, of this client, so many are left: those that last longest.
 local function cut(owner, left)
-  local field = entry_of(owner)
+  local field, ends, longest = entry_of(owner), {}, {}
   local held = tonumber(redis.call('HGET', LOCK, field)) or 0
-  for number = left + 1, is_writer(owner) and 0 or math.min(held, left + MOST_HOLDS) do
-    set_hold(hold_of(field, number), 0)
+  for number = 1, is_writer(owner) and 0 or math.min(held, MOST_HOLDS) do
+    ends[number] = redis.call('PTTL', hold_of(field, number))
+    longest[number] = ends[number]
+  end
+  table.sort(longest, function(one, other) return one > other end)
+  for number, lease in ipairs(ends) do
+    local stays = number <= left and longest[number] or 0
+    if stays ~= lease then set_hold(hold_of(field, number), stays) end
   end
   if left > 0 then change('HSET', LOCK, field, left) else change('HDEL', LOCK, field) end
   counts[owner], unsettled = left > 0 and left, true
@@ -140,16 +149,11 @@ local function take(entry, _, life, by_answer)
   local field = client_of(entry) .. ':' .. owner
   local old = total == 0 and redis.call('HGET', LOCK, field)
   local held = by_answer and (holds(owner) or 0) or tonumber(old or 0) or 0
-  lease = lease + 0
+  lease = by_answer and lease + 0 or life + 1
   if not by_answer then
-    lease = life + 1
     lend(client_of(entry), life)
-  elseif kind == 'w' and held > 0 then
-    lease = math.max(lease, least[owner] or 0)
-  end
-  if by_answer then
-    if lease == WATCHDOG then least[owner] = WATCHDOG end
-    if old and held < (tonumber(old) or 0) then cut(owner, held) end
+  elseif old and held < (tonumber(old) or 0) then
+    cut(owner, held)
   end
   count, turned = held + 1, turned or total == 1
   -- No lock without an end is left where setting it is forbidden.
@@ -160,8 +164,7 @@ local function take(entry, _, life, by_answer)
     change('HSET', LOCK, 'mode', mode, field, count)
     redis.call('PEXPIRE', LOCK, lease)
   else
-    local ttl = kind == 'r' and redis.call('PTTL', LOCK) or longest_hold(math.huge)
-    expire(math.max(lease, ttl))
+    keep(lease)
     change('HSET', LOCK, field, count)
   end
   total = 0
@@ -195,35 +198,17 @@ local function extend(entry, ends)
   local held = now() <= ends and holds(owner)
   if not held then return 0 end
   if kind == 'r' then keep_hold(hold_of(entry_of(owner), math.max(held, 1)), lease + 0) end
-  if redis.call('PTTL', LOCK) < lease + 0 then expire(lease + 0) end
+  keep(lease + 0)
   return 1
 end
 
--- Gives one hold back, as `what` says: "<its place>:<how often the client holds it>:<lease of those that are left>". The later ones of a reader
--- move up. How many are left; -1 where there was none.
-local function release(owner, what)
-  local place, held, lease = string.match(what, '^(%d+):(%d+):(%d+)$')
-  place, lease = place + 0, lease + 0
-  if known[owner] == nil then known[owner] = held + 0 end
-  held = holds(owner)
+-- Gives one hold back of those that `owner` has, `known_so_often` as the client knows. How many are left; -1 where there was none.
+local function release(owner, known_so_often)
+  if known[owner] == nil then known[owner] = known_so_often + 0 end
+  local held = holds(owner)
   if not held then return -1 end
   local left = math.max(held - 1, 0)
-  if is_writer(owner) then
-    if left == 0 then
-      end_writing(owner)
-      return 0
-    end
-    expire(math.max(lease, redis.call('HLEN', LOCK) > 2 and longest_hold(math.huge) or 0))
-  elseif place <= left then
-    for number = place, math.min(left, MOST_HOLDS) do
-      set_hold(hold_of(entry_of(owner), number), redis.call('PTTL', hold_of(entry_of(owner), number + 1)))
-    end
-  end
-  cut(owner, left)
-  if lease > 0 and left > 0 and not is_writer(owner) then
-    for number = 1, math.min(left, MOST_HOLDS) do keep_hold(hold_of(entry_of(owner), number), lease) end
-    if redis.call('PTTL', LOCK) < lease then expire(lease) end
-  end
+  if left == 0 and is_writer(owner) then end_writing(owner) else cut(owner, left) end
   return left
 end
 

@@ -32,6 +32,9 @@ pub(super) struct Holding {
     pub(super) reads: bool,
     /// Each time that it was taken, the latest last.
     pub(super) holds: Vec<Held>,
+    /// When the last of its leases ends that have been granted.
+    latest: Instant,
+    /// `None`: a hold has no end.
     pub(super) expires: Option<Instant>,
     pub(super) lease: Lease,
 }
@@ -41,9 +44,7 @@ pub(super) struct Held {
     number: u64,
     /// Whether somebody has its id, and will give this one back.
     claim: Weak<u64>,
-    /// `None` has no end.
-    term: Option<Duration>,
-    expires: Option<Instant>,
+    endless: bool,
 }
 
 impl Holding {
@@ -51,15 +52,13 @@ impl Holding {
         *self.owner == *owner && self.reads == reads
     }
 
-    /// Sets its end by the holds that are left: none where one of them has none. Else those of a reader each have their own, and of a writer
-    /// the latest counts anew.
-    fn renew(&mut self) {
-        let endless = self.holds.iter().any(|held| held.term.is_none());
-        let end = match self.reads {
-            true => self.holds.iter().map(|held| held.expires).max(),
-            false => self.holds.last().map(|held| end_of(held.term)),
-        };
-        self.expires = end.flatten().filter(|_| !endless);
+    /// Sets its end, which comes no nearer while it is held: a hold without an end has kept it for a while.
+    fn renew(&mut self, was_endless: bool) {
+        if was_endless {
+            self.latest = self.latest.max(Instant::now() + KEPT);
+        }
+        let endless = self.holds.iter().any(|held| held.endless);
+        self.expires = (!endless).then_some(self.latest);
         self.lease.set(match self.expires {
             Some(expires) => Change::Until(Some(expires.into())),
             None => Change::Kept(KEPT),
@@ -99,19 +98,21 @@ impl Rules for State {
                 owner: Arc::clone(owner),
                 reads: *reads,
                 holds: Vec::new(),
+                latest: Instant::now(),
                 expires: None,
                 lease: Lease::kept(KEPT),
             });
             self.holdings.len() - 1
         });
         let holding = &mut self.holdings[place];
+        let end = term.and_then(|term| Instant::now().checked_add(term));
+        holding.latest = holding.latest.max(end.unwrap_or(holding.latest));
         holding.holds.push(Held {
             number: self.taken,
             claim: id.watch(),
-            term: *term,
-            expires: end_of(*term),
+            endless: end.is_none(),
         });
-        holding.renew();
+        holding.renew(false);
         Hold {
             lease: holding.lease.clone(),
             id,
@@ -162,11 +163,11 @@ impl State {
         let Some(place) = place.or(number.is_none().then_some(latest)) else {
             return false;
         };
-        holding.holds.remove(place);
+        let was_endless = holding.holds.remove(place).endless;
         if holding.holds.is_empty() {
             self.holdings.remove(at).lease.end();
         } else {
-            holding.renew();
+            holding.renew(was_endless);
         }
         true
     }
@@ -180,9 +181,4 @@ impl State {
         gone.iter().for_each(|held| held.lease.lose());
         !gone.is_empty()
     }
-}
-
-/// When a hold that is taken now ends.
-fn end_of(term: Option<Duration>) -> Option<Instant> {
-    term.and_then(|term| Instant::now().checked_add(term))
 }

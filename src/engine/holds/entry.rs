@@ -37,14 +37,6 @@ impl Renewing {
     }
 }
 
-/// Steps that have departed without an answer so far, each of which makes all that is held last for a time of its own.
-struct Pending {
-    /// When it ends at the earliest by that.
-    end: Moment,
-    /// An answer is to come, and that may be sooner than a renewal would make it.
-    shortens: bool,
-}
-
 /// When an entry is renewed.
 #[derive(Clone, Copy)]
 pub(super) struct Due {
@@ -71,7 +63,6 @@ pub(crate) struct Entry {
     pub(super) version: u64,
     /// When it ends, as far as the server has answered.
     until: Moment,
-    pending: Option<Pending>,
     /// `None`: a call has it.
     pub(super) due: Option<Due>,
     /// It was refused in a call with others, and is renewed in one of its own.
@@ -91,7 +82,6 @@ impl Entry {
             since: number,
             version: number,
             until,
-            pending: None,
             due: None,
             alone: false,
             reported: false,
@@ -150,7 +140,7 @@ impl Entry {
     /// a tenth of that time has passed, or half of what is left: what was granted is confirmed soon, and what failed fails again.
     pub(super) fn schedule(&mut self) {
         let (now, period) = (Instant::now(), self.renewing.lease / 3);
-        let soon = now + self.soon().min(self.end().remaining() / 2);
+        let soon = now + self.soon().min(self.until.remaining() / 2);
         let before = |time: Instant, pause| time.checked_sub(pause).unwrap_or(now).max(soon);
         let at = before(self.until.timer(), 2 * period);
         let early = before(at, period / 2);
@@ -201,20 +191,18 @@ impl Entry {
     /// It ends at `until` for the time being, the server says.
     pub(crate) fn ends(&mut self, until: Moment) {
         self.until = until;
-        self.pending = None;
         self.confirmed();
     }
 
-    /// It ends at `until` or later, the server says to a renewal, and nothing has departed since.
+    /// It ends at `until` or later, the server says.
     pub(crate) fn lasts(&mut self, until: Moment) {
-        let end = self.end();
-        // Whenever a step arrives that sets no shorter lease than a renewal, the end is put off by it; not to when it was before, perhaps.
-        let before = match self.pending.take_if(|pending| !pending.shortens) {
-            Some(_) => end,
-            None => self.until,
-        };
-        self.until = before.later(until);
-        self.confirmed();
+        self.ends(self.until.later(until));
+    }
+
+    /// A call departs that may let it end at `until`.
+    pub(crate) fn may_end(&mut self, until: Moment) {
+        self.until = self.until.earlier(until);
+        self.show_end();
     }
 
     fn confirmed(&mut self) {
@@ -223,46 +211,7 @@ impl Entry {
         self.reschedule();
     }
 
-    /// A step departs that makes it last for `lease`, until `until`; whether it arrives is not known yet.
-    pub(crate) fn may_end(&mut self, until: Moment, lease: Duration) {
-        let shortens = lease < self.renewing.lease;
-        self.pending = Some(match self.pending.take() {
-            None => Pending {
-                end: until,
-                shortens,
-            },
-            Some(before) => Pending {
-                end: before.end.earlier(until),
-                shortens: shortens || before.shortens,
-            },
-        });
-        self.show_end();
-    }
-
-    /// The steps that have departed have not taken effect.
-    pub(crate) fn stays(&mut self) {
-        self.pending = None;
-        self.show_end();
-    }
-
-    /// It has not, or that stays unknown: then the next renewal says how long it lasts, and is made at once.
-    pub(crate) fn in_vain(&mut self, unknown: bool) {
-        match &mut self.pending {
-            Some(pending) if unknown => {
-                pending.shortens = false;
-                self.due = self.due.map(|_| Due::now());
-            }
-            _ => self.stays(),
-        }
-    }
-
-    /// When it ends at the earliest.
-    fn end(&self) -> Moment {
-        let pending = self.pending.as_ref();
-        pending.map_or(self.until, |pending| pending.end.earlier(self.until))
-    }
-
     fn show_end(&self) {
-        self.lease.set(Change::Until(Some(self.end())));
+        self.lease.set(Change::Until(Some(self.until)));
     }
 }

@@ -29,11 +29,6 @@ fn change(holds: &Holds, change: impl FnOnce(&mut Entry)) {
     holds.change("x", "a", change).expect("it is there");
 }
 
-fn departs(holds: &Holds, seconds: u32) {
-    let until = after(seconds);
-    change(holds, |entry| entry.may_end(until, seconds * SECOND));
-}
-
 /// As a call that departs now has it.
 fn departing(holds: &Holds) -> Renewal {
     let place = ("x".into(), "a".into());
@@ -53,83 +48,30 @@ fn due(holds: &Holds) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// A call may shorten the lease of a permit with an id.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_is_not_answered_may_bring_the_end_nearer() {
-    let holds = Holds::default();
-    let lease = keep(&holds, after(60));
-    departs(&holds, 1);
-    assert_eq!(lease.remaining(), Some(SECOND));
-    departs(&holds, 2);
-    assert_eq!(lease.remaining(), Some(SECOND));
-    change(&holds, Entry::stays);
-    assert_eq!(lease.remaining(), Some(60 * SECOND));
-    departs(&holds, 100);
-    assert_eq!(lease.remaining(), Some(60 * SECOND));
-    change(&holds, |entry| entry.ends(after(100)));
-    assert_eq!(lease.remaining(), Some(100 * SECOND));
-    departs(&holds, 1);
-    sleep(SECOND).await;
-    assert!(lease.is_lost());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
+async fn a_call_that_may_shorten_a_lease_counts_from_its_departure_on() {
     let holds = Holds::default();
     let lease = keep(&holds, after(30));
-    let earlier = departing(&holds);
-    departs(&holds, 10);
-    let meanwhile = departing(&holds);
-    assert!(due(&holds).is_empty());
-    change(&holds, |entry| entry.in_vain(true));
-    assert_eq!(due(&holds), [["a"]], "at once");
-    for renewal in [&earlier, &meanwhile] {
-        assert!(!holds.renewed(renewal, true, after(40)));
-        assert_eq!(lease.remaining(), Some(10 * SECOND));
-    }
-    assert!(!holds.renewed(&departing(&holds), true, after(40)));
-    assert_eq!(lease.remaining(), Some(40 * SECOND));
-    // A hold whose call has no answer yet learns it by its own answer.
-    departs(&holds, 10);
-    assert!(!holds.renewed(&departing(&holds), true, after(50)));
+    let renewal = departing(&holds);
+    let may_end = |seconds| change(&holds, |entry| entry.may_end(after(seconds)));
+    may_end(10);
     assert_eq!(lease.remaining(), Some(10 * SECOND));
-}
-
-/// As long as the server refuses it, or no replica confirms it, a step may stay without an answer for longer than what is held
-/// lasts.
-#[tokio::test(start_paused = true)]
-async fn a_step_with_the_lease_of_a_renewal_brings_the_end_nearer_until_the_next_one() {
-    let holds = Holds::default();
-    let lease = keep(&holds, after(30));
-    let earlier = departing(&holds);
-    sleep(5 * SECOND).await;
-    change(&holds, |entry| entry.may_end(after(25), WATCHDOG));
-    assert!(!holds.renewed(&earlier, true, after(35)));
-    assert_eq!(lease.remaining(), Some(25 * SECOND));
+    may_end(100);
+    assert_eq!(lease.remaining(), Some(10 * SECOND));
+    assert!(!holds.renewed(&renewal, true, after(40)));
+    assert_eq!(lease.remaining(), Some(10 * SECOND), "it departed before");
     assert!(!holds.renewed(&departing(&holds), true, after(40)));
     assert_eq!(lease.remaining(), Some(40 * SECOND));
-}
-
-/// The answer to a release is not there yet, or never comes: all that is left may last for a shorter time than before.
-#[tokio::test(start_paused = true)]
-async fn a_renewal_does_not_bring_back_an_end_that_a_step_has_brought_nearer() {
-    for answered in [true, false] {
-        let holds = Holds::default();
-        let lease = keep(&holds, after(60));
-        change(&holds, |entry| entry.may_end(after(30), WATCHDOG));
-        if !answered {
-            change(&holds, |entry| entry.in_vain(true));
-        }
-        assert!(!holds.renewed(&departing(&holds), true, after(35)));
-        assert_eq!(lease.remaining(), Some(35 * SECOND));
-        // An end is only ever put off.
-        assert!(!holds.renewed(&departing(&holds), true, after(20)));
-        assert_eq!(lease.remaining(), Some(35 * SECOND));
-        // The answer comes late: it was renewed before its end was brought nearer.
-        let renewal = departing(&holds);
-        change(&holds, |entry| entry.ends(after(10)));
-        assert!(!holds.renewed(&renewal, true, after(50)));
-        assert_eq!(lease.remaining(), Some(10 * SECOND));
-    }
+    // A renewal only ever puts an end off.
+    assert!(!holds.renewed(&departing(&holds), true, after(20)));
+    assert_eq!(lease.remaining(), Some(40 * SECOND));
+    // The call is answered behind a renewal.
+    let renewal = departing(&holds);
+    change(&holds, |entry| entry.ends(after(5)));
+    assert!(!holds.renewed(&renewal, true, after(50)));
+    sleep(5 * SECOND).await;
+    assert!(lease.is_lost());
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,19 +33,19 @@ async fn the_lease_of_one_who_waited_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shorter_lease_of_the_same_holder() {
+async fn a_shorter_lease_does_not_bring_the_end_nearer() {
     let holder = Lock::new("door");
     holder.with_lease(LONG).lock().await.unwrap();
     let again = holder.with_lease(SHORT);
-    assert_eq!(served_after(&holder, again.lock()).await, SHORT);
+    assert_eq!(served_after(&holder, again.lock()).await, LONG);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_shorter_lease_that_is_left_after_an_unlock() {
+async fn an_unlock_that_leaves_a_hold_does_not_bring_the_end_nearer() {
     let holder = Lock::new("door");
     holder.with_lease(SHORT).lock().await.unwrap();
     holder.with_lease(LONG).lock().await.unwrap();
-    assert_eq!(served_after(&holder, holder.unlock()).await, SHORT);
+    assert_eq!(served_after(&holder, holder.unlock()).await, LONG);
 }
 
 #[tokio::test(start_paused = true)]

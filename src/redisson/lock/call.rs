@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::times::Term;
-use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::request::Arg;
 use crate::queue::{self, Outcome, Ticket, Want, taking};
@@ -90,13 +88,6 @@ impl Claim {
     pub(super) fn lease(self) -> Duration {
         Duration::from_millis(self.lease)
     }
-
-    pub(super) fn term(self) -> Term {
-        match self.watched {
-            true => Term::Watched,
-            false => Term::Limited(self.lease()),
-        }
-    }
 }
 
 impl Want for Claim {
@@ -161,12 +152,7 @@ pub(super) struct Note {
     pub(super) hold: Option<u64>,
     /// It has been lost, or given back already.
     pub(super) gone: bool,
-    /// The time to live of those that are left; zero for readers where each of these keeps its own.
-    pub(super) lease: Duration,
-    /// The last end of these where they keep their own.
-    pub(super) until: Option<Moment>,
-    /// Which one of its owner's holds it is, and how many there are.
-    pub(super) place: usize,
+    /// How often its owner holds it.
     pub(super) count: usize,
 }
 
@@ -229,14 +215,7 @@ impl queue::Call for Call {
                     true => Arg::Word("nobody"),
                     false => Arg::Text(who.to_string().into()),
                 },
-                match who.kind.is_shared() {
-                    true => {
-                        let (place, count, lease) =
-                            (note.place, note.count, note.lease.as_millis());
-                        Arg::Text(format!("{place}:{count}:{lease}").into())
-                    }
-                    false => Arg::millis(note.lease),
-                },
+                Arg::number(note.count),
             ]),
             Call::Force(kind) => {
                 let side = match kind {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::call::{Call, Claim, Kind, Note, Who};
 use super::places::Places;
-use super::times::{Term, Times};
+use super::times::Times;
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::holds::{Entry, Renewing};
@@ -134,20 +134,10 @@ impl Holds {
         Some(Who { number, kind })
     }
 
-    /// How often an owner holds it as this client knows, and the least lease that is left to it, for the script.
-    fn known(&self, who: Who) -> (usize, u128) {
-        let known = self.look(who, |times, entry| match entry.is_lost() {
-            true => (0, false),
-            false => (times.count(), times.lasts()),
-        });
-        let (count, lasts) = known.unwrap_or_default();
-        // A hold that is renewed does not end by another one that is not.
-        let least = if lasts {
-            self.watchdog().as_millis()
-        } else {
-            0
-        };
-        (count, least)
+    /// How often an owner holds it as this client knows.
+    fn known(&self, who: Who) -> usize {
+        let count = |times: &Times, entry: &Entry| (!entry.is_lost()).then(|| times.count());
+        self.look(who, count).flatten().unwrap_or_default()
     }
 
     /// Reads what an owner holds, where that is anything.
@@ -159,11 +149,6 @@ impl Holds {
 
     fn change<T>(&self, who: Who, changed: impl FnOnce(&mut Times, &mut Entry) -> T) -> Option<T> {
         change(&self.core, &self.lock, &self.field(who), changed)
-    }
-
-    /// Whether one of an owner's holds is renewed: its lease is not shorter than a renewal makes it.
-    fn is_watched(&self, who: Who) -> bool {
-        self.core.holds.is_renewed(&self.lock, &self.field(who))
     }
 
     fn watchdog(&self) -> Duration {
@@ -194,52 +179,28 @@ impl Held<Locks> for Holds {
         if self.shared {
             let owners: BTreeSet<_> = wants.map(Claim::who).collect();
             let known = owners.into_iter().map(|who| (who, self.known(who)));
-            let known = known.filter(|(_, (count, _))| *count > 0);
-            let texts = known.map(|(who, (count, least))| format!("{who}={count}={least}"));
+            let known = known.filter(|(_, count)| *count > 0);
+            let texts = known.map(|(who, count)| format!("{who}={count}"));
             return texts.collect::<Vec<_>>().join(",").into();
         }
         let Some(who) = self.holder() else {
             return Arc::default();
         };
-        let (count, least) = self.known(who);
-        format!("{who}:{count}:{least}").into()
+        format!("{who}:{}", self.known(who)).into()
     }
 
     fn departs(&mut self, call: &Call, note: &mut Note) {
-        match *call {
-            Call::Take(claim) => self.asks(claim, self.lease_time(claim)),
-            Call::Release(who, hold) => {
-                let watchdog = self.watchdog();
-                note.place = 1;
-                let left = self.change(who, |times, entry| {
-                    note.hold = hold.or_else(|| times.latest());
-                    // Another one may be there by now.
-                    note.gone = hold.is_some_and(|hold| !times.has(hold));
-                    times.departs(note.hold);
-                    (note.place, note.count) = (times.place(note.hold), times.count());
-                    let left = times.term_without(note.hold)?;
-                    let lease = match left {
-                        Term::Watched => watchdog,
-                        Term::Limited(lease) => lease,
-                    };
-                    note.until = times.end_without(note.hold);
-                    note.until = note.until.filter(|_| left != Term::Watched);
-                    let until = note.until.unwrap_or_else(|| Moment::now() + lease);
-                    let keeps = note.until.map(Moment::remaining);
-                    if !note.gone {
-                        entry.may_end(until, keeps.unwrap_or(lease));
-                    }
-                    Some(if keeps.is_some() {
-                        Duration::ZERO
-                    } else {
-                        lease
-                    })
-                });
-                note.gone |= left.is_none() && hold.is_some();
-                note.lease = left.flatten().unwrap_or(watchdog);
-            }
-            Call::Force(_) | Call::Leave(..) => {}
-        }
+        let Call::Release(who, hold) = *call else {
+            return;
+        };
+        let known = self.change(who, |times, _| {
+            note.hold = hold.or_else(|| times.latest());
+            // Another one may be there by now.
+            note.gone = hold.is_some_and(|hold| !times.has(hold));
+            times.leaves(note.hold, true);
+            note.count = times.count();
+        });
+        note.gone |= known.is_none() && hold.is_some();
     }
 
     fn answered(
@@ -247,7 +208,7 @@ impl Held<Locks> for Holds {
         call: &Call,
         note: &Note,
         result: Result<Claim>,
-        sent: Moment,
+        _: Moment,
     ) -> Result<Claim> {
         match (*call, &result) {
             (Call::Take(claim), Ok(Outcome::Number(_))) => self.lost(claim.who()),
@@ -261,20 +222,8 @@ impl Held<Locks> for Holds {
                 });
             }
             (Call::Release(who, _), Ok(Outcome::Number(left))) => {
-                let (until, left) = (note.until.unwrap_or(sent + note.lease), *left > 0);
-                let watched = note.lease == self.watchdog();
-                let left = left
-                    && self.change(who, |times, entry| {
-                        times.remove(note.hold) && {
-                            match watched {
-                                // It may have been renewed since.
-                                true => entry.lasts(until),
-                                false => entry.ends(until),
-                            }
-                            true
-                        }
-                    }) == Some(true);
-                if !left {
+                let remove = |times: &mut Times, _: &mut Entry| times.remove(note.hold);
+                if *left == 0 || self.change(who, remove) != Some(true) {
                     self.core.holds.end(&self.lock, &self.field(who));
                 }
             }
@@ -290,23 +239,14 @@ impl Held<Locks> for Holds {
     }
 
     fn failed(&mut self, call: &Call, note: &mut Note, why: NotDone) {
-        match *call {
-            Call::Take(claim) => self.not_granted(claim, why),
-            Call::Release(who, hold) => {
-                let unknown = why == NotDone::Unknown;
-                self.change(who, |times, entry| {
-                    match note.hold {
-                        // A guard is spent. One that nobody has would be renewed for ever.
-                        Some(held) if hold.is_some() || unknown || why == NotDone::Forbidden => {
-                            times.spend(held);
-                        }
-                        _ => times.leaves(note.hold, false),
-                    }
-                    entry.in_vain(unknown);
-                });
-            }
-            Call::Force(_) | Call::Leave(..) => {}
-        }
+        let Call::Release(who, hold) = *call else {
+            return;
+        };
+        self.change(who, |times, _| match note.hold {
+            // A guard is spent. One that nobody has would be renewed for ever.
+            Some(held) if hold.is_some() || why == NotDone::Unknown => times.spend(held),
+            _ => times.leaves(note.hold, false),
+        });
     }
 
     fn granted(&mut self, grant: Grant<Claim>, _: u64, until: Moment) {
@@ -318,13 +258,7 @@ impl Held<Locks> for Holds {
             // The holds that stand in the table were lost unnoticed.
             self.lost(claim.who());
         }
-        let reads = claim.kind == Kind::Read;
-        let add = |times: &mut Times| {
-            times.add(number, claim.term());
-            if reads {
-                times.ends(number, until);
-            }
-        };
+        let add = |times: &mut Times| times.add(number, claim.watched);
         // Holds that have ended by this client's clock alone count as well, as the server has counted them.
         let mut before = None;
         let once_more = self.change(claim.who(), |times, entry| {
@@ -333,10 +267,7 @@ impl Held<Locks> for Holds {
                 return false;
             }
             add(times);
-            match reads {
-                true => entry.lasts(until),
-                false => entry.ends(until),
-            }
+            entry.lasts(until);
             true
         });
         if once_more != Some(true) {
@@ -350,7 +281,7 @@ impl Held<Locks> for Holds {
                 ..claim.who()
             };
             let (write, reader) = (Kind::Write.tail(), self.field(as_reader));
-            let shared = self.shared;
+            let (shared, reads) = (self.shared, claim.kind == Kind::Read);
             let stays = |other: &str| {
                 let owner = other.strip_suffix(write).unwrap_or(other);
                 shared && (owner == &*reader || reads && !other.ends_with(write))
@@ -360,21 +291,9 @@ impl Held<Locks> for Holds {
         }
     }
 
-    /// A step departs behind which all that a writer holds lasts for `lease`. The holds of a reader end no sooner by another one.
-    fn asks(&mut self, claim: Claim, lease: Duration) {
-        if claim.kind != Kind::Read {
-            let until = Moment::now() + lease;
-            self.change(claim.who(), |_, entry| entry.may_end(until, lease));
-        }
-    }
-
     fn not_granted(&mut self, claim: Claim, why: NotDone) {
-        match why {
-            NotDone::Taken => self.lost(claim.who()),
-            why => {
-                let unknown = why == NotDone::Unknown;
-                self.change(claim.who(), |_, entry| entry.in_vain(unknown));
-            }
+        if why == NotDone::Taken {
+            self.lost(claim.who());
         }
     }
 
@@ -385,13 +304,7 @@ impl Held<Locks> for Holds {
         match sent {
             Some(sent) => {
                 let until = sent + claim.lease();
-                self.change(claim.who(), |times, entry| match claim.kind {
-                    Kind::Read => {
-                        times.ends(ticket, until);
-                        entry.lasts(until);
-                    }
-                    _ => entry.ends(until),
-                });
+                self.change(claim.who(), |_, entry| entry.lasts(until));
             }
             None => self.lost(claim.who()),
         }
@@ -404,15 +317,8 @@ impl Held<Locks> for Holds {
         self.look(claim.who(), has) == Some(true)
     }
 
-    fn lease_alone(&self, claim: Claim) -> Duration {
-        claim.lease()
-    }
-
     fn lease_time(&self, claim: Claim) -> Duration {
-        match claim.kind != Kind::Read && self.is_watched(claim.who()) {
-            true => claim.lease().max(self.watchdog()),
-            false => claim.lease(),
-        }
+        claim.lease()
     }
 
     /// Owners that hold the lock do not wait for it; those that read, for the other side.

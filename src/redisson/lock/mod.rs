@@ -67,8 +67,11 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 /// A lock that is taken without a lease lasts for the
 /// [`lock_watchdog_timeout`](crate::ClientBuilder::lock_watchdog_timeout) and is renewed every third of it, as
 /// long as it is held and the client is there, through errors and reconnections. With a lease it ends when that
-/// has run out. As in Redisson, each time it is taken the time to live is set anew, and giving back one hold
-/// of several sets it to that of the holds which are left.
+/// has run out.
+///
+/// While its owner holds it, the end of a lock is only ever put off: it lasts as long as the longest lease that its owner has asked for.
+/// A shorter lease does not bring the end nearer, nor does an `unlock` that leaves other holds. DIFFERENCE: Redisson sets the time to live
+/// anew each time.
 ///
 /// A lock can be lost: its lease runs out, someone forces it open, the server was away for too long or has lost its
 /// data. [`LockGuard::lost`] and [`lease`](RLock::lease) tell, at the latest when the lease that was granted has

@@ -63,9 +63,9 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::READ_WRITE))
 ///
 /// As [`RLock`]; and
 ///
-/// - Redisson adds the lease of a writer's second hold to what is left of the first. Here each hold has its own.
+/// - Redisson adds the lease of a writer's second hold to what is left of the first. Here the longer one counts.
 /// - Readers that wait learn of a writer of this crate that goes on as a reader, also those in JVMs.
-/// - Each hold of a reader is given back by its guard. Redisson takes away the time-out of the latest.
+/// - A reader with several holds gives back the one that ends first. Redisson takes away the time-out of the latest.
 ///
 /// # Limits
 ///

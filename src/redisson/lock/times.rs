@@ -1,19 +1,7 @@
-//! How often one owner has taken a lock without having lost it in between, and for how long each time.
-
-use std::sync::Weak;
-use std::time::Duration;
+//! How often one owner has taken a lock without having lost it in between.
 
 use crate::api::HoldId;
-use crate::clock::Moment;
-
-/// For how long a lock is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Term {
-    /// For as long as it is held: it is renewed.
-    Watched,
-    /// For this long at the most.
-    Limited(Duration),
-}
+use std::sync::Weak;
 
 /// Each time that the lock was taken, under a number of its own by which it is given back; the latest last.
 #[derive(Default)]
@@ -28,9 +16,8 @@ struct Time {
     /// Whether somebody has its id, and will give this one back.
     /// `None`: it is on its way to its caller.
     claim: Option<Weak<u64>>,
-    term: Term,
-    /// When it ends, where that is its own.
-    ends: Option<Moment>,
+    /// It is renewed for as long as it is held.
+    watched: bool,
     state: State,
 }
 
@@ -39,8 +26,6 @@ enum State {
     Held,
     /// It is about to be given back.
     Leaving,
-    /// It is being given back by a step that has departed.
-    Departed,
     /// It could not be given back: it counts no more, unless it is given back after all.
     Spent,
 }
@@ -59,38 +44,14 @@ impl Time {
 
 impl Times {
     /// It has been taken once more. The server counts what does, from now on.
-    pub(super) fn add(&mut self, number: u64, term: Term) {
+    pub(super) fn add(&mut self, number: u64, watched: bool) {
         self.forget_spent();
         self.all.push(Time {
             number,
             claim: None,
-            term,
-            ends: None,
+            watched,
             state: State::Held,
         });
-    }
-
-    /// The one with this number ends then, whatever becomes of the others.
-    pub(super) fn ends(&mut self, number: u64, until: Moment) {
-        if let Some(time) = self.get(Some(number)) {
-            time.ends = Some(until);
-        }
-    }
-
-    /// When the last one ends, without the one with this number.
-    pub(super) fn end_without(&self, number: Option<u64>) -> Option<Moment> {
-        let stays = |time: &&Time| time.is_held() && Some(time.number) != number;
-        let ends = self.all.iter().filter(stays).filter_map(|time| time.ends);
-        ends.reduce(Moment::later)
-    }
-
-    /// Which one of those that are held this is, from 1 on.
-    pub(super) fn place(&self, number: Option<u64>) -> usize {
-        let before = self
-            .all
-            .iter()
-            .take_while(|time| Some(time.number) != number);
-        1 + before.filter(|time| time.is_held()).count()
     }
 
     fn get(&mut self, number: Option<u64>) -> Option<&mut Time> {
@@ -128,16 +89,7 @@ impl Times {
 
     /// One of them is to be renewed; what is about to be given back is not.
     pub(super) fn is_watched(&self) -> bool {
-        self.watches(&[State::Held])
-    }
-
-    /// The same with what is about to be given back: until that step departs it keeps the lock in the server.
-    pub(super) fn lasts(&self) -> bool {
-        self.watches(&[State::Held, State::Leaving])
-    }
-
-    fn watches(&self, states: &[State]) -> bool {
-        let watched = |time: &Time| states.contains(&time.state) && time.term == Term::Watched;
+        let watched = |time: &Time| time.is_held() && time.watched;
         !self.abandoned && self.all.iter().any(watched)
     }
 
@@ -151,33 +103,14 @@ impl Times {
         latest.or(self.all.last()).map(|time| time.number)
     }
 
-    /// The term that counts when the one with this number has gone; `None` where none is left.
-    pub(super) fn term_without(&self, number: Option<u64>) -> Option<Term> {
-        let stays = |time: &&Time| time.is_held() && Some(time.number) != number;
-        let rest = self.all.iter().filter(stays);
-        // A hold that is renewed stays so, whatever was taken on top of it.
-        rest.map(|time| time.term)
-            .reduce(|below, term| match below {
-                Term::Watched => below,
-                Term::Limited(_) => term,
-            })
-    }
-
     /// The one with this number is about to be given back, or is not, after all.
     pub(super) fn leaves(&mut self, number: Option<u64>, leaving: bool) {
         if let Some(time) = self.get(number) {
             time.state = match time.state {
                 _ if leaving => State::Leaving,
                 State::Spent => State::Spent,
-                State::Held | State::Leaving | State::Departed => State::Held,
+                State::Held | State::Leaving => State::Held,
             };
-        }
-    }
-
-    /// The step departs that gives the one with this number back.
-    pub(super) fn departs(&mut self, number: Option<u64>) {
-        if let Some(time) = self.get(number) {
-            time.state = State::Departed;
         }
     }
 
@@ -199,44 +132,37 @@ impl Times {
 mod tests {
     use super::*;
 
-    const SHORT: Term = Term::Limited(Duration::from_secs(1));
-    const LONG: Term = Term::Limited(Duration::from_secs(60));
-
     /// Takes the lock; its caller has the id.
-    fn take(times: &mut Times, number: u64, term: Term) -> HoldId {
-        times.add(number, term);
+    fn take(times: &mut Times, number: u64, watched: bool) -> HoldId {
+        times.add(number, watched);
         let id = HoldId::new(number);
         assert!(times.claim(&id));
         id
     }
 
-    fn taken_once(term: Term) -> Times {
+    fn taken_once(watched: bool) -> Times {
         let mut times = Times::default();
-        times.add(1, term);
+        times.add(1, watched);
         times
     }
 
     #[test]
-    fn they_are_counted_and_each_has_its_term() {
-        let mut times = taken_once(Term::Watched);
-        times.add(2, SHORT);
+    fn holds_are_counted_and_the_watched_ones_are_renewed() {
+        let mut times = taken_once(true);
+        times.add(2, false);
         assert_eq!(times.count(), 2);
-        assert_eq!(times.term_without(Some(2)), Some(Term::Watched));
-        assert_eq!(times.term_without(Some(1)), Some(SHORT));
         assert!(times.is_watched() && times.remove(Some(1)));
-        assert!(!times.is_watched() && times.term_without(Some(2)).is_none());
-        assert!(!times.remove(Some(2)));
+        assert!(!times.is_watched() && !times.remove(Some(2)));
     }
 
     #[test]
     fn without_a_number_the_latest_that_is_nobodys_is_meant() {
         let mut times = Times::default();
         assert_eq!(times.latest(), None);
-        let first = take(&mut times, 1, SHORT);
-        drop(take(&mut times, 2, LONG));
-        let third = take(&mut times, 3, SHORT);
+        let first = take(&mut times, 1, false);
+        drop(take(&mut times, 2, false));
+        let third = take(&mut times, 3, false);
         assert_eq!(times.latest(), Some(2));
-        assert_eq!(times.term_without(Some(2)), Some(SHORT));
         assert!(times.remove(Some(2)));
         assert_eq!(times.latest(), Some(third.number()));
         drop(first);
@@ -249,11 +175,8 @@ mod tests {
     #[test]
     fn each_of_several_that_could_not_be_given_back_is_spent() {
         let mut times = Times::default();
-        let guarded = take(&mut times, 1, Term::Watched);
-        drop((
-            take(&mut times, 2, Term::Watched),
-            take(&mut times, 3, Term::Watched),
-        ));
+        let guarded = take(&mut times, 1, true);
+        drop((take(&mut times, 2, true), take(&mut times, 3, true)));
         for left in [2, 1] {
             let latest = times.latest().expect("one is left");
             assert_ne!(latest, guarded.number(), "somebody has the id");
@@ -272,14 +195,13 @@ mod tests {
 
     #[test]
     fn what_could_not_be_given_back_does_not_count() {
-        let mut times = taken_once(LONG);
-        times.add(2, Term::Watched);
+        let mut times = taken_once(false);
+        times.add(2, true);
         times.spend(2);
         assert_eq!(times.count(), 1);
         assert!(!times.is_watched() && times.has(2));
         times.leaves(Some(2), false);
         assert!(!times.is_watched());
-        assert_eq!(times.term_without(Some(1)), None);
         times.spend(1);
         assert_eq!(times.count(), 0);
         assert_eq!(times.latest(), Some(2), "it may be left over");
@@ -288,20 +210,17 @@ mod tests {
         assert_eq!(times.count(), 1);
         times.spend(1);
         // Taken anew, it is counted from one on.
-        times.add(3, LONG);
+        times.add(3, false);
         assert_eq!(times.count(), 1);
         assert!(times.has(3) && !times.has(1) && !times.has(2));
     }
 
     #[test]
     fn what_is_being_given_back_is_renewed_no_more_unless_it_stays() {
-        let mut times = taken_once(Term::Watched);
+        let mut times = taken_once(true);
         times.leaves(Some(1), true);
         assert!(!times.is_watched() && times.count() == 1);
-        assert!(times.lasts(), "no step has departed");
-        times.departs(Some(1));
-        assert!(!times.lasts() && times.count() == 1);
         times.leaves(Some(1), false);
-        assert!(times.is_watched() && times.lasts());
+        assert!(times.is_watched());
     }
 }

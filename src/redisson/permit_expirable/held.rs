@@ -7,14 +7,12 @@ use super::call::{Call, Permits};
 use super::ids;
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::holds::{Entry, Renewing};
+use crate::engine::holds::Renewing;
 use crate::engine::keys::Keys;
 use crate::engine::request::Script;
 use crate::lua;
 use crate::outside;
-use crate::queue::{
-    Grant, Held, NotDone, Outcome, Overtaking, Primitive, QueueKeys, Result, Ticket,
-};
+use crate::queue::{Grant, Held, Outcome, Overtaking, Primitive, QueueKeys, Result, Ticket};
 
 pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 
@@ -118,7 +116,7 @@ impl Held<PermitExpirable> for Kept {
             let until = Self::end(Moment::now(), *millis);
             let holds = &self.core.holds;
             holds.change(&self.permits, id, |entry| {
-                entry.may_end(until, lease_time(*millis));
+                entry.may_end(until);
             });
         }
     }
@@ -138,7 +136,7 @@ impl Held<PermitExpirable> for Kept {
                     holds.ends(permits, id, Self::end(sent, *millis), renewing);
                 }
                 Ok(_) => drop(holds.lost(permits, id)),
-                Err(_) => drop(holds.change(permits, id, Entry::stays)),
+                Err(_) => {}
             }
         }
         match (call, &result) {
@@ -148,13 +146,6 @@ impl Held<PermitExpirable> for Kept {
             _ => {}
         }
         result
-    }
-
-    fn failed(&mut self, call: &Call, (): &mut (), why: NotDone) {
-        if let Call::Prolong(id, _) = call {
-            let in_vain = |entry: &mut Entry| entry.in_vain(why == NotDone::Unknown);
-            self.core.holds.change(&self.permits, id, in_vain);
-        }
     }
 
     fn granted(&mut self, grant: Grant<Permits>, _: u64, until: Moment) {

@@ -75,29 +75,40 @@ pub(crate) async fn without_a_lease_it_stays(fixture: &impl Fixture) {
     lock.unlock().await.unwrap();
 }
 
-pub(crate) async fn each_time_it_is_taken_the_lease_is_set_anew(fixture: &impl Fixture) {
-    let lock = fixture.fresh("anew");
+pub(crate) async fn a_longer_lease_puts_the_end_off_and_a_shorter_one_does_not(
+    fixture: &impl Fixture,
+) {
+    let lock = fixture.fresh("longer");
     lock.with_lease(LONG).lock().await.unwrap();
-    lock.with_lease(LONG / 2).lock().await.unwrap();
-    assert!(left(&lock).await <= LONG / 2);
-    assert!(lock.lease().remaining().unwrap() <= LONG / 2);
+    for shorter in [LONG / 2, SHORT] {
+        lock.with_lease(shorter).lock().await.unwrap();
+        assert!(left(&lock).await > LONG - LIMIT);
+        assert!(lock.lease().remaining().unwrap() > LONG - LIMIT);
+    }
     lock.with_lease(2 * LONG).lock().await.unwrap();
-    assert!(left(&lock).await > LONG);
-    assert_held(&lock, 3).await;
+    assert!(left(&lock).await > 2 * LONG - LIMIT);
+    assert_held(&lock, 4).await;
     lock.force_unlock().await.unwrap();
 }
 
-pub(crate) async fn a_hold_below_keeps_its_own_lease(fixture: &impl Fixture) {
-    let lock = fixture.fresh("below");
-    lock.with_lease(LONG).lock().await.unwrap();
-    lock.with_lease(10 * LONG).lock().await.unwrap();
-    lock.with_lease(SHORT * 1000).lock().await.unwrap();
-    lock.unlock().await.unwrap();
+/// Whichever hold goes first, also with others on their way.
+pub(crate) async fn giving_back_one_of_several_does_not_bring_the_end_nearer(
+    fixture: &impl Fixture,
+) {
+    let lock = fixture.fresh("several");
+    let first = lock.with_lease(LONG).guard().await.unwrap();
+    let handle = Arc::clone(first.handle());
+    handle.with_lease(10 * LONG).lock().await.unwrap();
+    handle.with_lease(SHORT).lock().await.unwrap();
+    let (locked, last, guard) = tokio::join!(lock.is_locked(), handle.unlock(), first.unlock());
+    assert!(locked.unwrap());
+    last.unwrap();
+    guard.unwrap();
     assert!(left(&lock).await > 9 * LONG);
-    lock.unlock().await.unwrap();
-    let left = left(&lock).await;
-    assert!(left <= LONG && left > LONG - LIMIT, "{left:?}");
-    lock.unlock().await.unwrap();
+    assert!(handle.lease().remaining().unwrap() > 9 * LONG);
+    assert_held(&handle, 1).await;
+    handle.unlock().await.unwrap();
+    assert_free(&lock).await;
 }
 
 pub(crate) async fn the_lease_tells_that_it_is_lost(fixture: &impl Fixture) {

@@ -119,7 +119,7 @@ macro_rules! lock_cases {
             ]
             leases: [
                 without_a_lease_it_lasts_for_half_a_minute_at_a_time,
-                a_hold_below_keeps_its_own_lease,
+                a_longer_lease_puts_the_end_off_and_a_shorter_one_does_not,
             ]
             waiting: [
                 the_holder_passes_those_who_wait,
@@ -127,7 +127,7 @@ macro_rules! lock_cases {
                 two_calls_of_one_owner_come_before_others,
             ]
             guards: [
-                holds_that_go_in_any_order_keep_their_terms,
+                holds_that_go_in_any_order_leave_the_longest_lease,
                 an_unlock_leaves_the_holds_of_guards_alone,
                 a_hold_is_given_back_once,
                 dropped_entries_are_given_back,
@@ -141,7 +141,7 @@ macro_rules! lock_cases {
                 after_force_unlock_the_owner_holds_nothing,
             ]
             leases: [
-                each_time_it_is_taken_the_lease_is_set_anew,
+                giving_back_one_of_several_does_not_bring_the_end_nearer,
             ]
             guards: [
                 a_guard_of_a_hold_before_the_loss_gives_nothing_back,
