@@ -185,7 +185,9 @@ impl Judge {
         let revived = before.iter().find(|(id, end)| {
             let later = ends.get(*id);
             let lasts_on = **end <= now && later.is_some_and(|later| later > *end);
-            lasts_on && self.recipes.known.contains(*id)
+            // A failover that loses the step that shortened a lease restores the end before it.
+            let restored = self.rules.forgetful && self.recipes.shortened.contains(*id);
+            lasts_on && self.recipes.known.contains(*id) && !restored
         });
         let revived = revived.map(|(id, _)| id.clone());
         let sooner = before.iter().find(|(id, end)| {
