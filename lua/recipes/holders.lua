@@ -30,7 +30,8 @@ local function take(entry, _, life, by_answer)
   if not slot then return nil end
   if not by_answer then
     grant(entry, now() + life * 1000)
-    redis.call('PEXPIRE', GRANTS, KEPT)
+    -- Where holders do not end, the grant alone says that nobody has this one.
+    if not store.endless then redis.call('PEXPIRE', GRANTS, KEPT) end
     first_end = first_end or 0
   end
   last_id, last_slot = id_in(entry), slot

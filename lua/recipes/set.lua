@@ -7,6 +7,7 @@
 -- Invariant: as many are counted as stand in the set
 
 local HOLDERS, count = KEYS[2], 0
+store.endless = true
 
 function store.open() count = redis.call('SCARD', HOLDERS) end
 

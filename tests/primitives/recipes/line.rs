@@ -127,6 +127,33 @@ async fn a_dead_process_in_front_holds_nobody_up() {
     }
 }
 
+/// In a set the grant alone says that nobody has its id.
+#[tokio::test]
+async fn grant_of_a_set_does_not_end_before_it_is_taken_back() {
+    let (server, mut redis, alive) = start().await;
+    let proxy = Proxy::start(&server).await;
+    let dying = Client::connect(proxy.url()).await.unwrap();
+    let [dying, alive] =
+        [&dying, &alive].map(|client| Layout::Set.make(client, "dead", Shape::new(1)));
+    for _ in 0..5 {
+        proxy.clear();
+        let held = alive.acquire().await.unwrap();
+        let first = waiter(&dying).await;
+        proxy.blackhole();
+        assert!(alive.release(held.id()).await.unwrap());
+        let ttl: i64 = redis
+            .pttl("redisson_sc_recipe_grants:set:{dead}")
+            .await
+            .unwrap();
+        assert!(ttl < 0, "it ends in {ttl} ms");
+        let held = timeout(LIMIT, alive.acquire())
+            .await
+            .expect("it comes back");
+        assert!(alive.release(held.unwrap().id()).await.unwrap());
+        first.abort();
+    }
+}
+
 /// A look reads the first few, however many wait.
 #[tokio::test]
 async fn a_look_at_a_long_line_is_a_short_script() {
