@@ -16,9 +16,6 @@ use crate::engine::request::Arg;
 use crate::error::Error;
 use crate::sync::unlocked;
 
-/// A release that stays forbidden is given up after so long.
-const LONGEST_OWED: Duration = Duration::from_secs(300);
-
 /// A call on its way.
 pub(super) struct Queued<P: Primitive> {
     pub(super) call: P::Call,
@@ -116,11 +113,6 @@ pub(crate) struct Batch<P: Primitive> {
 impl<P: Primitive> Queued<P> {
     pub(super) fn has_caller(&self) -> bool {
         self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
-    }
-
-    /// Whether it is tried again where it was forbidden.
-    pub(super) fn stays_owed(&self, now: Instant) -> bool {
-        self.call.is_deferred() && self.call.outlasts_refusals() && now < self.since + LONGEST_OWED
     }
 
     /// It has no caller, and is no deferred call: it must not be sent any more.

@@ -23,7 +23,6 @@ impl<P: Primitive> State<P> {
         self.look_at = None;
         (self.look, self.confirm_all) = (false, false);
         self.unwatch |= std::mem::take(&mut self.listens_to_jvms);
-        self.retry();
         self.surplus_at = None;
         for call in self.held.last_calls() {
             self.call(call, None, now);

@@ -1,7 +1,5 @@
 //! Batches that were refused, not sent or never answered; and the callers whose time is over.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::batch::Batch;
@@ -13,16 +11,6 @@ use super::state::{Item, State};
 use super::waiters::{Id, Waiter};
 use crate::engine::once::{Patience, Trouble};
 use crate::error::Error;
-
-/// A release that was forbidden is tried again after so long.
-const RETRY: Duration = Duration::from_secs(1);
-
-fn is_forbidden(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::PermissionDenied { .. } | Error::Authentication { .. }
-    )
-}
 
 impl<P: Primitive> State<P> {
     /// `batch` was not carried out, because of `error`. Where the outcome of an earlier sending is unknown, `unknown` says so.
@@ -45,17 +33,9 @@ impl<P: Primitive> State<P> {
         }
         self.still_confirms(batch.extends, now);
         let why = unknown.map_or(NotDone::Refused, |_| NotDone::Unknown);
-        let forbidden = unknown.is_none() && is_forbidden(error) && !self.closed;
         for mut queued in batch.calls {
-            if forbidden && !queued.has_caller() && queued.stays_owed(now) {
-                self.held
-                    .failed(&queued.call, &mut queued.note, NotDone::Forbidden);
-                self.refused.push(queued);
-                self.retry_at.get_or_insert(now + RETRY);
-            } else {
-                self.held.failed(&queued.call, &mut queued.note, why);
-                queued.answer(Err(unknown.unwrap_or(error).clone()), &mut replies);
-            }
+            self.held.failed(&queued.call, &mut queued.note, why);
+            queued.answer(Err(unknown.unwrap_or(error).clone()), &mut replies);
         }
         for run in &batch.runs {
             self.held.not_granted(run.want, why);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::entries::Entry;
 use super::object::QueueKeys;
 use super::outcome::{Amount, Grant, Outcome, Ticket, Want};
-use super::primitive::{Call, Held, NotDone, Overtaking, Primitive, Result};
+use super::primitive::{Call, Held, Overtaking, Primitive, Result};
 use crate::api::encoded;
 use crate::clock::Moment;
 use crate::engine::Core;
@@ -123,15 +123,6 @@ where
         self.take(of_guard(call)?.0)
     }
 
-    /// A release that was forbidden before is sent now.
-    fn departs(&mut self, call: &P::Call, note: &mut Option<String>) {
-        if note.is_none()
-            && let Some((given, true)) = of_guard(call)
-        {
-            *note = self.take(given);
-        }
-    }
-
     fn answered(
         &mut self,
         call: &P::Call,
@@ -152,26 +143,6 @@ where
             }
         }
         result
-    }
-
-    /// A forbidden release leaves the permits held and renewed until it succeeds.
-    fn failed(&mut self, call: &P::Call, note: &mut Option<String>, why: NotDone) {
-        if why != NotDone::Forbidden {
-            return;
-        }
-        let entry = note.as_deref().and_then(Entry::<Amount>::read);
-        if let (Some((given, true)), Some((_, entry))) = (of_guard(call), entry) {
-            *note = None;
-            let before = self.text(given.ticket);
-            let (amount, _) = self.all.entry(given.ticket).or_insert((0, entry.life));
-            *amount += given.want.amount;
-            if let Some((before, text)) = before.zip(self.text(given.ticket)) {
-                self.core
-                    .holds
-                    .rename(&self.grants, &self.id(&before), &self.id(&text));
-            }
-            self.keep(given.ticket, Moment::now() + self.watchdog());
-        }
     }
 
     fn granted(&mut self, grant: Grant<Amount>, life: u64, until: Moment) {

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use super::object::Object;
 use super::outcome::Outcome;
-use super::primitive::{Call, Primitive};
+use super::primitive::Primitive;
 use super::waiters::Id;
 use crate::engine::answer::poll_answer;
 use crate::engine::drive::Inline;
-use crate::error::{Effect, Result};
+use crate::error::Result;
 
 impl<P: Primitive> Object<P> {
     /// Carries `call` out. It is queued at the first poll.
@@ -31,14 +31,13 @@ impl<P: Primitive> Object<P> {
                 self.finish(inner, replies);
                 return Ok(Outcome::Number(1));
             }
-            inner.state.call(call.clone(), Some(reply), now);
+            inner.state.call(call, Some(reply), now);
             self.begin(inner);
         }
         let pending = Pending {
             object: self,
             outcome,
             waiter: None,
-            call: Some(call),
             inline: self.drive(),
         };
         pending.await
@@ -68,7 +67,6 @@ impl<P: Primitive> Object<P> {
             object: self,
             outcome,
             waiter: Some(waiter),
-            call: None,
             inline: self.drive(),
         };
         pending.await
@@ -81,7 +79,6 @@ pub(super) struct Pending<'a, P: Primitive> {
     pub(super) outcome: oneshot::Receiver<Result<Outcome<P::Want>>>,
     /// The place of one that waits.
     pub(super) waiter: Option<Id>,
-    pub(super) call: Option<P::Call>,
     pub(super) inline: Option<Inline<Object<P>>>,
 }
 
@@ -101,17 +98,9 @@ impl<P: Primitive> Drop for Pending<'_, P> {
             return;
         }
         self.outcome.close();
-        match (self.outcome.try_recv(), self.call.take(), self.waiter) {
-            (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.defer(P::give_back(grant)),
-            // A refused release whose error had no reader is tried again.
-            (Ok(Err(error)), Some(call), _)
-                if call.is_deferred()
-                    && call.outlasts_refusals()
-                    && error.effect() == Effect::NotApplied =>
-            {
-                self.object.defer(call);
-            }
-            (_, _, Some(waiter)) => self.object.leave(waiter),
+        match (self.outcome.try_recv(), self.waiter) {
+            (Ok(Ok(Outcome::Granted(grant))), _) => self.object.defer(P::give_back(grant)),
+            (_, Some(waiter)) => self.object.leave(waiter),
             _ => {}
         }
     }

@@ -63,11 +63,6 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
     /// Whether it is carried out, however late, when its caller has gone.
     fn is_deferred(&self) -> bool;
 
-    /// Whether it is tried again where it was refused, and no caller got the error.
-    fn outlasts_refusals(&self) -> bool {
-        true
-    }
-
     /// Adds a call without a caller to this one, where that is possible.
     fn add_up(&mut self, _call: &Self) -> bool {
         false
@@ -120,8 +115,6 @@ pub(crate) enum NotDone {
     Taken,
     /// It was refused, or never sent.
     Refused,
-    /// The server forbids it. It departs again.
-    Forbidden,
     /// Nobody will know.
     Unknown,
 }

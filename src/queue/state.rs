@@ -69,9 +69,6 @@ pub(super) struct State<P: Primitive> {
     /// Until then waiters need not ask: what they want is held here, and they ask with the call that frees it.
     pub(super) ask_at: Option<Instant>,
     pub(super) calls: VecDeque<Item<P>>,
-    /// Deferred calls that were forbidden; and when they are tried again.
-    pub(super) refused: Vec<Queued<P>>,
-    pub(super) retry_at: Option<Instant>,
     /// Calls that release grants which no replica has confirmed.
     pub(super) returns: Vec<P::Call>,
 
@@ -149,8 +146,6 @@ impl<P: Primitive> State<P> {
             late: 0,
             clock: None,
             returns: Vec::new(),
-            refused: Vec::new(),
-            retry_at: None,
             under_way: None,
             subscription_refused: None,
             closed,
@@ -266,9 +261,6 @@ impl<P: Primitive> State<P> {
             }
         }
         self.note_surplus(now);
-        if self.retry_at.is_some_and(|at| at <= now) {
-            self.retry();
-        }
         self.ask_at.take_if(|at| *at <= now);
         let late_surplus = self.surplus_at.take_if(|at| *at <= now).is_some();
         let late_confirmation = self.confirm_at.take_if(|at| *at <= now).is_some();
@@ -279,13 +271,6 @@ impl<P: Primitive> State<P> {
         replies
     }
 
-    /// Forbidden releases are tried again.
-    pub(super) fn retry(&mut self) {
-        self.retry_at = None;
-        let refused = std::mem::take(&mut self.refused).into_iter();
-        self.calls.extend(refused.map(Item::Call));
-    }
-
     /// Whether something is left to be done when the object has no handle any more.
     pub(super) fn stays(&self) -> bool {
         !self.entries.is_empty()
@@ -293,7 +278,6 @@ impl<P: Primitive> State<P> {
             || self.listens_to_jvms
             || self.unwatch
             || self.looks_soon && self.look_at.is_some()
-            || !self.refused.is_empty()
             || self.announcements.keep_object()
     }
 
@@ -325,7 +309,6 @@ impl<P: Primitive> State<P> {
             self.look_at,
             self.surplus_at,
             self.announcements.alarm(),
-            self.retry_at,
             self.confirm_at,
             self.ask_at,
         ];

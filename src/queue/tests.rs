@@ -439,8 +439,13 @@ impl World {
             Event::Answer => self.answer(client),
             Event::Refuse if matches!(this.under_way, Some((_, None))) => {
                 let batch = this.under_way.take().expect("just seen").0;
+                let refused: Vec<_> = batch.calls.iter().map(|queued| queued.call).collect();
                 let replies = this.state.failed(batch, &forbidden(), None, now);
                 this.tell(replies);
+                // Their callers try again.
+                for call in refused {
+                    this.state.call(call, None, now);
+                }
             }
             Event::Notify if !this.notifications.is_empty() => {
                 let (ticket, clock) = this.notifications.remove(0);
@@ -553,7 +558,6 @@ proptest! {
             }
             world.clients.iter_mut().for_each(|client| client.hears = true);
             world.clients.iter_mut().for_each(|client| client.state.may_have_missed());
-            // A refused call is tried again after a second.
             for _ in 0..8 {
                 tokio::time::advance(Duration::from_millis(200)).await;
                 for client in &mut world.clients {

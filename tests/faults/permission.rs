@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::support::acl::set_user;
-use crate::support::clients::{LIMIT, builder, connect, limited, scripts, served, stored};
-use crate::support::polls::poll_once;
+use crate::support::clients::{LIMIT, builder, limited, scripts, served, stored};
 use crate::support::refusals::{all_operations, assert_clear};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{until, until_notified, until_queued, until_subscribers, waiter};
@@ -78,64 +77,6 @@ async fn a_command_that_is_forbidden_at_connect_is_told() {
     }
 }
 
-/// Nobody is there who could give them back later, or has learned that it must.
-#[tokio::test]
-async fn what_nobody_waits_for_is_given_back_when_that_is_allowed_again() {
-    let (server, client) = limited("~* &* +@all").await;
-    let mut control = server.connection().await;
-    for command in ["set", "get"] {
-        let semaphore = client.semaphore(command);
-        semaphore.try_set_permits(9).await.unwrap();
-        let permits = [
-            semaphore.permit(1).await.unwrap(),
-            semaphore.permit(2).await.unwrap(),
-        ];
-        semaphore.acquire(1).await.unwrap();
-        set_user(&mut control, &["app", &format!("-{command}")]).await;
-        drop(permits);
-        let mut unread = Box::pin(semaphore.release(1));
-        assert!(poll_once(&mut unread.as_mut()).await.is_pending());
-        // Whoever waits for the answer has it at once, and those behind are not held up.
-        denied(&semaphore.release(1).await.unwrap_err(), command);
-        denied(&semaphore.try_acquire(1).await.unwrap_err(), command);
-        assert_eq!(stored(&server, command).await, ["5"]);
-        drop(unread);
-        drop(semaphore);
-        set_user(&mut control, &["app", &format!("+{command}")]).await;
-        until("all are there", LIMIT, async || {
-            stored(&server, command).await == ["9"]
-        })
-        .await;
-    }
-}
-
-/// After that nobody gives them back.
-#[tokio::test]
-async fn a_shutdown_tries_once_more_what_was_not_allowed() {
-    let (server, _) = limited("~* &* +@all").await;
-    let mut control = server.connection().await;
-    for left in ["8", "9"] {
-        let client = connect(server.url_as("app", "pw")).await;
-        let semaphore = client.semaphore("once-more");
-        semaphore.try_set_permits(9).await.unwrap();
-        let permit = semaphore.permit(1).await.unwrap();
-        set_user(&mut control, &["app", "-set"]).await;
-        let before = scripts(&mut control).await;
-        drop(permit);
-        until("it is refused", LIMIT, async || {
-            scripts(&mut control.clone()).await > before
-        })
-        .await;
-        if left == "9" {
-            set_user(&mut control, &["app", "+set"]).await;
-        }
-        client.shutdown().await.unwrap();
-        assert_eq!(stored(&server, "once-more").await, [left]);
-        set_user(&mut control, &["app", "+set"]).await;
-        let _: () = control.set("once-more", 9).await.unwrap();
-    }
-}
-
 #[tokio::test]
 async fn a_forbidden_key_is_told() {
     let (server, client) = limited("~open* ~redisson* &* +@all").await;
@@ -202,38 +143,6 @@ async fn a_refused_announcement_is_told() {
             matches!(left, RemainingTtl::Expires(_)),
             "{rules}: {left:?}"
         );
-    }
-}
-
-/// Permits of guards that are forgotten stay taken, and are given back by nobody else.
-#[tokio::test]
-async fn what_is_forgotten_while_that_is_not_allowed_stays_taken() {
-    let (server, client) = limited("~* &* +@all").await;
-    let mut control = server.connection().await;
-    let semaphore = client.semaphore("kept").watched();
-    semaphore.try_set_permits(9).await.unwrap();
-    for command in ["set", "evalsha", "zrem"] {
-        let kept = semaphore.permit(3).await.unwrap();
-        let other = semaphore.permit(2).await.unwrap();
-        set_user(&mut control, &["app", &format!("-{command}")]).await;
-        let before = scripts(&mut control).await;
-        kept.forget();
-        until("it is refused", LIMIT, async || {
-            scripts(&mut control).await > before || command == "evalsha"
-        })
-        .await;
-        set_user(&mut control, &["app", &format!("+{command}")]).await;
-        until("they are no guard's any more", LIMIT, async || {
-            let entries = control.zrange("redisson_sc_grants:{kept}", 0, -1).await;
-            let entries: Vec<String> = entries.unwrap();
-            let mut permits = entries.iter().map(|entry| entry.split(':').nth(2));
-            permits.all(|permits| permits == Some("2"))
-        })
-        .await;
-        assert_eq!(stored(&server, "kept").await, ["4"], "{command}");
-        semaphore.release(3).await.unwrap();
-        other.release().await.unwrap();
-        assert_eq!(stored(&server, "kept").await, ["9"], "{command}");
     }
 }
 

@@ -53,7 +53,7 @@ async fn each_command_in_turn<S: Subject>() {
         let mut refused = 0;
         for (call, _) in S::CALLS {
             if call.ends_with("drop") {
-                // It is told nothing, and tried again until it works.
+                // Its error is in the log.
                 continue;
             }
             let name = format!("{}-{command}-{call}", S::NAME);

@@ -60,11 +60,6 @@ impl queue::Call for Call {
         matches!(self, Call::CountDown(_))
     }
 
-    /// A later latch of that name could get it.
-    fn outlasts_refusals(&self) -> bool {
-        false
-    }
-
     fn add_up(&mut self, call: &Self) -> bool {
         let (Call::CountDown(sum), Call::CountDown(more)) = (self, call) else {
             return false;

@@ -178,11 +178,6 @@ impl queue::Call for Call {
         matches!(self, Call::Release(..) | Call::Leave(..))
     }
 
-    /// The place of a waiter that may not leave lasts for its share: by then its owner may wait again.
-    fn outlasts_refusals(&self) -> bool {
-        !matches!(self, Call::Leave(..))
-    }
-
     fn takes(&self) -> Option<Claim> {
         match self {
             Call::Take(claim) => Some(*claim),
