@@ -23,18 +23,6 @@ macro_rules! recipe {
         )
     };
 }
-/// The script that refreshes one of its holders for a caller.
-macro_rules! refresh {
-    ($file:literal) => {
-        lua!(
-            "queue/record",
-            "recipes/setting",
-            "queue/entries",
-            $file,
-            "recipes/refresh",
-        )
-    };
-}
 
 pub(crate) const ONCE: &str = lua!("queue/announce", "queue/record", "engine/once");
 pub(crate) const FORGET: &str = lua!("engine/forget");
@@ -96,6 +84,3 @@ pub(crate) const PERMITS: &str = lua!(
 pub(crate) const TIMES: &str = recipe!("recipes/times");
 pub(crate) const SET: &str = recipe!("recipes/set");
 pub(crate) const SLOTS: &str = recipe!("recipes/slots");
-pub(crate) const REFRESH_TIMES: &str = refresh!("recipes/times");
-pub(crate) const REFRESH_SET: &str = refresh!("recipes/set");
-pub(crate) const REFRESH_SLOTS: &str = refresh!("recipes/slots");

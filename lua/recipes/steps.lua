@@ -3,12 +3,12 @@
 -- ARGV[1..] those of the parts before; from the eleventh on steps of three words. Entries are given without the client's id
 --   confirm (entry, its arrival), leave (entry, -)
 --   take: ticket, kind, limit, ms that it lasts; five words; past those that wait, where something is left
---   release (id, -); back (ticket, -): what was taken under it
+--   release (id, -); refresh (id, ms that it lasts); back (ticket, -): what was taken under it
 --   list (where the page before has ended, "0" for the first, -)    clear
 --   wait, as queue.lua has it: a limit; behind the life the ms that it lasts
 --   check: the queue is kept, and its first client can be notified
 -- Returns: as finish.lua has it. Of a step: 1 or 0; "<how many>:<last slot>:1"; "locked": by a
---   peer; how many were cleared; of a list where the page
+--   peer; of a refresh one more than the slot, or 0: it does not hold; how many were cleared; of a list where the page
 --   ends ("0": it is the last), and behind a semicolon each id, ms left (-1: for ever) and slot (0: none). A text that is no word
 --   is "=" and hexadecimal digits. Or "unreadable units <score>", "refused <error>"
 -- Publishes: nothing
@@ -62,6 +62,9 @@ local function step(i)
   local result = 1
   if kind == 'release' then
     result = store.drop(text) and 1 or 0
+  elseif kind == 'refresh' then
+    local slot = store.renew(text, second + 0)
+    result = slot and 1 + slot or 0
   elseif kind == 'back' then
     result = store.drop(id_of(CLIENT, text)) and 1 or 0
   elseif kind == 'list' then

@@ -2,14 +2,14 @@
 
 use std::ops::{Deref, DerefMut};
 use std::slice::from_ref;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::answer::Said;
 use super::batch::Batch;
 use super::object::Object;
-use super::primitive::{Held, Primitive};
+use super::primitive::Primitive;
 use super::results::Results;
 use super::sending::Task;
 use crate::clock::Moment;
@@ -19,7 +19,7 @@ use crate::engine::log;
 use crate::engine::once::{
     Ending, NOTHING, Patience, Trouble, refused, refused_or_done, unexpected_answer,
 };
-use crate::engine::request::{Arg, Request, Script};
+use crate::engine::request::{Arg, Request};
 use crate::engine::sent::UnderWay;
 use crate::error::Error;
 use crate::transport::{Refusal, Value};
@@ -59,27 +59,6 @@ impl<P: Primitive> Object<P> {
             Arg::Text(Arc::clone(held)),
             Arg::millis(kept),
         ]
-    }
-
-    /// Carries out a script that may be repeated as it is, so it waits for no batch. `steps` follow the arguments of each script.
-    pub(crate) async fn beside_batches(
-        &self,
-        operation: &'static str,
-        script: &'static LazyLock<Script>,
-        steps: impl IntoIterator<Item = Arg>,
-    ) -> crate::error::Result<Value> {
-        self.keys.check()?;
-        let held = self.lock().state.held.header(&mut std::iter::empty());
-        // It has no record.
-        let mut args = vec![Arg::Number(0); 4];
-        args.extend(self.header(&held).into_iter().chain(steps));
-        let request = Request::script(script, self.script_keys(), args);
-        let (command, answer) = Command::new(operation, request);
-        let (core, keys) = (Arc::clone(&self.core), self.keys.clone());
-        self.core.runtime.spawn(async move {
-            core.carry_out_command(&keys, command, |_| {}).await;
-        });
-        answer.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
     async fn carry_out(&self, batch: Box<Batch<P>>, departing: UnderWay<'_>) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::request::Arg;
 use crate::queue::{self, Outcome, Ticket, Want as _, taking};
@@ -75,6 +76,8 @@ impl queue::Want for Want {
 pub(super) enum Call {
     Try(Want),
     Release(Arc<str>),
+    /// It lasts for so long from now on.
+    Refresh(Arc<str>, Duration),
     /// The permit that was taken under a ticket.
     GiveBack(Ticket),
     /// A page of the holders, behind where the one before has ended.
@@ -90,6 +93,7 @@ impl queue::Call for Call {
         match self {
             Call::Try(_) => "try_acquire",
             Call::Release(_) | Call::GiveBack(_) => "release",
+            Call::Refresh(..) => "refresh",
             Call::List(_) => "holders",
             Call::Clear => "release_all",
         }
@@ -117,6 +121,11 @@ impl queue::Call for Call {
                 Arg::number(want.lasts),
             ],
             Call::Release(id) => vec![Arg::Word("release"), Arg::Text(Arc::clone(id)), nothing],
+            Call::Refresh(id, lasts) => vec![
+                Arg::Word("refresh"),
+                Arg::Text(Arc::clone(id)),
+                Arg::millis(*lasts),
+            ],
             Call::GiveBack(ticket) => vec![Arg::Word("back"), Arg::number(*ticket), nothing],
             Call::List(from) => vec![Arg::Word("list"), Arg::Text(Arc::clone(from)), nothing],
             Call::Clear => vec![Arg::Word("clear"), Arg::Number(0), nothing],
@@ -138,7 +147,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = queue::Call::name(self);
         match self {
-            Call::Release(id) => write!(f, "{name}({id})"),
+            Call::Release(id) | Call::Refresh(id, _) => write!(f, "{name}({id})"),
             Call::GiveBack(ticket) => write!(f, "{name}(#{ticket})"),
             Call::Try(_) | Call::List(_) | Call::Clear => write!(f, "{name}()"),
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::call::Call;
-use super::holders::{Holders, Page, Recipes, refreshing, script};
+use super::holders::{Holders, Page, Recipes, script};
 use super::names;
 use super::settings::{Layout, Settings};
 use super::{FairSemaphore, SetSemaphore, SlotSemaphore, TimestampSemaphore};
@@ -15,17 +15,12 @@ use crate::api::{Held, Holder, LeasedSemaphore, by_methods, check_id};
 use crate::clock::Moment;
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::holds::Renewing;
-use crate::engine::once::unexpected_answer;
 use crate::engine::request::Arg;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::queue::{Call as _, Object, Outcome};
 use crate::stats::{Holding, What};
-use crate::transport::Value;
-
-/// The operation, for errors.
-const REFRESH: &str = "refresh";
 
 /// One script call refreshes so many at the most: it bounds the script's time.
 const MOST_REFRESHED: usize = 250;
@@ -163,34 +158,18 @@ impl Handle {
         check_id(id)?;
         let lasts = self.settings.timeout;
         let until = Moment::now().checked_add(self.settings.sure_lease(lasts));
-        let calling = self.calling(REFRESH, Wait::No, Dropped::Withdrawn);
-        let refreshing = self.refreshed(id, lasts);
-        let refreshed = self.core.call(calling, pin!(Some(refreshing))).await?;
         // One more than the slot.
-        let Some(slot) = refreshed.checked_sub(1) else {
-            self.is_gone(id);
-            return Ok(false);
+        let slot = match self.run(Call::Refresh(id.into(), lasts)).await? {
+            Outcome::Number(slot @ 1..) => u32::try_from(slot - 1).ok(),
+            _ => {
+                self.is_gone(id);
+                return Ok(false);
+            }
         };
-        if let Some((key, until)) = self.key_of(id, Some(slot)).zip(until) {
+        if let Some((key, until)) = self.key_of(id, slot).zip(until) {
             self.lasts(&key, &id.into(), until);
         }
         Ok(true)
-    }
-
-    async fn refreshed(&self, id: &str, lasts: Duration) -> Result<u32> {
-        let step = [Arg::Text(id.into()), Arg::millis(lasts)];
-        let script = refreshing(self.settings.layout);
-        let answer = self.queue()?.beside_batches(REFRESH, script, step).await;
-        let error = match answer {
-            Ok(Value::Int(slot)) => return Ok(u32::try_from(slot).unwrap_or(0)),
-            Ok(Value::Bytes(text)) => Error::NotANumber {
-                name: self.settings.name.clone(),
-                found: String::from_utf8_lossy(&text).into_owned(),
-            },
-            Ok(answer) => unexpected_answer(&self.settings.name, &answer, None),
-            Err(error) => error,
-        };
-        Err(self.explain(error))
     }
 
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {

@@ -14,9 +14,6 @@ use crate::transport::jittered;
 static TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::TIMES));
 static SET: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SET));
 static SLOTS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SLOTS));
-static REFRESH_TIMES: LazyLock<Script> = LazyLock::new(|| Script::new(lua::REFRESH_TIMES));
-static REFRESH_SET: LazyLock<Script> = LazyLock::new(|| Script::new(lua::REFRESH_SET));
-static REFRESH_SLOTS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::REFRESH_SLOTS));
 
 /// The recipes as a primitive of the queue.
 pub(super) struct Recipes;
@@ -60,15 +57,6 @@ pub(super) fn script(layout: Layout) -> &'static LazyLock<Script> {
         Layout::Timestamp | Layout::Fair => &TIMES,
         Layout::Set => &SET,
         Layout::Slots | Layout::Lock => &SLOTS,
-    }
-}
-
-/// The script that refreshes one holder for a caller.
-pub(super) fn refreshing(layout: Layout) -> &'static LazyLock<Script> {
-    match layout {
-        Layout::Timestamp | Layout::Fair => &REFRESH_TIMES,
-        Layout::Set => &REFRESH_SET,
-        Layout::Slots | Layout::Lock => &REFRESH_SLOTS,
     }
 }
 

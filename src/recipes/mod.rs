@@ -60,8 +60,7 @@
 //! # Waiting, errors and effects of all operations
 //!
 //! All calls of a client that are made at the same time travel in one script: `lua/recipes/steps.lua`, behind the part for the layout and those of
-//! `lua/queue`. A `refresh` may be repeated as it is, so it travels by itself, in `refresh.lua`. Guards are refreshed by
-//! `lua/engine/renew.lua`, 250 with one script. Neither waits for another call.
+//! `lua/queue`. Guards are refreshed by `lua/engine/renew.lua`, 250 with one script. That waits for no call.
 //!
 //! Cancel safety: a call that is dropped before it was sent is forgotten, except for a release. A grant to a caller that has gone is
 //! released.

@@ -22,9 +22,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("TIMES", TIMES),
     ("SET", SET),
     ("SLOTS", SLOTS),
-    ("REFRESH_TIMES", REFRESH_TIMES),
-    ("REFRESH_SET", REFRESH_SET),
-    ("REFRESH_SLOTS", REFRESH_SLOTS),
 ];
 
 /// The name of the script that has this text or this digest.

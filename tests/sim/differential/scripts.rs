@@ -201,24 +201,6 @@ const RECIPES: Subject = Subject {
             steps: RECIPE_STEPS,
         },
         Script {
-            source: REFRESH_TIMES,
-            keys: "<record> times ch:s queue grants notes owners counter",
-            head: "0 0 0 0 <client> 30000 2~700~-f~3000 60000 <held> <lease>",
-            steps: "",
-        },
-        Script {
-            source: REFRESH_SET,
-            keys: "<record> set ch:s queue grants notes",
-            head: "0 0 0 0 <client> 30000 2~700~-~3000 60000 <held> <lease>",
-            steps: "",
-        },
-        Script {
-            source: REFRESH_SLOTS,
-            keys: "<record> slot1 ch:s queue grants notes slot2",
-            head: "0 0 0 0 <client> 30000 2~10000~-~3000 60000 <held> <lease>",
-            steps: "",
-        },
-        Script {
             source: RENEW,
             keys: "times zset",
             head: "<lease> times 2 <held> <held> 1 <held>",
@@ -240,7 +222,7 @@ const RECIPES: Subject = Subject {
 const RECIPE_STEPS: &str = "take <few> p 2 <lease> | take <few> e 2 <lease> | take <few> n 2 <lease> | \
      wait 2 <some> p <few> <waited> <behind> <life-100> <few> | \
      wait 2 <some> n <few> <waited> <behind> <life-100> <few> | release <held> 0 | back <few> 0 | \
-     clear 0 0 | confirm p1:2:100:10000 <arrival> | leave p1:2:100:10000 <arrival> | check 0 0";
+     refresh <held> <lease> | clear 0 0 | confirm p1:2:100:10000 <arrival> | leave p1:2:100:10000 <arrival> | check 0 0";
 
 /// A few scripts about what Redis makes of Lua.
 const LANGUAGE: &[&str] = &[
