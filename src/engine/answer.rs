@@ -11,14 +11,6 @@ use super::drive::{self, Inline, Rounds};
 
 /// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
 /// left to answer.
-pub(crate) async fn answer_of<R: Rounds, T>(
-    inline: &mut Option<Inline<R>>,
-    answer: &mut oneshot::Receiver<T>,
-) -> Option<T> {
-    std::future::poll_fn(|cx| poll_answer(inline, answer, cx)).await
-}
-
-/// The same for a future that is polled by hand.
 pub(crate) fn poll_answer<R: Rounds, T>(
     inline: &mut Option<Inline<R>>,
     answer: &mut oneshot::Receiver<T>,

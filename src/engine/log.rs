@@ -42,6 +42,9 @@ pub(crate) fn list_of(calls: impl Iterator<Item = (impl Display, usize)>) -> Str
 
 /// `calls` on the object called `name` were sent, and their answers will never be known.
 pub(crate) fn unknown(name: &str, calls: String) {
+    if calls.is_empty() {
+        return;
+    }
     let name = name.to_owned();
     unlocked(move || tracing::error!(name, calls, "the outcome of these calls stays unknown"));
 }

@@ -11,7 +11,6 @@
 pub(crate) mod answer;
 mod ask;
 pub(crate) mod call;
-pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
 pub(crate) mod holds;

@@ -52,8 +52,6 @@ pub(crate) enum Patience {
     Forever,
     /// Every caller has its error; or one has, and it must not be sent as it is.
     Nobody,
-    /// The same, and nothing has to be done about what it may have changed.
-    Forgotten,
 }
 
 /// The known state of a request.
@@ -242,9 +240,9 @@ impl Core {
                 }
                 let next_look = match (patience, first_sent) {
                     _ if last => return Ending::Unknown,
-                    (Patience::Nobody | Patience::Forgotten, None) => return Ending::NotSent,
-                    // Nobody wants to know, and those behind it are not held up.
-                    (Patience::Forgotten, Some(_)) => return Ending::Unknown,
+                    (Patience::Nobody, None) => return Ending::NotSent,
+                    // It changes nothing, so those behind it are not held up.
+                    (Patience::Nobody, Some(_)) if request.is_plain() => return Ending::Unknown,
                     // It has had its time, and there was one more chance since the shutdown began.
                     (Patience::Nobody, Some(sent))
                         if sent.age() >= self.config.retry_window

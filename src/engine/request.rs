@@ -22,6 +22,7 @@ impl Script {
 }
 
 /// A script call or a plain command, ready to be sent.
+#[derive(Clone)]
 pub(crate) enum Request {
     /// A call of a script that answers a repeated sequence number from its record.
     Script(ScriptCall),
@@ -58,6 +59,7 @@ impl Arg {
 }
 
 /// A script with its keys and arguments.
+#[derive(Clone)]
 pub(crate) struct ScriptCall {
     script: &'static LazyLock<Script>,
     keys: Vec<Arc<str>>,
@@ -66,6 +68,7 @@ pub(crate) struct ScriptCall {
     once: Option<Once>,
 }
 
+#[derive(Clone)]
 struct Once {
     number: u64,
     /// How long the record is kept.

@@ -6,14 +6,15 @@ use tokio::time::Instant;
 
 use super::announcements::Found;
 use super::answer::Answer;
-use super::batch::{Batch, Queued, Run};
+use super::batch::{Batch, Queued, Run, What};
 use super::entries::Entry;
 use super::known::Known;
 use super::outcome::{Outcome, Replies, Taken};
-use super::primitive::{self, Call, Held, NotDone, Primitive};
+use super::primitive::{self, Held, NotDone, Primitive};
 use super::results::Results;
 use super::state::State;
 use crate::engine::once::Trouble;
+use crate::transport::Value;
 
 /// Grants that have run out are looked for so much later.
 const LATE: Duration = Duration::from_millis(2);
@@ -196,11 +197,14 @@ impl<P: Primitive> State<P> {
         result: primitive::Result<P::Want>,
         replies: &mut Replies<P::Want>,
     ) {
-        let result = (self.held).answered(&queued.call, &queued.note, result, batch.sent);
+        let What::Call(call, note) = &queued.what else {
+            return;
+        };
+        let result = self.held.answered(call, note, result, batch.sent);
         if batch.unconfirmed {
             queued.give_up(name, &Trouble::unknown(UNCONFIRMED), replies);
         }
-        let Some((want, taken)) = queued.call.takes().zip(taken(&result)) else {
+        let Some((want, taken)) = queued.takes().zip(taken(&result)) else {
             return queued.answer(result, replies);
         };
         let lease = self.lease_of(want, taken, queued.lease);
@@ -209,11 +213,27 @@ impl<P: Primitive> State<P> {
         match queued.reply {
             Some(_) if self.is_over(want, lease, until) => {
                 self.release_unclaimed(batch, grant);
-                self.call(queued.call, queued.reply, queued.since);
+                if let What::Call(call, _) = queued.what {
+                    self.call(call, queued.reply, queued.since);
+                }
             }
             Some(reply) => replies.add(reply, Ok(Outcome::Granted(grant))),
             None => self.release_unclaimed(batch, grant),
         }
+    }
+
+    /// The request of `batch`, which travelled alone, has been answered.
+    pub(super) fn replied(
+        &mut self,
+        batch: Batch<P>,
+        value: &Value,
+        now: Instant,
+    ) -> Replies<P::Want> {
+        let mut replies = self.landed(now);
+        for queued in batch.calls {
+            queued.answer(Ok(Outcome::Value(value.clone())), &mut replies);
+        }
+        replies
     }
 
     /// The batch that releases grants which no replica has confirmed. It is repeated until one has it, so the next one serves waiters.
@@ -224,7 +244,7 @@ impl<P: Primitive> State<P> {
         let returns = std::mem::take(&mut self.returns).into_iter();
         let calls = returns.map(|call| {
             let mut queued = self.queued(call, None, Instant::now());
-            self.held.departs(&queued.call, &mut queued.note);
+            queued.depart(&mut self.held);
             queued
         });
         let calls = calls.collect();

@@ -7,21 +7,27 @@ use tokio::time::Instant;
 
 use super::entries::{Entry, Unconfirmed};
 use super::outcome::{Outcome, Replies, Reply, Ticket, Want};
-use super::primitive::{Call, NoteOf, Primitive};
+use super::primitive::{Call, Held, NotDone, NoteOf, Primitive};
 use super::waiters::{Id, Waiter};
 use crate::clock::Moment;
 use crate::engine::log;
 use crate::engine::once::Trouble;
-use crate::engine::request::Arg;
+use crate::engine::request::{Arg, Request};
 use crate::error::Error;
 use crate::sync::unlocked;
 
-/// A call on its way.
+/// What is carried out.
+pub(super) enum What<P: Primitive> {
+    Call(P::Call, NoteOf<P>),
+    /// A request of its own, and the name of the operation: no call travels with it.
+    Request(&'static str, Box<Request>),
+}
+
+/// A call or a request on its way.
 pub(super) struct Queued<P: Primitive> {
-    pub(super) call: P::Call,
+    pub(super) what: What<P>,
     pub(super) reply: Option<Reply<P::Want>>,
     pub(super) since: Instant,
-    pub(super) note: NoteOf<P>,
     /// Where it takes: under which ticket, and for how long at first.
     pub(super) ticket: Ticket,
     pub(super) lease: Duration,
@@ -111,13 +117,74 @@ pub(crate) struct Batch<P: Primitive> {
 }
 
 impl<P: Primitive> Queued<P> {
+    pub(super) fn call(&self) -> Option<&P::Call> {
+        match &self.what {
+            What::Call(call, _) => Some(call),
+            What::Request(..) => None,
+        }
+    }
+
+    pub(super) fn request(&self) -> Option<&Request> {
+        match &self.what {
+            What::Call(..) => None,
+            What::Request(_, request) => Some(request),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match &self.what {
+            What::Call(call, _) => call.name(),
+            What::Request(operation, _) => operation,
+        }
+    }
+
+    /// As it stands in the log.
+    pub(super) fn text(&self) -> String {
+        let call = self.call().map(ToString::to_string);
+        call.unwrap_or_else(|| self.name().to_owned())
+    }
+
+    pub(super) fn is_deferred(&self) -> bool {
+        self.call().is_some_and(Call::is_deferred)
+    }
+
+    pub(super) fn takes(&self) -> Option<P::Want> {
+        self.call()?.takes()
+    }
+
+    /// It departs.
+    pub(super) fn depart(&mut self, held: &mut P::Held) {
+        if let What::Call(call, note) = &mut self.what {
+            held.departs(call, note);
+        }
+    }
+
+    /// It was sent and not carried out, or not sent.
+    pub(super) fn fail(&mut self, held: &mut P::Held, why: NotDone) {
+        if let What::Call(call, note) = &mut self.what {
+            held.failed(call, note, why);
+        }
+    }
+
+    /// Adds a call to this one, where neither has a caller and that is possible.
+    pub(super) fn add_up(&mut self, later: &Self) -> bool {
+        let added = match (&mut self.what, &later.what) {
+            (What::Call(sum, _), What::Call(more, _)) => sum.add_up(more),
+            _ => false,
+        };
+        if added {
+            self.since = self.since.max(later.since);
+        }
+        added
+    }
+
     pub(super) fn has_caller(&self) -> bool {
         self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
     }
 
     /// It has no caller, and is no deferred call: it must not be sent any more.
     pub(super) fn is_pointless(&self) -> bool {
-        !self.has_caller() && !self.call.is_deferred()
+        !self.has_caller() && !self.is_deferred()
     }
 
     /// Ends the call with an error, as its time is over. A release is carried out all the same.
@@ -129,13 +196,10 @@ impl<P: Primitive> Queued<P> {
     ) {
         if let Some(reply) = self.reply.take() {
             let trouble = Trouble {
-                maybe_done: trouble.maybe_done || self.call.is_deferred(),
+                maybe_done: trouble.maybe_done || self.is_deferred(),
                 ..*trouble
             };
-            replies.add(
-                reply,
-                Err(trouble.error(name, self.call.name(), self.since)),
-            );
+            replies.add(reply, Err(trouble.error(name, self.name(), self.since)));
         }
     }
 
@@ -145,23 +209,22 @@ impl<P: Primitive> Queued<P> {
         outcome: Result<Outcome<P::Want>, Error>,
         replies: &mut Replies<P::Want>,
     ) {
-        match (self.reply, outcome) {
-            (Some(reply), outcome) => replies.add(reply, outcome),
-            (None, Err(error)) => {
-                let call = self.call.to_string();
-                unlocked(move || match error {
-                    Error::NotHeld { .. } => {
-                        tracing::debug!(%error, "lost before it was given back")
-                    }
-                    error => tracing::error!(%error, call, "not carried out"),
-                });
-            }
-            (None, Ok(_)) => {}
+        if let Some(reply) = self.reply {
+            replies.add(reply, outcome);
+        } else if let Err(error) = outcome {
+            let call = self.text();
+            unlocked(move || match error {
+                Error::NotHeld { .. } => {
+                    tracing::debug!(%error, "lost before it was given back")
+                }
+                error => tracing::error!(%error, call, "not carried out"),
+            });
         }
     }
 
     fn joins(&self, other: &Self) -> bool {
-        self.call == other.call && self.call.adds_up()
+        let (call, other) = (self.call(), other.call());
+        call == other && call.is_some_and(Call::adds_up)
     }
 }
 
@@ -227,9 +290,9 @@ impl<P: Primitive> Batch<P> {
         }
         for step in self.steps() {
             let first = &step[0];
-            first
-                .call
-                .write(step.len(), first.ticket, &first.note, args);
+            if let What::Call(call, note) = &first.what {
+                call.write(step.len(), first.ticket, note, args);
+            }
         }
         for run in &self.runs {
             args.extend([
@@ -268,21 +331,26 @@ impl<P: Primitive> Batch<P> {
         let entries = self.confirms.iter().chain(&self.leaves);
         let wants = entries.map(|(_, entry)| entry.want);
         let runs = self.runs.iter().map(|run| run.want);
-        let calls = self.calls.iter().filter_map(|it| it.call.takes());
+        let calls = self.calls.iter().filter_map(Queued::takes);
         extends.chain(wants).chain(runs).chain(calls)
     }
 
     /// Whether it may change a grant to `want`, or is about the same owner.
     pub(super) fn concerns(&self, want: P::Want) -> bool {
         self.wants().any(|other| other.lets_in(want))
-            || self.calls.iter().any(|it| it.call.concerns(want))
+            || (self.calls.iter().filter_map(Queued::call)).any(|call| call.concerns(want))
     }
 
-    /// Its calls, for the log.
+    /// The request that it carries alone.
+    pub(super) fn request(&self) -> Option<&Request> {
+        self.calls.first()?.request()
+    }
+
+    /// Its calls that may have changed something, for the log.
     pub(super) fn contents(&self) -> String {
-        let calls = self
-            .steps()
-            .map(|step| (step[0].call.to_string(), step.len()));
+        let is_plain = |step: &&[Queued<P>]| step[0].request().is_some_and(Request::is_plain);
+        let steps = self.steps().filter(|step| !is_plain(step));
+        let calls = steps.map(|step| (step[0].text(), step.len()));
         let runs = self
             .runs
             .iter()
@@ -292,6 +360,6 @@ impl<P: Primitive> Batch<P> {
 
     /// Whether permits may be added by it.
     pub(super) fn adds(&self) -> bool {
-        self.calls.iter().any(|queued| queued.call.adds())
+        (self.calls.iter().filter_map(Queued::call)).any(Call::adds)
     }
 }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::batch::Batch;
 use super::outcome::Replies;
 use super::primitive::{Held, NotDone, Primitive};
-use super::state::{Item, State};
+use super::state::State;
 use crate::engine::once::{RUNTIME_ENDED, Trouble};
 use crate::error::Error;
 
@@ -41,14 +41,12 @@ impl<P: Primitive> State<P> {
     ) -> (Replies<P::Want>, Vec<String>) {
         let mut replies = self.close(name, key, RUNTIME_ENDED, now);
         let mut deferred = Vec::new();
-        for item in std::mem::take(&mut self.calls) {
-            if let Item::Call(queued) = item {
-                if !queued.is_pointless() && queued.reply.is_none() {
-                    deferred.push(queued.call.to_string());
-                }
-                if let Some(reply) = queued.reply {
-                    replies.add(reply, Err(self.core.gone(name)));
-                }
+        for queued in std::mem::take(&mut self.calls) {
+            if !queued.is_pointless() && queued.reply.is_none() {
+                deferred.push(queued.text());
+            }
+            if let Some(reply) = queued.reply {
+                replies.add(reply, Err(self.core.gone(name)));
             }
         }
         (replies, deferred)
@@ -59,8 +57,7 @@ impl<P: Primitive> State<P> {
         let trouble = Trouble::unknown(RUNTIME_ENDED);
         let mut replies = Replies::default();
         for mut queued in batch.calls {
-            self.held
-                .failed(&queued.call, &mut queued.note, NotDone::Unknown);
+            queued.fail(&mut self.held, NotDone::Unknown);
             queued.give_up(name, &trouble, &mut replies);
         }
         for id in batch.asked {

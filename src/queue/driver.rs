@@ -1,5 +1,6 @@
 //! Carries batches out: one at a time, each until it is answered.
 
+use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -11,9 +12,7 @@ use super::batch::Batch;
 use super::object::Object;
 use super::primitive::Primitive;
 use super::results::Results;
-use super::sending::Task;
 use crate::clock::Moment;
-use crate::engine::command::Command;
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::log;
 use crate::engine::once::{
@@ -28,7 +27,10 @@ use crate::transport::{Refusal, Value};
 const CHECKS_KEPT: u32 = 4;
 
 impl<P: Primitive> Object<P> {
-    fn request(&self, batch: &Batch<P>) -> Request {
+    fn encode(&self, batch: &Batch<P>) -> Request {
+        if let Some(request) = batch.request() {
+            return request.clone();
+        }
         let mut args = self.header(&batch.header);
         batch.encode(&mut args);
         let life = self.core.config.record_life();
@@ -62,7 +64,7 @@ impl<P: Primitive> Object<P> {
     }
 
     async fn carry_out(&self, batch: Box<Batch<P>>, departing: UnderWay<'_>) {
-        let mut request = self.request(&batch);
+        let mut request = self.encode(&batch);
         let mut batch = InHand::new(self, batch);
         let mut departing = Some(departing);
         request.number(self.core.next_sequence());
@@ -80,7 +82,8 @@ impl<P: Primitive> Object<P> {
         if departing.is_some() {
             self.core.note_round_trip(batch.sent.timer().elapsed());
         }
-        self.ended(batch, ending, unanswered).await;
+        self.ended(batch, ending, unanswered && !request.is_plain())
+            .await;
         let returning = self.lock().state.returning();
         if let Some((batch, (_, number))) = returning.zip(request.record()) {
             Box::pin(self.take_back(batch, number)).await;
@@ -90,7 +93,7 @@ impl<P: Primitive> Object<P> {
     /// Takes back what the batch with this number was granted, which no replica has confirmed: where that is lost in a failover, it is
     /// not given back.
     async fn take_back(&self, batch: Batch<P>, number: u64) {
-        let mut request = self.request(&batch);
+        let mut request = self.encode(&batch);
         let mut batch = InHand::new(self, Box::new(batch));
         request.takes_back(number);
         let callers = |trouble: &Trouble<'_>| {
@@ -158,12 +161,20 @@ impl<P: Primitive> Object<P> {
 
     /// Tells the callers of `batch` what `value` says; how it ended where that is not all.
     fn answered(&self, batch: &mut InHand<'_, P>, value: &Value) -> Option<Answered> {
+        let request = batch.request();
+        let (alone, plain) = (request.is_some(), request.is_some_and(Request::is_plain));
         let text = match value {
-            Value::Bytes(bytes) => String::from_utf8_lossy(bytes),
-            _ => return Some(Answered::Nonsense),
+            Value::Bytes(bytes) if !plain => String::from_utf8_lossy(bytes),
+            _ => Cow::default(),
         };
         let name = self.name();
         match Said::read(&text) {
+            None if alone => {
+                let mut inner = self.lock();
+                let replies = inner.state.replied(batch.take(), value, Instant::now());
+                self.finish(inner, replies);
+                None
+            }
             Some(Said::Done(mut answer)) => {
                 let Some(results) = Results::read(name, batch, &mut answer) else {
                     return Some(Answered::Nonsense);
@@ -207,17 +218,6 @@ impl<P: Primitive> Object<P> {
         self.finish(inner, replies);
         patience
     }
-
-    async fn carry_out_command(&self, command: Command, departing: UnderWay<'_>) {
-        let mut departing = Some(departing);
-        let others = |trouble: &Trouble<'_>| {
-            departing = None;
-            self.impatient(None, trouble);
-        };
-        self.core
-            .carry_out_command(&self.keys, command, others)
-            .await;
-    }
 }
 
 /// An answer that is none to each caller.
@@ -234,18 +234,14 @@ impl<P: Primitive> Rounds for Object<P> {
         let runtime = self.core.runtime.clone();
         let round = async move {
             let departing = self.core.sent.departs(from_ref(self.keys.object()));
-            let task = {
+            let batch = {
                 let mut inner = self.lock();
-                let task = inner.state.depart(Moment::now());
+                let batch = inner.state.depart(Moment::now());
                 self.unlock(inner);
-                task
+                batch
             };
-            match task {
-                Some(Task::Batch(batch)) => self.carry_out(batch, departing).await,
-                Some(Task::Command(command)) => {
-                    Box::pin(self.carry_out_command(*command, departing)).await;
-                }
-                None => {}
+            if let Some(batch) = batch {
+                self.carry_out(batch, departing).await;
             }
         };
         // A caller may poll it on another runtime.

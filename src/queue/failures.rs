@@ -6,8 +6,8 @@ use super::batch::Batch;
 use super::entries::Unconfirmed;
 use super::messages::CONFIRM_AFTER;
 use super::outcome::{Grant, Replies, Ticket};
-use super::primitive::{Call, Held, NotDone, Primitive};
-use super::state::{Item, State};
+use super::primitive::{Held, NotDone, Primitive};
+use super::state::State;
 use super::waiters::{Id, Waiter};
 use crate::engine::once::{Patience, Trouble};
 use crate::error::Error;
@@ -34,7 +34,7 @@ impl<P: Primitive> State<P> {
         self.still_confirms(batch.extends, now);
         let why = unknown.map_or(NotDone::Refused, |_| NotDone::Unknown);
         for mut queued in batch.calls {
-            self.held.failed(&queued.call, &mut queued.note, why);
+            queued.fail(&mut self.held, why);
             queued.answer(Err(unknown.unwrap_or(error).clone()), &mut replies);
         }
         for run in &batch.runs {
@@ -76,9 +76,8 @@ impl<P: Primitive> State<P> {
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
     pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Replies<P::Want> {
         for mut queued in batch.calls.into_iter().rev() {
-            self.held
-                .failed(&queued.call, &mut queued.note, NotDone::Refused);
-            self.calls.push_front(Item::Call(queued));
+            queued.fail(&mut self.held, NotDone::Refused);
+            self.calls.push_front(queued);
         }
         for run in &batch.runs {
             self.held.not_granted(run.want, NotDone::Refused);
@@ -107,9 +106,8 @@ impl<P: Primitive> State<P> {
     ) -> Replies<P::Want> {
         let mut replies = Replies::default();
         for queued in &mut batch.calls {
-            self.held
-                .failed(&queued.call, &mut queued.note, NotDone::Unknown);
-            let taken = queued.call.takes().map(|want| (want, queued.ticket));
+            queued.fail(&mut self.held, NotDone::Unknown);
+            let taken = queued.takes().map(|want| (want, queued.ticket));
             self.may_have_taken(taken, trouble.now);
         }
         for run in &batch.runs {
@@ -118,7 +116,8 @@ impl<P: Primitive> State<P> {
             self.may_have_taken(tickets.map(|ticket| (run.want, ticket)), trouble.now);
         }
         let all = self.waiters.iter().map(|(id, _)| id);
-        let granted = |id: &Id| P::MOST_QUEUED > 0 && self.waiters.is_answered(*id);
+        let serves = P::MOST_QUEUED > 0 && batch.request().is_none();
+        let granted = |id: &Id| serves && self.waiters.is_answered(*id);
         let before: Vec<Id> = all.filter(granted).collect();
         for waiter in before.into_iter().filter_map(|id| self.waiters.remove(id)) {
             replies.add(
@@ -160,29 +159,18 @@ impl<P: Primitive> State<P> {
             } else if queued.has_caller() {
                 next = next.into_iter().chain([due]).min();
             }
-            deferred |= queued.call.is_deferred();
+            deferred |= queued.is_deferred();
             gone |= queued.is_pointless();
         }
         let untouched = trouble.untouched();
-        self.calls.retain_mut(|item| {
-            let since = match item {
-                Item::Call(queued) => queued.since,
-                Item::Command(command) => command.since(),
-            };
-            if since + window > trouble.now {
-                next = next.into_iter().chain([since + window]).min();
+        self.calls.retain_mut(|queued| {
+            let due = queued.since + window;
+            if due > trouble.now {
+                next = next.into_iter().chain([due]).min();
                 return true;
             }
-            match item {
-                Item::Call(queued) => {
-                    queued.give_up(name, &untouched, &mut replies);
-                    !queued.is_pointless()
-                }
-                Item::Command(command) => {
-                    command.give_up(name, &untouched);
-                    false
-                }
-            }
+            queued.give_up(name, &untouched, &mut replies);
+            !queued.is_pointless()
         });
         let mut overdue = Vec::new();
         for (id, waiter) in self.waiters.unanswered() {

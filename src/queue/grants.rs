@@ -8,7 +8,7 @@ use super::batch::Batch;
 use super::entries::Entry;
 use super::outcome::{Grant, Outcome, Replies, Taken, Ticket, Want};
 use super::primitive::{Held, Primitive};
-use super::state::{Item, State};
+use super::state::State;
 use super::waiters::{Id, Waiter};
 use crate::clock::Moment;
 
@@ -72,7 +72,7 @@ impl<P: Primitive> State<P> {
             return;
         }
         let queued = self.queued(call, None, Instant::now());
-        self.calls.push_front(Item::Call(queued));
+        self.calls.push_front(queued);
     }
 
     /// A waiter has what `entry` was made for.

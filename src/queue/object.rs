@@ -9,19 +9,17 @@ use super::primitive::{Call, Held, Primitive};
 use super::state::State;
 use super::waiters::Id;
 use crate::engine::Core;
-use crate::engine::answer::{self, answer_of};
-use crate::engine::command::Command;
+use crate::engine::answer;
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::keys::Keys;
 use crate::engine::once::{CLIENT_CLOSED, refused};
 use crate::engine::registry::Shared;
-use crate::engine::request::{Request, Script};
+use crate::engine::request::Script;
 use crate::engine::timer::{Rings, Timer};
 use crate::engine::wakeups::{Listener, Subscription, Wake};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::Value;
 
 /// Begins a message of this crate to JVMs, where a client of ours listens, too. Java takes it for the sign of a number.
 const OURS: u8 = b'+';
@@ -336,26 +334,6 @@ impl<P: Primitive> Object<P> {
     /// The channel of the waiters to notify, as the object has the name of these keys from now on.
     pub(crate) fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
         P::TELLS_AGAIN.then(|| keys.channel())
-    }
-
-    /// Carries out `request` alone, in its turn.
-    pub(crate) async fn command(
-        self: &Arc<Self>,
-        operation: &'static str,
-        request: Request,
-    ) -> Result<Value> {
-        self.keys.check()?;
-        let (command, mut answer) = Command::new(operation, request);
-        {
-            let mut inner = self.lock();
-            if inner.state.closed {
-                return Err(self.gone());
-            }
-            inner.state.command(command);
-            self.begin(inner);
-        }
-        let answer = answer_of(&mut self.drive(), &mut answer).await;
-        answer.unwrap_or_else(|| Err(self.gone()))
     }
 }
 

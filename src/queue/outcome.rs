@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Moment;
 use crate::error::Result;
+use crate::transport::Value;
 
 /// The number of an entry or of what a caller holds; it rises within a client.
 pub(crate) type Ticket = u64;
@@ -114,7 +115,7 @@ impl<W> Grant<W> {
 }
 
 /// The outcome of a call or a wait.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Outcome<W> {
     /// 1 for done, 0 for not, or what was asked for.
     Number(i64),
@@ -123,6 +124,8 @@ pub(crate) enum Outcome<W> {
     /// The call has taken what it wanted.
     Taken(Taken),
     Granted(Grant<W>),
+    /// The answer to a request.
+    Value(Value),
     /// The time was over.
     TimedOut,
 }

@@ -8,39 +8,43 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::object::Object;
-use super::outcome::Outcome;
+use super::object::{Inner, Object};
+use super::outcome::{Outcome, Replies, Reply};
 use super::primitive::Primitive;
 use super::waiters::Id;
 use crate::engine::answer::poll_answer;
 use crate::engine::drive::Inline;
+use crate::engine::request::Request;
 use crate::error::Result;
+use crate::transport::Value;
 
 impl<P: Primitive> Object<P> {
     /// Carries `call` out. It is queued at the first poll.
     pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<Outcome<P::Want>> {
-        self.keys.check()?;
-        let (reply, outcome) = oneshot::channel();
-        {
-            let mut inner = self.lock();
-            if inner.state.closed {
-                return Err(self.gone());
-            }
-            let now = Instant::now();
-            if let Some(replies) = self.hand_off(&mut inner, &call, now) {
-                self.finish(inner, replies);
-                return Ok(Outcome::Number(1));
+        self.begun(|inner, reply, now| {
+            if let Some(replies) = self.hand_off(inner, &call, now) {
+                return Err(replies);
             }
             inner.state.call(call, Some(reply), now);
-            self.begin(inner);
-        }
-        let pending = Pending {
-            object: self,
-            outcome,
-            waiter: None,
-            inline: self.drive(),
+            Ok(None)
+        })
+        .await
+    }
+
+    /// Carries `request` out alone, in its turn.
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        operation: &'static str,
+        request: Request,
+    ) -> Result<Value> {
+        let queue = |inner: &mut Inner<P>, reply, now| {
+            inner.state.request(operation, request, reply, now);
+            Ok(None)
         };
-        pending.await
+        match self.begun(queue).await? {
+            Outcome::Value(value) => Ok(value),
+            _ => Err(self.gone()),
+        }
     }
 
     /// Waits for `want`, for `wait` at the most; `None`: without limit.
@@ -49,6 +53,23 @@ impl<P: Primitive> Object<P> {
         want: P::Want,
         wait: Option<Duration>,
     ) -> Result<Outcome<P::Want>> {
+        self.begun(|inner, reply, now| {
+            // A wait that the clock cannot express has no end.
+            let deadline = wait.and_then(|wait| now.checked_add(wait));
+            Ok(Some(inner.state.join(want, reply, deadline, now)))
+        })
+        .await
+    }
+
+    /// Queues something by `queue`, which returns the place of a waiter, or what it has done without Redis; and waits for its outcome.
+    async fn begun(
+        self: &Arc<Self>,
+        queue: impl FnOnce(
+            &mut Inner<P>,
+            Reply<P::Want>,
+            Instant,
+        ) -> std::result::Result<Option<Id>, Replies<P::Want>>,
+    ) -> Result<Outcome<P::Want>> {
         self.keys.check()?;
         let (reply, outcome) = oneshot::channel();
         let waiter = {
@@ -56,17 +77,21 @@ impl<P: Primitive> Object<P> {
             if inner.state.closed {
                 return Err(self.gone());
             }
-            let now = Instant::now();
-            // A wait that the clock cannot express has no end.
-            let deadline = wait.and_then(|wait| now.checked_add(wait));
-            let waiter = inner.state.join(want, reply, deadline, now);
-            self.begin(inner);
-            waiter
+            match queue(&mut inner, reply, Instant::now()) {
+                Ok(waiter) => {
+                    self.begin(inner);
+                    waiter
+                }
+                Err(replies) => {
+                    self.finish(inner, replies);
+                    return Ok(Outcome::Number(1));
+                }
+            }
         };
         let pending = Pending {
             object: self,
             outcome,
-            waiter: Some(waiter),
+            waiter,
             inline: self.drive(),
         };
         pending.await

@@ -36,7 +36,7 @@ impl<W: Want> Results<W> {
         for step in batch.steps() {
             let word = answer.result()?;
             for index in 0..step.len() {
-                calls.push(step[0].call.read(name, word, index)?);
+                calls.push(step[0].call()?.read(name, word, index)?);
             }
         }
         let count = |run: &super::batch::Run<W>, answer: &mut Answer<'_, W>| {

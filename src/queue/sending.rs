@@ -1,4 +1,4 @@
-//! The choice of the next batch or command.
+//! The choice of the next batch.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,19 +8,12 @@ use tokio::time::Instant;
 use super::batch::{Batch, Queued, Run};
 use super::outcome::Want;
 use super::primitive::{Call, Held, MOST_TOGETHER, Overtaking, Primitive};
-use super::state::{Item, State, UnderWay};
+use super::state::{State, UnderWay};
 use super::waiters::Id;
 use crate::clock::Moment;
-use crate::engine::command::Command;
 
 /// A look confirms all entries where that was so long ago.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
-
-/// The next task: calls together, or one that travels alone.
-pub(super) enum Task<P: Primitive> {
-    Batch(Box<Batch<P>>),
-    Command(Box<Command>),
-}
 
 impl<P: Primitive> State<P> {
     /// How many waiters have no entry.
@@ -78,16 +71,10 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// The next task to carry out.
-    pub(super) fn depart(&mut self, now: Moment) -> Option<Task<P>> {
-        while let Some(item) = self.calls.front()
-            && (item.is_pointless() || matches!(item, Item::Command(_)))
-        {
-            if let Some(Item::Command(command)) = self.calls.pop_front()
-                && !command.is_pointless()
-            {
-                return Some(Task::Command(command));
-            }
+    /// The next batch to carry out.
+    pub(super) fn depart(&mut self, now: Moment) -> Option<Box<Batch<P>>> {
+        while self.calls.front().is_some_and(Queued::is_pointless) {
+            self.calls.pop_front();
         }
         let now = now.timer();
         if !self.has_work() {
@@ -108,10 +95,16 @@ impl<P: Primitive> State<P> {
             confirms,
             sent_before: self.core.sent.count(),
         });
-        Some(Task::Batch(Box::new(batch)))
+        Some(Box::new(batch))
     }
 
     fn batch(&mut self, now: Instant) -> Batch<P> {
+        if (self.calls.front()).is_some_and(|next| next.request().is_some()) {
+            return Batch {
+                calls: self.calls.pop_front().into_iter().collect(),
+                ..Batch::empty()
+            };
+        }
         // A look finds out, too, what this client has missed.
         let is_old = |at: Instant| now.saturating_duration_since(at) >= CHECK_AGAIN;
         if self.look && self.checked.is_none_or(is_old) {
@@ -124,27 +117,28 @@ impl<P: Primitive> State<P> {
         let mut owners = Vec::new();
         let mut size = 0;
         while size < MOST_TOGETHER
-            && let Some(Item::Call(next)) = self.calls.front()
+            && let Some(next) = self.calls.front()
+            && let Some(call) = next.call()
             && (!apart
-                || (calls.first())
-                    .is_none_or(|first| first.call.is_deferred() == next.call.is_deferred()))
-            && (next.call.takes().is_some() || !owners.iter().any(|want| next.call.concerns(*want)))
+                || (calls.first()).is_none_or(|first| first.is_deferred() == next.is_deferred()))
+            && (call.takes().is_some() || !owners.iter().any(|want| call.concerns(*want)))
         {
-            if let Some(Item::Call(mut queued)) = self.calls.pop_front()
+            let as_many = call.size();
+            if let Some(mut queued) = self.calls.pop_front()
                 && !queued.is_pointless()
             {
-                self.held.departs(&queued.call, &mut queued.note);
-                let takes = queued.call.takes();
+                queued.depart(&mut self.held);
+                let takes = queued.takes();
                 queued.lease = takes.map_or(queued.lease, |want| self.held.lease_time(want));
                 owners.extend(takes.filter(|want| want.lets_in(*want)));
-                size += queued.call.size();
+                size += as_many;
                 calls.push(queued);
             }
         }
         let mut extends: Vec<_> = std::mem::take(&mut self.unconfirmed).into_iter().collect();
         extends.retain(|(ticket, (entry, _))| self.held.has(*ticket, entry.want));
         self.ask_at = None;
-        let deferred = calls.first().is_some_and(|first| first.call.is_deferred());
+        let deferred = calls.first().is_some_and(Queued::is_deferred);
         let mut batch = Batch {
             extends,
             leaves: std::mem::take(&mut self.leaving),

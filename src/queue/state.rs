@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::announcements::Announcements;
-use super::batch::Queued;
+use super::batch::{Queued, What};
 use super::entries::{Entries, Entry, MOST, Unconfirmed};
 use super::known::Known;
 use super::outcome::{Outcome, Replies, Reply, Ticket};
@@ -15,31 +15,11 @@ use super::primitive::{Call, Held, Primitive};
 use super::waiters::{Id, Waiter, Waiters};
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::command::Command;
+use crate::engine::request::Request;
 use crate::error::Error;
 
 /// A surplus entry leaves the queue after so long, or with the next batch that has another reason.
 const SURPLUS_AFTER: Duration = Duration::from_millis(5);
-/// A call in its place among the others: one of a batch, or one that travels alone.
-pub(super) enum Item<P: Primitive> {
-    Call(Queued<P>),
-    Command(Box<Command>),
-}
-
-impl<P: Primitive> Item<P> {
-    /// Nobody wants it any more.
-    pub(super) fn is_pointless(&self) -> bool {
-        match self {
-            Item::Call(queued) => queued.is_pointless(),
-            Item::Command(command) => command.is_pointless(),
-        }
-    }
-
-    /// It must be carried out, and has no caller.
-    fn is_abandoned(&self) -> bool {
-        matches!(self, Item::Call(queued) if !queued.has_caller())
-    }
-}
 
 /// The state of the batch under way.
 pub(super) struct UnderWay {
@@ -68,7 +48,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) last_arrival: u64,
     /// Until then waiters need not ask: what they want is held here, and they ask with the call that frees it.
     pub(super) ask_at: Option<Instant>,
-    pub(super) calls: VecDeque<Item<P>>,
+    pub(super) calls: VecDeque<Queued<P>>,
     /// Calls that release grants which no replica has confirmed.
     pub(super) returns: Vec<P::Call>,
 
@@ -204,32 +184,40 @@ impl<P: Primitive> State<P> {
     pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply<P::Want>>, now: Instant) {
         self.tidy();
         let queued = self.queued(call, reply, now);
-        self.calls.push_back(Item::Call(queued));
+        self.calls.push_back(queued);
     }
 
-    pub(super) fn command(&mut self, command: Command) {
+    pub(super) fn request(
+        &mut self,
+        operation: &'static str,
+        request: Request,
+        reply: Reply<P::Want>,
+        now: Instant,
+    ) {
         self.tidy();
-        self.calls.push_back(Item::Command(Box::new(command)));
+        self.calls.push_back(Queued {
+            what: What::Request(operation, Box::new(request)),
+            reply: Some(reply),
+            since: now,
+            ticket: 0,
+            lease: Duration::ZERO,
+        });
     }
 
     /// Calls whose callers have gone do not pile up: the last one goes, or is added to the one before it.
     fn tidy(&mut self) {
-        while self.calls.back().is_some_and(Item::is_pointless) {
+        while self.calls.back().is_some_and(Queued::is_pointless) {
             self.calls.pop_back();
         }
-        if !self.calls.back().is_some_and(Item::is_abandoned) {
+        if self.calls.back().is_none_or(Queued::has_caller) {
             return;
         }
-        let Some(Item::Call(last)) = self.calls.pop_back() else {
+        let Some(last) = self.calls.pop_back() else {
             return;
         };
-        if let Some(Item::Call(before)) = self.calls.back_mut()
-            && !before.has_caller()
-            && before.call.add_up(&last.call)
-        {
-            before.since = before.since.max(last.since);
-        } else {
-            self.calls.push_back(Item::Call(last));
+        let before = self.calls.back_mut();
+        if !before.is_some_and(|before| !before.has_caller() && before.add_up(&last)) {
+            self.calls.push_back(last);
         }
     }
 
@@ -243,10 +231,9 @@ impl<P: Primitive> State<P> {
         let note = self.held.queued(&call);
         let ticket = call.takes().map_or(0, |_| self.core.next_sequences(1));
         Queued {
-            call,
+            what: What::Call(call, note),
             reply,
             since: now,
-            note,
             ticket,
             lease: Duration::ZERO,
         }

@@ -11,14 +11,13 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
 use super::answer::Said;
-use super::batch::Batch;
+use super::batch::{Batch, Queued};
 use super::entries::Entry;
 use super::held::Leases;
 use super::object::QueueKeys;
 use super::outcome::{Amount, Grant, Outcome, Replies, Taken, Ticket, Want};
 use super::primitive::{self, Held, Primitive};
 use super::results::Results;
-use super::sending::Task;
 use super::state::State;
 use crate::clock::Moment;
 use crate::config::Config;
@@ -180,7 +179,7 @@ impl Server {
             words.push(self.leave((client, *ticket), entry.want.amount) as usize);
         }
         for step in batch.steps() {
-            match step[0].call {
+            match *step[0].call().expect("no request is made") {
                 Call::Release(amount) => {
                     self.counter += i64::from(amount) * step.len() as i64;
                     words.push(step.len());
@@ -318,7 +317,7 @@ impl Client {
         if self.under_way.is_some() || !self.state.has_work() {
             return;
         }
-        if let Some(Task::Batch(batch)) = self.state.depart(Moment::now()) {
+        if let Some(batch) = self.state.depart(Moment::now()) {
             self.under_way = Some((*batch, None));
         }
     }
@@ -439,7 +438,12 @@ impl World {
             Event::Answer => self.answer(client),
             Event::Refuse if matches!(this.under_way, Some((_, None))) => {
                 let batch = this.under_way.take().expect("just seen").0;
-                let refused: Vec<_> = batch.calls.iter().map(|queued| queued.call).collect();
+                let refused: Vec<_> = batch
+                    .calls
+                    .iter()
+                    .filter_map(Queued::call)
+                    .copied()
+                    .collect();
                 let replies = this.state.failed(batch, &forbidden(), None, now);
                 this.tell(replies);
                 // Their callers try again.
@@ -611,7 +615,7 @@ async fn a_confirmation_is_repeated_behind_a_refused_batch() {
     state.unconfirmed.insert(7, (entry(want), CLOCK));
     state.call(Call::Release(1), None, Instant::now());
     for _ in 0..2 {
-        let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+        let Some(batch) = state.depart(Moment::now()) else {
             panic!("nothing departs");
         };
         assert_eq!(batch.extends.len(), 1);
@@ -631,14 +635,14 @@ async fn a_waiter_asks_behind_changes_that_stay() {
     state.join(want, reply, None, Instant::now());
     for unknown in [None, Some(forbidden())] {
         state.call(Call::Release(1), None, Instant::now());
-        let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+        let Some(batch) = state.depart(Moment::now()) else {
             panic!("nothing departs");
         };
         assert!(!batch.check);
         drop(state.failed(*batch, &forbidden(), unknown.as_ref(), Instant::now()));
         assert_eq!(state.confirm_all, unknown.is_some());
     }
-    let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+    let Some(batch) = state.depart(Moment::now()) else {
         panic!("nothing departs");
     };
     assert!(batch.check && batch.confirms.len() == 1);
@@ -658,11 +662,11 @@ async fn an_entry_is_confirmed_behind_a_subscription_that_came_before_its_answer
     let want = one(false);
     let (reply, _waits) = oneshot::channel();
     state.join(want, reply, None, Instant::now());
-    assert!(matches!(state.depart(Moment::now()), Some(Task::Batch(_))));
+    assert!(state.depart(Moment::now()).is_some());
     state.may_have_missed();
     state.entries.insert(7, entry(want));
     state.under_way = None;
-    let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+    let Some(batch) = state.depart(Moment::now()) else {
         panic!("nothing departs");
     };
     assert!(batch.check && batch.confirms.len() == 1);
@@ -710,7 +714,7 @@ async fn the_first_client_looks_though_an_older_answer_comes_later() {
         leased: false,
     };
     state.join(want, reply, None, Instant::now());
-    let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+    let Some(batch) = state.depart(Moment::now()) else {
         panic!("it asks");
     };
     drop(state.notified("first 3000", Instant::now()));

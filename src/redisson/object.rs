@@ -7,22 +7,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::api::{LONGEST_MILLIS, MAX_PERMITS, RemainingTtl, check_millis};
 use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::keys::Keys;
-use crate::engine::once::{STALE, refused, refused_or_done, unexpected_answer};
+use crate::engine::once::unexpected_answer;
 use crate::engine::request::{Arg, Request, Script};
 use crate::error::{Error, Result};
 use crate::lua;
 use crate::queue::{Object, Primitive};
-use crate::transport::{Command, Refusal, Value};
+use crate::transport::{Command, Value};
 
 static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
 
 /// Below this a counter is exact in Lua.
 const MOST_COUNTED: u64 = 100_000_000_000_000;
-
-/// The beginning of the answer to a repeated call whose first copy ended with an error.
-const REFUSED: &[u8] = b"refused ";
-/// The same, where something had changed before.
-const UNSURE: &[u8] = b"unsure ";
 
 /// When an expiry time is to be set; needs Redis 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -429,7 +424,7 @@ impl<P: Primitive> Object<P> {
         all.extend(to.and_then(|to| self.announced_at(to)).cloned());
         let record_life = self.client().config.record_life();
         let request = Request::once(&ONCE, all, record_life, steps);
-        let changed = |value| match self.answer(value)? {
+        let changed = |value| match value {
             Value::Bytes(word) if word == b"missing" => Err(Error::NoSuchObject {
                 name: keys.name().to_owned(),
             }),
@@ -437,24 +432,6 @@ impl<P: Primitive> Object<P> {
         };
         self.send(operation, Dropped::Withdrawn, request, changed)
             .await
-    }
-
-    /// An answer, unless it says that the call was refused.
-    fn answer(&self, value: Value) -> Result<Value> {
-        match &value {
-            Value::Bytes(bytes) if bytes.starts_with(REFUSED) => {
-                let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
-                Err(refused(self.keys().name(), &Refusal::from_text(&error)))
-            }
-            Value::Bytes(bytes) if bytes.starts_with(UNSURE) => {
-                let error = String::from_utf8_lossy(&bytes[UNSURE.len()..]);
-                let name = self.keys().name();
-                Err(refused_or_done(name, &error, Duration::ZERO))
-            }
-            // Somebody else has written to the record.
-            stale if stale.is(STALE) => Err(self.unexpected(&value)),
-            _ => Ok(value),
-        }
     }
 
     /// The answer is read as a part of the call, so that a call with a wrong answer counts as failed.
@@ -472,7 +449,7 @@ impl<P: Primitive> Object<P> {
             dropped,
             key: Some(self.keys().object()),
         };
-        let sending = async { read(self.command(operation, request).await?) };
+        let sending = async { read(self.request(operation, request).await?) };
         self.client().call(call, pin!(Some(sending))).await
     }
 

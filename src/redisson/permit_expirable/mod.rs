@@ -482,8 +482,8 @@ impl RPermitExpirableSemaphore {
 
     /// The parts of the answer to a command that changes nothing.
     async fn read(&self, command: Command) -> Result<Vec<Value>> {
-        let command = Request::Plain(command);
-        match self.queue.command("holders", command).await? {
+        let request = Request::Plain(command);
+        match self.queue.request("holders", request).await? {
             Value::Array(parts) => Ok(parts),
             other => Err(self.queue.unexpected(&other)),
         }
