@@ -166,18 +166,6 @@ impl<P: Primitive> Queued<P> {
         }
     }
 
-    /// Adds a call to this one, where neither has a caller and that is possible.
-    pub(super) fn add_up(&mut self, later: &Self) -> bool {
-        let added = match (&mut self.what, &later.what) {
-            (What::Call(sum, _), What::Call(more, _)) => sum.add_up(more),
-            _ => false,
-        };
-        if added {
-            self.since = self.since.max(later.since);
-        }
-        added
-    }
-
     pub(super) fn has_caller(&self) -> bool {
         self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
     }

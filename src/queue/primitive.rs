@@ -63,11 +63,6 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
     /// Whether it is carried out, however late, when its caller has gone.
     fn is_deferred(&self) -> bool;
 
-    /// Adds a call without a caller to this one, where that is possible.
-    fn add_up(&mut self, _call: &Self) -> bool {
-        false
-    }
-
     /// Whether one step may stand for several such calls.
     fn adds_up(&self) -> bool {
         false

@@ -204,20 +204,10 @@ impl<P: Primitive> State<P> {
         });
     }
 
-    /// Calls whose callers have gone do not pile up: the last one goes, or is added to the one before it.
+    /// Calls whose callers have gone do not pile up.
     fn tidy(&mut self) {
         while self.calls.back().is_some_and(Queued::is_pointless) {
             self.calls.pop_back();
-        }
-        if self.calls.back().is_none_or(Queued::has_caller) {
-            return;
-        }
-        let Some(last) = self.calls.pop_back() else {
-            return;
-        };
-        let before = self.calls.back_mut();
-        if !before.is_some_and(|before| !before.has_caller() && before.add_up(&last)) {
-            self.calls.push_back(last);
         }
     }
 

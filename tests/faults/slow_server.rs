@@ -48,7 +48,6 @@ async fn calls_that_nobody_waits_for_do_not_fill_the_memory() {
         abandon(semaphore.try_acquire(1 + round % 7)).await;
         abandon(semaphore.acquire(1 + round % 7)).await;
         abandon(semaphore.available_permits()).await;
-        abandon(semaphore.release(1 + round % 2)).await;
         if round % 1000 == 0 {
             tokio::task::yield_now().await;
         }
@@ -57,7 +56,7 @@ async fn calls_that_nobody_waits_for_do_not_fill_the_memory() {
     server.thaw();
     assert!(grown < MOST_MEMORY, "{grown} bytes more");
 
-    let released = i64::from(GUARDS) + i64::from(ROUNDS) * 3 / 2;
+    let released = i64::from(GUARDS);
     let all = async || semaphore.available_permits().await == Ok(released);
     until("all releases are carried out", LIMIT, all).await;
     client.shutdown().await.unwrap();

@@ -60,15 +60,6 @@ impl queue::Call for Call {
         matches!(self, Call::CountDown(_))
     }
 
-    fn add_up(&mut self, call: &Self) -> bool {
-        let (Call::CountDown(sum), Call::CountDown(more)) = (self, call) else {
-            return false;
-        };
-        let total = sum.checked_add(*more);
-        *sum = total.unwrap_or(*sum);
-        total.is_some()
-    }
-
     fn adds_up(&self) -> bool {
         matches!(self, Call::CountDown(_) | Call::Look)
     }

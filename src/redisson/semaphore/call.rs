@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use crate::api::MAX_PERMITS;
 use crate::engine::request::{Arg, Script};
 use crate::error::Error;
 use crate::lua;
@@ -93,17 +92,6 @@ impl queue::Call for Call {
             self,
             Call::Release(_) | Call::ReleaseIfExists(_) | Call::GiveBack(..) | Call::Forget(..)
         )
-    }
-
-    fn add_up(&mut self, call: &Self) -> bool {
-        let (sum, more) = match (self, call) {
-            (Call::Release(sum), Call::Release(more))
-            | (Call::ReleaseIfExists(sum), Call::ReleaseIfExists(more)) => (sum, more),
-            _ => return false,
-        };
-        let total = sum.checked_add(*more).filter(|total| *total <= MAX_PERMITS);
-        *sum = total.unwrap_or(*sum);
-        total.is_some()
     }
 
     fn adds_up(&self) -> bool {

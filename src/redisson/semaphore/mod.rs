@@ -100,7 +100,7 @@ use crate::stats::What;
 /// # Bounds
 ///
 /// While the server does not answer, a call takes no more memory than its caller, and ends with an error after the
-/// [retry window](crate::ClientBuilder::retry_window). Releases without a caller are added up; other calls without a caller are dropped. One
+/// [retry window](crate::ClientBuilder::retry_window). Releases without a caller are kept; other calls without a caller are dropped. One
 /// script is under way at a time. It carries 1,024 calls and 1,024 new waiters at the most. A waiter that the server has answered once has no such limit.
 ///
 /// # DIFFERENCE from Redisson
