@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::batch::{Batch, Queued, Run, What};
 use super::entries::Entry;
 use super::known::Known;
-use super::outcome::{Outcome, Replies, Taken};
+use super::outcome::{Outcome, Taken};
 use super::primitive::{self, Held, NotDone, Primitive};
 use super::results::Results;
 use super::state::State;
@@ -40,8 +40,7 @@ impl<P: Primitive> State<P> {
         answer: &Answer<'_, P::Want>,
         results: Results<P::Want>,
         now: Instant,
-    ) -> Replies<P::Want> {
-        let mut replies = Replies::default();
+    ) {
         if let Some(clock) = answer.clock {
             self.clock = Some((batch.sent, clock));
         }
@@ -60,7 +59,7 @@ impl<P: Primitive> State<P> {
                 self.entries.remove(ticket);
                 let lease = self.lease_of(entry.want, taken, Duration::ZERO);
                 self.in_time(true);
-                self.give_to_waiter(&batch, ticket, &entry, taken, lease, &mut replies);
+                self.give_to_waiter(&batch, ticket, &entry, taken, lease);
             } else if !batch.confirms_all {
                 // It had run out. Another entry, for a grant that lasts longer, takes its place; others may have left the queue with it.
                 self.in_time(false);
@@ -71,18 +70,18 @@ impl<P: Primitive> State<P> {
         }
         let calls = std::mem::take(&mut batch.calls);
         for (queued, result) in calls.into_iter().zip(results.calls) {
-            self.call_answered(name, &batch, queued, result, &mut replies);
+            self.call_answered(name, &batch, queued, result);
         }
         for (run, served) in std::mem::take(&mut batch.runs)
             .into_iter()
             .zip(results.runs)
         {
-            self.run_answered(&batch, &run, served, answer.clock, &mut replies);
+            self.run_answered(&batch, &run, served, answer.clock);
         }
         for (ticket, said, taken) in &answer.served {
             let entry = self.entries.remove(*ticket).unwrap_or(*said);
             let lease = self.lease_of(entry.want, *taken, Duration::ZERO);
-            self.give_to_waiter(&batch, *ticket, &entry, *taken, lease, &mut replies);
+            self.give_to_waiter(&batch, *ticket, &entry, *taken, lease);
         }
         for ticket in &answer.dropped {
             self.entries.remove(*ticket);
@@ -90,16 +89,15 @@ impl<P: Primitive> State<P> {
         self.under_way = None;
         for ticket in std::mem::take(&mut self.early) {
             // The batch may have taken it away.
-            self.grant(ticket, None, now, &mut replies);
+            self.grant(ticket, None, now);
         }
         self.learn(&batch, adds, answer, now);
         if !batch.unconfirmed {
             self.waiters.answered(batch.next);
             self.mark_unasked();
         }
-        replies.append(self.tick(now));
-        replies.append(self.landed(now));
-        replies
+        self.tick(now);
+        self.landed(now);
     }
 
     fn run_answered(
@@ -108,7 +106,6 @@ impl<P: Primitive> State<P> {
         run: &Run<P::Want>,
         (served, last): (usize, Taken),
         clock: Option<u64>,
-        replies: &mut Replies<P::Want>,
     ) {
         if served < run.count {
             self.held.not_granted(run.want, NotDone::Taken);
@@ -134,7 +131,7 @@ impl<P: Primitive> State<P> {
                         .map_or(0, |before| last.count.saturating_sub(before)),
                 };
                 let lease = self.lease_of(run.want, taken, run.lease);
-                self.give_to_waiter(batch, ticket, &entry, taken, lease, replies);
+                self.give_to_waiter(batch, ticket, &entry, taken, lease);
             } else {
                 if self.entries.is_empty() {
                     self.checked = Some(Instant::now());
@@ -195,17 +192,16 @@ impl<P: Primitive> State<P> {
         batch: &Batch<P>,
         mut queued: Queued<P>,
         result: primitive::Result<P::Want>,
-        replies: &mut Replies<P::Want>,
     ) {
         let What::Call(call, note) = &queued.what else {
             return;
         };
         let result = self.held.answered(call, note, result, batch.sent);
         if batch.unconfirmed {
-            queued.give_up(name, &Trouble::unknown(UNCONFIRMED), replies);
+            queued.give_up(name, &Trouble::unknown(UNCONFIRMED), &mut self.replies);
         }
         let Some((want, taken)) = queued.takes().zip(taken(&result)) else {
-            return queued.answer(result, replies);
+            return queued.answer(result, &mut self.replies);
         };
         let lease = self.lease_of(want, taken, queued.lease);
         let until = batch.sent + lease;
@@ -217,23 +213,17 @@ impl<P: Primitive> State<P> {
                     self.call(call, queued.reply, queued.since);
                 }
             }
-            Some(reply) => replies.add(reply, Ok(Outcome::Granted(grant))),
+            Some(reply) => self.replies.add(reply, Ok(Outcome::Granted(grant))),
             None => self.release_unclaimed(batch, grant),
         }
     }
 
     /// The request of `batch`, which travelled alone, has been answered.
-    pub(super) fn replied(
-        &mut self,
-        batch: Batch<P>,
-        value: &Value,
-        now: Instant,
-    ) -> Replies<P::Want> {
-        let mut replies = self.landed(now);
+    pub(super) fn replied(&mut self, batch: Batch<P>, value: &Value, now: Instant) {
+        self.landed(now);
         for queued in batch.calls {
-            queued.answer(Ok(Outcome::Value(value.clone())), &mut replies);
+            queued.answer(Ok(Outcome::Value(value.clone())), &mut self.replies);
         }
-        replies
     }
 
     /// The batch that releases grants which no replica has confirmed. It is repeated until one has it, so the next one serves waiters.

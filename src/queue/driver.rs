@@ -139,24 +139,24 @@ impl<P: Primitive> Object<P> {
             }
             Ending::NotSent => {
                 let mut inner = self.lock();
-                let replies = inner.state.not_sent(batch.take());
-                return self.finish(inner, replies);
+                inner.state.not_sent(batch.take());
+                return self.finish(inner);
             }
             Ending::Unknown => {
                 log::unknown(name, batch.contents());
                 let mut inner = self.lock();
                 let trouble = Trouble::unknown("its batch was never answered");
-                let replies = inner.state.never_answered(name, batch.take(), &trouble);
-                return self.finish(inner, replies);
+                inner.state.never_answered(name, batch.take(), &trouble);
+                return self.finish(inner);
             }
             Ending::ShutDown => (self.gone(), None),
         };
         let error = self.core.explain(error, || self.keys.typed()).await;
         let mut inner = self.lock();
-        let replies = inner
+        inner
             .state
             .failed(batch.take(), &error, unknown.as_ref(), Instant::now());
-        self.finish(inner, replies);
+        self.finish(inner);
     }
 
     /// Tells the callers of `batch` what `value` says; how it ended where that is not all.
@@ -171,8 +171,8 @@ impl<P: Primitive> Object<P> {
         match Said::read(&text) {
             None if alone => {
                 let mut inner = self.lock();
-                let replies = inner.state.replied(batch.take(), value, Instant::now());
-                self.finish(inner, replies);
+                inner.state.replied(batch.take(), value, Instant::now());
+                self.finish(inner);
                 None
             }
             Some(Said::Done(mut answer)) => {
@@ -180,11 +180,10 @@ impl<P: Primitive> Object<P> {
                     return Some(Answered::Nonsense);
                 };
                 let mut inner = self.lock();
-                let replies =
-                    inner
-                        .state
-                        .answered(name, batch.take(), &answer, results, Instant::now());
-                self.finish(inner, replies);
+                inner
+                    .state
+                    .answered(name, batch.take(), &answer, results, Instant::now());
+                self.finish(inner);
                 None
             }
             Some(Said::Refused(error)) => {
@@ -197,8 +196,8 @@ impl<P: Primitive> Object<P> {
             })),
             Some(Said::NotDone) => {
                 let mut inner = self.lock();
-                let replies = inner.state.not_sent(batch.take());
-                self.finish(inner, replies);
+                inner.state.not_sent(batch.take());
+                self.finish(inner);
                 None
             }
             Some(Said::Stale) | None => Some(Answered::Nonsense),
@@ -214,8 +213,8 @@ impl<P: Primitive> Object<P> {
     /// Ends the calls whose time is over; returns how long the others wait.
     fn impatient(&self, batch: Option<&mut Batch<P>>, trouble: &Trouble<'_>) -> Patience {
         let mut inner = self.lock();
-        let (replies, patience) = inner.state.impatient(self.name(), batch, trouble);
-        self.finish(inner, replies);
+        let patience = inner.state.impatient(self.name(), batch, trouble);
+        self.finish(inner);
         patience
     }
 }
@@ -263,9 +262,9 @@ impl<P: Primitive> Rounds for Object<P> {
         let (replies, deferred) = {
             let mut inner = self.lock();
             self.core.note_idle(&mut inner.busy);
-            inner
-                .state
-                .abandon(self.name(), self.keys.object(), Instant::now())
+            let state = &mut inner.state;
+            let deferred = state.abandon(self.name(), self.keys.object(), Instant::now());
+            (std::mem::take(&mut state.replies), deferred)
         };
         self.core.abandoned(self.name(), deferred);
         // A grant without a receiver must be released.
@@ -321,7 +320,11 @@ impl<P: Primitive> Drop for InHand<'_, P> {
         if let Some(batch) = self.batch.take() {
             let object = self.object;
             object.core.lost(object.name(), &batch.contents());
-            let replies = object.lock().state.lose(object.name(), *batch);
+            let replies = {
+                let state = &mut object.lock().state;
+                state.lose(object.name(), *batch);
+                std::mem::take(&mut state.replies)
+            };
             drop(replies.send());
         }
     }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::batch::Batch;
 use super::entries::Unconfirmed;
 use super::messages::CONFIRM_AFTER;
-use super::outcome::{Grant, Replies, Ticket};
+use super::outcome::{Grant, Ticket};
 use super::primitive::{Held, NotDone, Primitive};
 use super::state::State;
 use super::waiters::{Id, Waiter};
@@ -20,8 +20,8 @@ impl<P: Primitive> State<P> {
         error: &Error,
         unknown: Option<&Error>,
         now: Instant,
-    ) -> Replies<P::Want> {
-        let mut replies = self.landed(now);
+    ) {
+        self.landed(now);
         if unknown.is_some() {
             // Entries may have left the queue.
             self.may_have_missed();
@@ -35,34 +35,33 @@ impl<P: Primitive> State<P> {
         let why = unknown.map_or(NotDone::Refused, |_| NotDone::Unknown);
         for mut queued in batch.calls {
             queued.fail(&mut self.held, why);
-            queued.answer(Err(unknown.unwrap_or(error).clone()), &mut replies);
+            queued.answer(Err(unknown.unwrap_or(error).clone()), &mut self.replies);
         }
         for run in &batch.runs {
             self.held.not_granted(run.want, why);
         }
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
-            return replies;
+            return;
         }
         if let (Some(unknown), Error::RefusedForNow { .. }) = (unknown, error) {
             // The others wait on: what they asked for may be done soon.
             for id in batch.asked {
                 if let Some(waiter) = self.waiters.remove(id) {
-                    replies.add(waiter.reply, Err(unknown.clone()));
+                    self.replies.add(waiter.reply, Err(unknown.clone()));
                 }
             }
             self.note_surplus(now);
-            return replies;
+            return;
         }
         // An error that stops the waiters of this batch stops all.
         for (id, waiter) in self.waiters.take_all() {
             let asked = batch.asked.binary_search(&id).is_ok();
             let error = unknown.filter(|_| asked).unwrap_or(error);
-            replies.add(waiter.reply, Err(error.clone()));
+            self.replies.add(waiter.reply, Err(error.clone()));
         }
         // Those that come now ask, too.
         self.leaving.extend(self.entries.take_all());
         self.note_surplus(Instant::now());
-        replies
     }
 
     /// These grants are not confirmed yet, though guards use them.
@@ -74,7 +73,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
-    pub(super) fn not_sent(&mut self, batch: Batch<P>) -> Replies<P::Want> {
+    pub(super) fn not_sent(&mut self, batch: Batch<P>) {
         for mut queued in batch.calls.into_iter().rev() {
             queued.fail(&mut self.held, NotDone::Refused);
             self.calls.push_front(queued);
@@ -93,7 +92,7 @@ impl<P: Primitive> State<P> {
         self.handed += batch.handed;
         self.unwatch |= batch.unwatch;
         self.note_surplus(now);
-        self.landed(now)
+        self.landed(now);
     }
 
     /// The outcome of a batch stays unknown; its callers have their errors. Callers that waited before it may have been granted
@@ -103,8 +102,7 @@ impl<P: Primitive> State<P> {
         name: &str,
         mut batch: Batch<P>,
         trouble: &Trouble<'_>,
-    ) -> Replies<P::Want> {
-        let mut replies = Replies::default();
+    ) {
         for queued in &mut batch.calls {
             queued.fail(&mut self.held, NotDone::Unknown);
             let taken = queued.takes().map(|want| (want, queued.ticket));
@@ -120,14 +118,13 @@ impl<P: Primitive> State<P> {
         let granted = |id: &Id| serves && self.waiters.is_answered(*id);
         let before: Vec<Id> = all.filter(granted).collect();
         for waiter in before.into_iter().filter_map(|id| self.waiters.remove(id)) {
-            replies.add(
+            self.replies.add(
                 waiter.reply,
                 Err(trouble.error(name, P::WAIT, waiter.since)),
             );
         }
         self.note_surplus(trouble.now);
-        replies.append(self.landed(trouble.now));
-        replies
+        self.landed(trouble.now);
     }
 
     /// Nobody will know whether these have been taken.
@@ -145,9 +142,8 @@ impl<P: Primitive> State<P> {
         name: &str,
         mut batch: Option<&mut Batch<P>>,
         trouble: &Trouble<'_>,
-    ) -> (Replies<P::Want>, Patience) {
+    ) -> Patience {
         let window = self.core.config.retry_window;
-        let mut replies = Replies::default();
         let (mut deferred, mut gone, mut next) = (false, false, None::<Instant>);
         let asked = batch
             .as_ref()
@@ -155,7 +151,7 @@ impl<P: Primitive> State<P> {
         for queued in batch.iter_mut().flat_map(|batch| &mut batch.calls) {
             let due = queued.since + window;
             if queued.has_caller() && trouble.is_over(due) {
-                queued.give_up(name, trouble, &mut replies);
+                queued.give_up(name, trouble, &mut self.replies);
             } else if queued.has_caller() {
                 next = next.into_iter().chain([due]).min();
             }
@@ -169,7 +165,7 @@ impl<P: Primitive> State<P> {
                 next = next.into_iter().chain([due]).min();
                 return true;
             }
-            queued.give_up(name, &untouched, &mut replies);
+            queued.give_up(name, &untouched, &mut self.replies);
             !queued.is_pointless()
         });
         let mut overdue = Vec::new();
@@ -190,42 +186,39 @@ impl<P: Primitive> State<P> {
                 maybe_done: trouble.maybe_done && asked.binary_search(&id).is_ok(),
                 ..*trouble
             };
-            replies.add(reply, Err(trouble.error(name, P::WAIT, since)));
+            self.replies
+                .add(reply, Err(trouble.error(name, P::WAIT, since)));
         }
         gone |= asked.iter().any(|id| !self.waiters.has(*id));
-        let patience = match next {
+        match next {
             // It is made anew without them, unless it has been carried out.
             _ if gone => Patience::Nobody,
             Some(next) => Patience::Until(next),
             None if deferred || !self.waiters.is_empty() || batch.is_some() => Patience::Forever,
             None => Patience::Nobody,
-        };
-        (replies, patience)
+        }
     }
 
     /// The server forbids the subscription: its waiters would never be notified. The batch under way may serve some.
-    pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) -> Replies<P::Want> {
-        let mut replies = Replies::default();
+    pub(super) fn cannot_listen(&mut self, error: Error, now: Instant) {
         if self.under_way.is_some() {
             self.subscription_refused = Some(error);
-            return replies;
+            return;
         }
         for waiter in self.waiters.take_all().into_values() {
-            replies.add(waiter.reply, Err(error.clone()));
+            self.replies.add(waiter.reply, Err(error.clone()));
         }
         self.note_surplus(now);
-        replies
     }
 
     /// The batch under way has ended.
-    pub(super) fn landed(&mut self, now: Instant) -> Replies<P::Want> {
+    pub(super) fn landed(&mut self, now: Instant) {
         self.under_way = None;
         if !std::mem::take(&mut self.early).is_empty() {
             self.may_have_missed();
         }
-        match self.subscription_refused.take() {
-            Some(error) => self.cannot_listen(error, now),
-            None => Replies::default(),
+        if let Some(error) = self.subscription_refused.take() {
+            self.cannot_listen(error, now);
         }
     }
 }

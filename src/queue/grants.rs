@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::batch::Batch;
 use super::entries::Entry;
-use super::outcome::{Grant, Outcome, Replies, Taken, Ticket, Want};
+use super::outcome::{Grant, Outcome, Taken, Ticket, Want};
 use super::primitive::{Held, Primitive};
 use super::state::State;
 use super::waiters::{Id, Waiter};
@@ -24,7 +24,6 @@ impl<P: Primitive> State<P> {
         entry: &Entry<P::Want>,
         taken: Taken,
         lease: Duration,
-        replies: &mut Replies<P::Want>,
     ) {
         // The waiter that it was made for has gone, and another one has it now.
         self.leaving.retain(|(leaving, _)| *leaving != ticket);
@@ -42,7 +41,7 @@ impl<P: Primitive> State<P> {
             self.waiters.take(entry.want, end)
         };
         match waiter {
-            Some(waiter) => self.answer_waiter(ticket, entry, taken, waiter, until, replies),
+            Some(waiter) => self.answer_waiter(ticket, entry, taken, waiter, until),
             None => {
                 let grant = self.granted(entry.want, ticket, taken, entry.life, until);
                 self.release_unclaimed(batch, grant);
@@ -83,10 +82,9 @@ impl<P: Primitive> State<P> {
         taken: Taken,
         waiter: Waiter<P::Want>,
         until: Moment,
-        replies: &mut Replies<P::Want>,
     ) {
         let grant = self.granted(entry.want, ticket, taken, entry.life, until);
-        replies.add(waiter.reply, Ok(Outcome::Granted(grant)));
+        self.replies.add(waiter.reply, Ok(Outcome::Granted(grant)));
     }
 
     /// A caller has this from now on; waiters that need not wait for it any more ask at once.

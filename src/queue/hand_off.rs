@@ -4,28 +4,26 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::outcome::{Grant, Outcome, Replies, Want};
+use super::outcome::{Grant, Outcome, Want};
 use super::primitive::{Held, Primitive};
 use super::state::State;
 
 /// Waiters that came so much later than the first entry of another client are still served by a release of this client.
 const LEEWAY: Duration = Duration::from_millis(5);
 impl<P: Primitive> State<P> {
-    /// Serves the first waiters by what `freed` frees, without Redis; none where that is not fair or not possible.
-    pub(super) fn hand_off(
-        &mut self,
-        freed: Grant<P::Want>,
-        now: Instant,
-    ) -> Option<Replies<P::Want>> {
+    /// Serves the first waiters by what `freed` frees, without Redis; `false` where that is not fair or not possible.
+    pub(super) fn hand_off(&mut self, freed: Grant<P::Want>, now: Instant) -> bool {
         let window = self.core.config.local_hand_off;
-        let known = self.known.as_ref().filter(|known| known.available >= 0)?;
+        let Some(known) = self.known.as_ref().filter(|known| known.available >= 0) else {
+            return false;
+        };
         if now >= known.until(window) {
-            return None;
+            return false;
         }
         let leased = freed.want.is_leased();
         let lease = leased.then(|| self.held.lease(freed.ticket));
         if lease.is_some_and(|lease| lease.is_none_or(|lease| lease.is_lost())) {
-            return None;
+            return false;
         }
         let until = known.foreign.map(|foreign| foreign + LEEWAY);
         let mut left = freed.want.amount();
@@ -36,7 +34,7 @@ impl<P: Primitive> State<P> {
             let suits =
                 waiter.want.is_leased() == leased && (amount == left || !leased && amount < left);
             if late || !suits {
-                return None;
+                return false;
             }
             served.push(id);
             left -= amount;
@@ -45,18 +43,17 @@ impl<P: Primitive> State<P> {
             }
         }
         if left > 0 {
-            return None;
+            return false;
         }
-        let mut replies = Replies::default();
         for id in served {
             let Some(waiter) = self.waiters.remove(id) else {
                 continue;
             };
             let grant = Grant::new(waiter.want, freed.ticket);
-            replies.add(waiter.reply, Ok(Outcome::Granted(grant)));
+            self.replies.add(waiter.reply, Ok(Outcome::Granted(grant)));
             self.handed += 1;
         }
         self.note_surplus(now);
-        Some(replies)
+        true
     }
 }

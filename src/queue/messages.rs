@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::entries::MOST;
-use super::outcome::{Replies, Taken, Ticket, Want};
+use super::outcome::{Taken, Ticket, Want};
 use super::primitive::{Held, Primitive};
 use super::state::State;
 use super::waiters::Id;
@@ -14,8 +14,7 @@ use super::waiters::Id;
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 impl<P: Primitive> State<P> {
     /// A notification to this client.
-    pub(super) fn notified(&mut self, message: &str, now: Instant) -> Replies<P::Want> {
-        let mut replies = Replies::default();
+    pub(super) fn notified(&mut self, message: &str, now: Instant) {
         let mut words = message.split_ascii_whitespace();
         match words.next() {
             Some("grant") => {
@@ -23,7 +22,7 @@ impl<P: Primitive> State<P> {
                 let mut number = || words.next().and_then(|word| word.parse().ok());
                 if let Some((ticket, clock)) = ticket.zip(number()) {
                     let token = number().unwrap_or(0);
-                    self.grant(ticket, Some((clock, token)), now, &mut replies);
+                    self.grant(ticket, Some((clock, token)), now);
                 }
             }
             // It asks anew, and gets the reason.
@@ -52,17 +51,10 @@ impl<P: Primitive> State<P> {
             // "gone", or that a latch has changed.
             _ => self.may_have_missed(),
         }
-        replies
     }
 
     /// `ticket` was granted. `made`: when, by the server's clock, and its token; without these the grant is confirmed before it is used.
-    pub(super) fn grant(
-        &mut self,
-        ticket: Ticket,
-        made: Option<(u64, u64)>,
-        now: Instant,
-        replies: &mut Replies<P::Want>,
-    ) {
+    pub(super) fn grant(&mut self, ticket: Ticket, made: Option<(u64, u64)>, now: Instant) {
         if self.leaving.iter().any(|(other, _)| *other == ticket) {
             // Others wait for it.
             self.look = true;
@@ -87,7 +79,7 @@ impl<P: Primitive> State<P> {
             self.in_time(true);
             let count = entry.want.count_of_grant();
             let taken = Taken { token, count };
-            self.answer_waiter(ticket, &entry, taken, waiter, until, replies);
+            self.answer_waiter(ticket, &entry, taken, waiter, until);
             let ends = clock + entry.life * 1000;
             self.unconfirmed.insert(ticket, (entry, ends));
             self.confirm_at.get_or_insert(now + CONFIRM_AFTER);

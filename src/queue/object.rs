@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use tokio::time::Instant;
 
-use super::outcome::{Replies, Ticket};
+use super::outcome::Ticket;
 use super::primitive::{Call, Held, Primitive};
 use super::state::State;
 use super::waiters::Id;
@@ -143,8 +143,8 @@ impl<P: Primitive> Object<P> {
     pub(crate) fn defer(self: &Arc<Self>, call: P::Call) {
         let mut inner = self.lock();
         let now = Instant::now();
-        if let Some(replies) = self.hand_off(&mut inner, &call, now) {
-            return self.finish(inner, replies);
+        if self.hand_off(&mut inner, &call, now) {
+            return self.finish(inner);
         }
         if inner.state.closed && self.core.is_finished() {
             let (error, call) = (self.gone(), call.to_string());
@@ -153,24 +153,18 @@ impl<P: Primitive> Object<P> {
             return;
         }
         inner.state.call(call, None, now);
-        self.finish(inner, Replies::default());
+        self.finish(inner);
     }
 
     /// Serves waiters of this client by what `call` frees, without Redis.
-    pub(super) fn hand_off(
-        &self,
-        inner: &mut Inner<P>,
-        call: &P::Call,
-        now: Instant,
-    ) -> Option<Replies<P::Want>> {
+    pub(super) fn hand_off(&self, inner: &mut Inner<P>, call: &P::Call, now: Instant) -> bool {
         if inner.state.waiters.is_empty() || inner.state.closed {
-            return None;
+            return false;
         }
-        let (freed, stays_taken) = call.gives()?;
-        if stays_taken {
-            return None;
+        match call.gives() {
+            Some((freed, false)) => inner.state.hand_off(freed, now),
+            _ => false,
         }
-        inner.state.hand_off(freed, now)
     }
 
     /// The lease of what is held under `ticket`.
@@ -190,7 +184,7 @@ impl<P: Primitive> Object<P> {
     pub(super) fn leave(self: &Arc<Self>, waiter: Id) {
         let mut inner = self.lock();
         inner.state.leave(waiter, Instant::now());
-        self.finish(inner, Replies::default());
+        self.finish(inner);
     }
 
     /// The error for a call, as the client has ended.
@@ -209,12 +203,13 @@ impl<P: Primitive> Object<P> {
     }
 
     /// Ends a change: starts the work that is left, and answers callers.
-    pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>, replies: Replies<P::Want>) {
+    pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>) {
         self.listen(&mut inner);
         let work = inner.state.has_work();
         if work {
             self.core.note_busy(&mut inner.busy);
         }
+        let replies = std::mem::take(&mut inner.state.replies);
         self.unlock_listening(inner);
         let somebody = !replies.is_empty();
         let unclaimed = replies.send();
@@ -288,11 +283,10 @@ impl<P: Primitive> Object<P> {
     fn heard(&self, channel: &str, wake: &Wake) {
         let now = Instant::now();
         let mut inner = self.lock();
-        let mut replies = Replies::default();
         if *channel == *self.queue.own_channel {
             match wake {
                 Wake::Message(message) => {
-                    replies = inner.state.notified(&String::from_utf8_lossy(message), now);
+                    inner.state.notified(&String::from_utf8_lossy(message), now);
                 }
                 Wake::Confirmed => inner.state.may_have_missed(),
                 Wake::Look => inner.state.slow_check(now),
@@ -300,9 +294,8 @@ impl<P: Primitive> Object<P> {
                 Wake::Ended => {}
                 Wake::Refused(refusal) => {
                     inner.own = None;
-                    replies = inner
-                        .state
-                        .cannot_listen(refused(self.name(), refusal), now);
+                    let error = refused(self.name(), refusal);
+                    inner.state.cannot_listen(error, now);
                 }
             }
         } else {
@@ -322,7 +315,7 @@ impl<P: Primitive> Object<P> {
                 Wake::Message(_) | Wake::Look | Wake::Lost => {}
             }
         }
-        self.finish(inner, replies);
+        self.finish(inner);
     }
 }
 
@@ -348,10 +341,10 @@ impl<P: Primitive> Listener for Object<P> {
 impl<P: Primitive> Rings for Object<P> {
     fn ring(&self) -> Option<Instant> {
         let mut inner = self.lock();
-        let replies = inner.state.tick(Instant::now());
+        inner.state.tick(Instant::now());
         let (alarm, waits) = (inner.state.alarm(), inner.state.waiting() > 0);
         let next = inner.timer.next(alarm, waits);
-        self.finish(inner, replies);
+        self.finish(inner);
         next
     }
 }
@@ -364,10 +357,10 @@ impl<P: Primitive> Shared for Object<P> {
     fn close(self: Arc<Self>) {
         let mut inner = self.lock();
         let now = Instant::now();
-        let replies = inner
+        inner
             .state
             .close(self.name(), self.keys.object(), CLIENT_CLOSED, now);
-        self.finish(inner, replies);
+        self.finish(inner);
     }
 }
 

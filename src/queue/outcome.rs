@@ -151,10 +151,6 @@ impl<W> Replies<W> {
         self.0.is_empty()
     }
 
-    pub(super) fn append(&mut self, mut more: Replies<W>) {
-        self.0.append(&mut more.0);
-    }
-
     /// Sends them. Returns the grants of callers that have gone.
     pub(super) fn send(self) -> Vec<Grant<W>> {
         let mut unclaimed = Vec::new();

@@ -1,5 +1,6 @@
 //! A caller's future.
 
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::object::{Inner, Object};
-use super::outcome::{Outcome, Replies, Reply};
+use super::outcome::{Outcome, Reply};
 use super::primitive::Primitive;
 use super::waiters::Id;
 use crate::engine::answer::poll_answer;
@@ -22,11 +23,11 @@ impl<P: Primitive> Object<P> {
     /// Carries `call` out. It is queued at the first poll.
     pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<Outcome<P::Want>> {
         self.begun(|inner, reply, now| {
-            if let Some(replies) = self.hand_off(inner, &call, now) {
-                return Err(replies);
+            if self.hand_off(inner, &call, now) {
+                return ControlFlow::Break(());
             }
             inner.state.call(call, Some(reply), now);
-            Ok(None)
+            ControlFlow::Continue(None)
         })
         .await
     }
@@ -39,7 +40,7 @@ impl<P: Primitive> Object<P> {
     ) -> Result<Value> {
         let queue = |inner: &mut Inner<P>, reply, now| {
             inner.state.request(operation, request, reply, now);
-            Ok(None)
+            ControlFlow::Continue(None)
         };
         match self.begun(queue).await? {
             Outcome::Value(value) => Ok(value),
@@ -56,19 +57,15 @@ impl<P: Primitive> Object<P> {
         self.begun(|inner, reply, now| {
             // A wait that the clock cannot express has no end.
             let deadline = wait.and_then(|wait| now.checked_add(wait));
-            Ok(Some(inner.state.join(want, reply, deadline, now)))
+            ControlFlow::Continue(Some(inner.state.join(want, reply, deadline, now)))
         })
         .await
     }
 
-    /// Queues something by `queue`, which returns the place of a waiter, or what it has done without Redis; and waits for its outcome.
+    /// Queues something by `queue`, and waits for its outcome. A waiter has a place; what breaks has been done without Redis.
     async fn begun(
         self: &Arc<Self>,
-        queue: impl FnOnce(
-            &mut Inner<P>,
-            Reply<P::Want>,
-            Instant,
-        ) -> std::result::Result<Option<Id>, Replies<P::Want>>,
+        queue: impl FnOnce(&mut Inner<P>, Reply<P::Want>, Instant) -> ControlFlow<(), Option<Id>>,
     ) -> Result<Outcome<P::Want>> {
         self.keys.check()?;
         let (reply, outcome) = oneshot::channel();
@@ -78,12 +75,12 @@ impl<P: Primitive> Object<P> {
                 return Err(self.gone());
             }
             match queue(&mut inner, reply, Instant::now()) {
-                Ok(waiter) => {
+                ControlFlow::Continue(waiter) => {
                     self.begin(inner);
                     waiter
                 }
-                Err(replies) => {
-                    self.finish(inner, replies);
+                ControlFlow::Break(()) => {
+                    self.finish(inner);
                     return Ok(Outcome::Number(1));
                 }
             }

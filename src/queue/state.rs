@@ -37,6 +37,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) core: Arc<Core>,
     pub(super) held: P::Held,
     pub(super) closed: bool,
+    /// Outcomes that callers get when the object's lock is free.
+    pub(super) replies: Replies<P::Want>,
 
     // Callers, and their places in Redis.
     pub(super) waiters: Waiters<P::Want>,
@@ -102,6 +104,7 @@ impl<P: Primitive> State<P> {
             entries: Entries::default(),
             calls: VecDeque::new(),
             held,
+            replies: Replies::default(),
             leaving: Vec::new(),
             granted: Vec::new(),
             early: Vec::new(),
@@ -230,11 +233,10 @@ impl<P: Primitive> State<P> {
     }
 
     /// Time has passed: ends the waits whose deadline it was.
-    pub(super) fn tick(&mut self, now: Instant) -> Replies<P::Want> {
-        let mut replies = Replies::default();
+    pub(super) fn tick(&mut self, now: Instant) {
         for id in self.waiters.overdue(now) {
             if let Some(waiter) = self.leave(id, now) {
-                replies.add(waiter.reply, Ok(Outcome::TimedOut));
+                self.replies.add(waiter.reply, Ok(Outcome::TimedOut));
             }
         }
         self.note_surplus(now);
@@ -245,7 +247,6 @@ impl<P: Primitive> State<P> {
             && (P::MOST_QUEUED > 0 || !self.waiters.is_empty());
         self.look |= late_surplus || looks || late_confirmation && !self.unconfirmed.is_empty();
         self.announcements.tick(now);
-        replies
     }
 
     /// Whether something is left to be done when the object has no handle any more.

@@ -15,7 +15,7 @@ use super::batch::{Batch, Queued};
 use super::entries::Entry;
 use super::held::Leases;
 use super::object::QueueKeys;
-use super::outcome::{Amount, Grant, Outcome, Replies, Taken, Ticket, Want};
+use super::outcome::{Amount, Grant, Outcome, Taken, Ticket, Want};
 use super::primitive::{self, Held, Primitive};
 use super::results::Results;
 use super::state::State;
@@ -294,9 +294,9 @@ impl Client {
         !grant.want.leased || lease.is_some_and(|lease| !lease.is_lost())
     }
 
-    fn tell(&mut self, replies: Replies<Amount>) {
+    fn tell(&mut self) {
         let now = Instant::now();
-        for grant in replies.send() {
+        for grant in std::mem::take(&mut self.state.replies).send() {
             self.state.call(Model::give_back(grant), None, now);
         }
         let held = &mut self.held;
@@ -330,8 +330,8 @@ impl Client {
         let (call, now) = (Model::give_back(grant), Instant::now());
         let (freed, _) = primitive::Call::gives(&call).expect("each call frees");
         match self.state.hand_off(freed, now) {
-            Some(replies) => self.tell(replies),
-            None => self.state.call(call, None, now),
+            true => self.tell(),
+            false => self.state.call(call, None, now),
         }
     }
 }
@@ -403,10 +403,10 @@ impl World {
             panic!("{text}");
         };
         let results = Results::read("model", &batch, &mut answer).expect("it is complete");
-        let replies = client
+        client
             .state
             .answered("model", batch, &answer, results, Instant::now());
-        client.tell(replies);
+        client.tell();
     }
 
     fn step(&mut self, event: Event, client: usize, index: usize) {
@@ -444,8 +444,8 @@ impl World {
                     .filter_map(Queued::call)
                     .copied()
                     .collect();
-                let replies = this.state.failed(batch, &forbidden(), None, now);
-                this.tell(replies);
+                this.state.failed(batch, &forbidden(), None, now);
+                this.tell();
                 // Their callers try again.
                 for call in refused {
                     this.state.call(call, None, now);
@@ -453,10 +453,9 @@ impl World {
             }
             Event::Notify if !this.notifications.is_empty() => {
                 let (ticket, clock) = this.notifications.remove(0);
-                let replies = this
-                    .state
+                this.state
                     .notified(&format!("grant x{ticket} {clock}"), now);
-                this.tell(replies);
+                this.tell();
             }
             Event::RunOut => self.server.reclaim(client, index % 2),
             Event::Deaf => {
@@ -565,8 +564,8 @@ proptest! {
             for _ in 0..8 {
                 tokio::time::advance(Duration::from_millis(200)).await;
                 for client in &mut world.clients {
-                    let replies = client.state.tick(Instant::now());
-                    client.tell(replies);
+                    client.state.tick(Instant::now());
+                    client.tell();
                 }
                 world.settle();
             }
@@ -619,9 +618,9 @@ async fn a_confirmation_is_repeated_behind_a_refused_batch() {
             panic!("nothing departs");
         };
         assert_eq!(batch.extends.len(), 1);
-        drop(state.failed(*batch, &forbidden(), None, Instant::now()));
+        state.failed(*batch, &forbidden(), None, Instant::now());
         tokio::time::advance(Duration::from_millis(100)).await;
-        drop(state.tick(Instant::now()));
+        state.tick(Instant::now());
     }
 }
 
@@ -639,7 +638,7 @@ async fn a_waiter_asks_behind_changes_that_stay() {
             panic!("nothing departs");
         };
         assert!(!batch.check);
-        drop(state.failed(*batch, &forbidden(), unknown.as_ref(), Instant::now()));
+        state.failed(*batch, &forbidden(), unknown.as_ref(), Instant::now());
         assert_eq!(state.confirm_all, unknown.is_some());
     }
     let Some(batch) = state.depart(Moment::now()) else {
@@ -650,7 +649,7 @@ async fn a_waiter_asks_behind_changes_that_stay() {
         name: "model".to_owned(),
         detail: "a slot moves".to_owned(),
     };
-    drop(state.failed(*batch, &passing, Some(&forbidden()), Instant::now()));
+    state.failed(*batch, &passing, Some(&forbidden()), Instant::now());
     assert!(state.confirm_all);
     assert_eq!(waits.try_recv().err(), Some(TryRecvError::Empty));
 }
@@ -717,12 +716,12 @@ async fn the_first_client_looks_though_an_older_answer_comes_later() {
     let Some(batch) = state.depart(Moment::now()) else {
         panic!("it asks");
     };
-    drop(state.notified("first 3000", Instant::now()));
+    state.notified("first 3000", Instant::now());
     let text = format!("done 0 -1 -1 0 1 {CLOCK} 0 |");
     let Some(Said::Done(mut answer)) = Said::read(&text) else {
         panic!("{text}");
     };
     let results = Results::read("paced", &batch, &mut answer).expect("it is complete");
-    drop(state.answered("paced", *batch, &answer, results, Instant::now()));
+    state.answered("paced", *batch, &answer, results, Instant::now());
     assert!(state.has_work());
 }
