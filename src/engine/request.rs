@@ -23,9 +23,16 @@ impl Script {
 
 /// A script call or a plain command, ready to be sent.
 #[derive(Clone)]
-pub(crate) enum Request {
-    /// A call of a script that answers a repeated sequence number from its record.
-    Script(ScriptCall),
+pub(crate) struct Request {
+    body: Body,
+    keys: Vec<Arc<str>>,
+    /// It takes effect once: the first key is its record. `lua/queue/record.lua` has the words that stand before the arguments then.
+    once: Option<Once>,
+}
+
+#[derive(Clone)]
+enum Body {
+    Script(&'static LazyLock<Script>, Vec<Arg>),
     /// A command that may be repeated as it is: it changes nothing.
     Plain(Command),
 }
@@ -58,16 +65,6 @@ impl Arg {
     }
 }
 
-/// A script with its keys and arguments.
-#[derive(Clone)]
-pub(crate) struct ScriptCall {
-    script: &'static LazyLock<Script>,
-    keys: Vec<Arc<str>>,
-    args: Vec<Arg>,
-    /// It takes effect once: the first key is its record. `lua/queue/record.lua` has the words that stand before the arguments then.
-    once: Option<Once>,
-}
-
 #[derive(Clone)]
 struct Once {
     number: u64,
@@ -91,18 +88,26 @@ enum Sending {
 }
 
 impl Request {
+    /// A command that changes nothing.
+    pub(crate) fn plain(command: Command) -> Self {
+        Request {
+            keys: command.belongs_to().cloned().into_iter().collect(),
+            body: Body::Plain(command),
+            once: None,
+        }
+    }
+
     /// A call of a script without a number of its own, for which no replica is waited.
     pub(crate) fn script(
         script: &'static LazyLock<Script>,
         keys: Vec<Arc<str>>,
         args: Vec<Arg>,
     ) -> Self {
-        Request::Script(ScriptCall {
-            script,
+        Request {
+            body: Body::Script(script, args),
             keys,
-            args,
             once: None,
-        })
+        }
     }
 
     /// A call of a script that takes effect once. It is sent under a [number](Self::number); the first key is its record, which is
@@ -113,62 +118,56 @@ impl Request {
         life: Duration,
         args: Vec<Arg>,
     ) -> Self {
-        let mut request = Request::script(script, keys, args);
-        if let Request::Script(call) = &mut request {
-            call.once = Some(Once {
-                number: 0,
-                life,
-                sending: Sending::First,
-            });
+        let once = Once {
+            number: 0,
+            life,
+            sending: Sending::First,
+        };
+        Request {
+            once: Some(once),
+            ..Request::script(script, keys, args)
         }
-        request
     }
 
     /// The shortest form: names the script by its digest. `messages` is the kind that it publishes.
     pub(crate) fn command(&self, messages: Messages) -> Command {
-        match self {
-            Request::Script(call) => call.command("EVALSHA", &call.script.digest, messages),
-            Request::Plain(command) => command.clone(),
+        match &self.body {
+            Body::Script(script, args) => self.call("EVALSHA", &script.digest, args, messages),
+            Body::Plain(command) => command.clone(),
         }
     }
 
     /// The form with the script's text, for a server that does not know the script.
     pub(crate) fn full_command(&self, messages: Messages) -> Command {
-        match self {
-            Request::Script(call) => call.command("EVAL", call.script.source, messages),
-            Request::Plain(command) => command.clone(),
+        match &self.body {
+            Body::Script(script, args) => self.call("EVAL", script.source, args, messages),
+            Body::Plain(command) => command.clone(),
         }
     }
 
     /// The key that it belongs to.
     pub(crate) fn key(&self) -> Option<&Arc<str>> {
-        match self {
-            Request::Script(call) => call.keys.first(),
-            Request::Plain(command) => command.belongs_to(),
-        }
+        self.keys.first()
     }
 
     /// All keys that it names.
     pub(crate) fn keys(&self) -> &[Arc<str>] {
-        match self {
-            Request::Script(call) => &call.keys,
-            Request::Plain(command) => command.belongs_to().map_or(&[], std::slice::from_ref),
-        }
+        &self.keys
     }
 
     /// Whether it changes nothing.
     pub(crate) fn is_plain(&self) -> bool {
-        matches!(self, Request::Plain(_))
+        matches!(self.body, Body::Plain(_))
     }
 
     /// Whether replicas are to have it before it counts, where some are waited for.
     pub(crate) fn is_to_be_confirmed(&self) -> bool {
-        matches!(self, Request::Script(call) if call.once.is_some())
+        self.once.is_some()
     }
 
     /// Gives the call its place in the order of the client's calls.
     pub(crate) fn number(&mut self, number: u64) {
-        if let Some(once) = self.as_once_mut() {
+        if let Some(once) = &mut self.once {
             once.number = number;
         }
     }
@@ -181,10 +180,7 @@ impl Request {
 
     /// Its record and its number.
     pub(crate) fn record(&self) -> Option<(&Arc<str>, u64)> {
-        let Request::Script(call) = self else {
-            return None;
-        };
-        call.keys.first().zip(Some(call.once.as_ref()?.number))
+        self.keys.first().zip(Some(self.once.as_ref()?.number))
     }
 
     /// Is to be sent once more, as number `number`: it was refused because of a foreign record,
@@ -205,24 +201,15 @@ impl Request {
     }
 
     fn is_sent(&mut self, sending: Sending) {
-        let once = self.as_once_mut();
+        let once = self.once.as_mut();
         if let Some(once) = once.filter(|once| once.sending != Sending::TakingBack) {
             once.sending = sending;
         }
     }
 
-    fn as_once_mut(&mut self) -> Option<&mut Once> {
-        match self {
-            Request::Script(call) => call.once.as_mut(),
-            Request::Plain(_) => None,
-        }
-    }
-}
-
-impl ScriptCall {
-    fn command(&self, verb: &str, script: &str, messages: Messages) -> Command {
+    fn call(&self, verb: &str, script: &str, args: &[Arg], messages: Messages) -> Command {
         // Verb, script and number of keys come in addition; most arguments are short.
-        let count = 3 + self.keys.len() + 4 + self.args.len();
+        let count = 3 + self.keys.len() + 4 + args.len();
         let keys: usize = self.keys.iter().map(|key| key.len()).sum();
         let mut command = Command::with_capacity(count, script.len() + keys + 16 * count);
         command.word(verb);
@@ -237,7 +224,7 @@ impl ScriptCall {
             command.number(whole_millis(once.life));
             command.number(once.sending as i64);
         }
-        for arg in &self.args {
+        for arg in args {
             match arg {
                 Arg::Word(word) => command.word(word),
                 Arg::Text(text) => command.word(text),

@@ -20,7 +20,7 @@ impl Core {
             return error;
         };
         let keys = keys();
-        let ask = |(key, _): &Typed| Request::Plain(Command::new("TYPE").key(key));
+        let ask = |(key, _): &Typed| Request::plain(Command::new("TYPE").key(key));
         'pages: for page in keys.chunks(PAGE) {
             let questions: Vec<_> = page.iter().map(ask).collect();
             // Other calls wait behind the one that gets the error.

@@ -390,7 +390,7 @@ impl<P: Primitive> Object<P> {
         read: impl FnOnce(Value) -> Result<T>,
     ) -> Result<T> {
         self.keys().check()?;
-        let request = Request::Plain(command);
+        let request = Request::plain(command);
         self.send(operation, Dropped::Harmless, request, read).await
     }
 

@@ -482,7 +482,7 @@ impl RPermitExpirableSemaphore {
 
     /// The parts of the answer to a command that changes nothing.
     async fn read(&self, command: Command) -> Result<Vec<Value>> {
-        let request = Request::Plain(command);
+        let request = Request::plain(command);
         match self.queue.request("holders", request).await? {
             Value::Array(parts) => Ok(parts),
             other => Err(self.queue.unexpected(&other)),
