@@ -34,7 +34,9 @@ impl<P: Primitive> State<P> {
         self.still_confirms(batch.extends, now);
         let why = unknown.map_or(NotDone::Refused, |_| NotDone::Unknown);
         for mut queued in batch.calls {
-            queued.fail(&mut self.held, why);
+            // Without a caller nobody knows of it, and nobody tries again.
+            let known = queued.has_caller();
+            queued.fail(&mut self.held, if known { why } else { NotDone::Unknown });
             queued.answer(Err(unknown.unwrap_or(error).clone()), &mut self.replies);
         }
         for run in &batch.runs {

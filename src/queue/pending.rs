@@ -11,25 +11,26 @@ use tokio::time::Instant;
 
 use super::object::{Inner, Object};
 use super::outcome::{Outcome, Reply};
-use super::primitive::Primitive;
+use super::primitive::{Call, Primitive};
 use super::waiters::Id;
 use crate::engine::answer::poll_answer;
 use crate::engine::drive::Inline;
 use crate::engine::request::Request;
-use crate::error::Result;
+use crate::error::{Effect, Result};
 use crate::transport::Value;
 
 impl<P: Primitive> Object<P> {
     /// Carries `call` out. It is queued at the first poll.
     pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<Outcome<P::Want>> {
-        self.begun(|inner, reply, now| {
+        let again = call.is_deferred().then(|| call.clone());
+        let queue = |inner: &mut Inner<P>, reply, now| {
             if self.hand_off(inner, &call, now) {
                 return ControlFlow::Break(());
             }
             inner.state.call(call, Some(reply), now);
             ControlFlow::Continue(None)
-        })
-        .await
+        };
+        self.begun(again, queue).await
     }
 
     /// Carries `request` out alone, in its turn.
@@ -42,7 +43,7 @@ impl<P: Primitive> Object<P> {
             inner.state.request(operation, request, reply, now);
             ControlFlow::Continue(None)
         };
-        match self.begun(queue).await? {
+        match self.begun(None, queue).await? {
             Outcome::Value(value) => Ok(value),
             _ => Err(self.gone()),
         }
@@ -54,7 +55,7 @@ impl<P: Primitive> Object<P> {
         want: P::Want,
         wait: Option<Duration>,
     ) -> Result<Outcome<P::Want>> {
-        self.begun(|inner, reply, now| {
+        self.begun(None, |inner, reply, now| {
             // A wait that the clock cannot express has no end.
             let deadline = wait.and_then(|wait| now.checked_add(wait));
             ControlFlow::Continue(Some(inner.state.join(want, reply, deadline, now)))
@@ -65,6 +66,7 @@ impl<P: Primitive> Object<P> {
     /// Queues something by `queue`, and waits for its outcome. A waiter has a place; what breaks has been done without Redis.
     async fn begun(
         self: &Arc<Self>,
+        release: Option<P::Call>,
         queue: impl FnOnce(&mut Inner<P>, Reply<P::Want>, Instant) -> ControlFlow<(), Option<Id>>,
     ) -> Result<Outcome<P::Want>> {
         self.keys.check()?;
@@ -89,6 +91,7 @@ impl<P: Primitive> Object<P> {
             object: self,
             outcome,
             waiter,
+            release,
             inline: self.drive(),
         };
         pending.await
@@ -101,6 +104,7 @@ pub(super) struct Pending<'a, P: Primitive> {
     pub(super) outcome: oneshot::Receiver<Result<Outcome<P::Want>>>,
     /// The place of one that waits.
     pub(super) waiter: Option<Id>,
+    pub(super) release: Option<P::Call>,
     pub(super) inline: Option<Inline<Object<P>>>,
 }
 
@@ -120,9 +124,13 @@ impl<P: Primitive> Drop for Pending<'_, P> {
             return;
         }
         self.outcome.close();
-        match (self.outcome.try_recv(), self.waiter) {
-            (Ok(Ok(Outcome::Granted(grant))), _) => self.object.defer(P::give_back(grant)),
-            (_, Some(waiter)) => self.object.leave(waiter),
+        match (self.outcome.try_recv(), self.release.take(), self.waiter) {
+            (Ok(Ok(Outcome::Granted(grant))), ..) => self.object.defer(P::give_back(grant)),
+            // A refused release whose error had no reader is carried out without a caller, once.
+            (Ok(Err(error)), Some(release), _) if error.effect() == Effect::NotApplied => {
+                self.object.defer(release);
+            }
+            (_, _, Some(waiter)) => self.object.leave(waiter),
             _ => {}
         }
     }
