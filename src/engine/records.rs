@@ -2,8 +2,8 @@
 //!
 //! A record (see [`once`](super::once)) is needed while its call is unanswered, and as long as a copy of the call may still
 //! arrive. Where every call of late was answered when it was sent for the first time, there is no copy: the record could
-//! go at once. It is left until it was not used for half a second or a whole one. One script deletes up to [`TOGETHER`] of them; in a
-//! cluster it has the records of one slot only.
+//! go at once. It is left until it was not used for half a second or a whole one, and while callers wait, as it would only be made
+//! anew. One script deletes up to [`TOGETHER`] of them; in a cluster it has the records of one slot only.
 //!
 //! The script names the number of the last call on each record, and a record with a later one stays. So it may arrive
 //! late, twice, or never, and no call has to wait for it: a call that is under way meanwhile has a later number.
@@ -123,6 +123,11 @@ impl Core {
     pub(super) fn record_is_needed(&self, key: &Arc<str>) {
         let life = self.config.record_life();
         self.records.state.lock().note_unanswered(key, life);
+    }
+
+    /// Callers wait for the object of the record at `key`: the next call is sure to come.
+    pub(crate) fn record_is_awaited(&self, key: &str) {
+        self.records.state.lock().recent.remove(key);
     }
 
     /// Whether a call on the record at `key` may arrive late.

@@ -84,7 +84,13 @@ impl<P: Primitive> Object<P> {
         }
         self.ended(batch, ending, unanswered && !request.is_plain())
             .await;
-        let returning = self.lock().state.returning();
+        let (returning, waits) = {
+            let mut inner = self.lock();
+            (inner.state.returning(), !inner.state.entries.is_empty())
+        };
+        if waits {
+            self.core.record_is_awaited(self.keys.record());
+        }
         if let Some((batch, (_, number))) = returning.zip(request.record()) {
             Box::pin(self.take_back(batch, number)).await;
         }
