@@ -1,7 +1,6 @@
 //! The holds of an owner, several and for several terms: each is given back once, and for its own term; a hold that was given back
 //! is nobody's; and a loss is told.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{WATCHDOG, assert_not_held, lost};
@@ -9,7 +8,7 @@ use crate::support::acl::set_user;
 use crate::support::clients::{LIMIT, limited};
 use crate::support::monitor::{Command, Monitor};
 use crate::support::polls::poll_once;
-use crate::support::proxy::{Fate, Proxy};
+
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use redis::AsyncCommands;
@@ -106,33 +105,6 @@ async fn fractions_of_a_millisecond_are_rounded_up() {
         assert!(set(key, "3600001"), "{key}: {seen:?}");
         assert!(!set(key, "3600000"), "{key}: {seen:?}");
     }
-}
-
-/// While a step that makes the lease shorter is not answered, the lease is not taken to last longer than that.
-#[tokio::test]
-async fn a_lease_that_may_have_been_shortened_is_lost_in_time() {
-    const SHORT: Duration = Duration::from_secs(4);
-    let server = start().await;
-    let proxy = Proxy::start(&server).await;
-    let client = Client::builder(proxy.url())
-        .response_timeout(HOUR)
-        .connect()
-        .await
-        .unwrap();
-    let lock = client.lock("shortened");
-    let guard = lock.with_lease(HOUR).guard().await.unwrap();
-    proxy.at_script(1, Fate::HoldReply);
-    let on_top = tokio::spawn({
-        let owner = Arc::clone(guard.handle());
-        async move { owner.with_lease(SHORT).hold(None).await }
-    });
-    proxy.until_struck(1).await;
-    lost(guard.lease()).await;
-    assert!(!on_top.is_finished(), "it has not been answered");
-    proxy.deliver(1).await;
-    let on_top = on_top.await.unwrap().unwrap().expect("waited for");
-    assert!(!on_top.lease().is_lost(), "it is taken again");
-    assert_not_held(guard.unlock().await);
 }
 
 /// Nobody is left who could give it back, or who has learned that it must.

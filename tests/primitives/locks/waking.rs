@@ -29,32 +29,6 @@ fn locking(lock: &RLock) -> JoinHandle<Result<()>> {
     tokio::spawn(async move { lock.lock().await })
 }
 
-/// The holder takes it once more, for less; or gives back what had the longer lease.
-#[tokio::test]
-async fn a_lease_that_becomes_shorter() {
-    let short = Duration::from_millis(200);
-    let server = RedisServer::start().await;
-    let client = connect(server.url(), LONG).await;
-    for gives_back in [false, true] {
-        let (holder, next) = (client.lock("door"), client.lock("door"));
-        if gives_back {
-            holder.with_lease(short).lock().await.unwrap();
-            holder.lock().await.unwrap();
-        } else {
-            holder.with_lease(LONG).lock().await.unwrap();
-        }
-        let waits = locking(&next);
-        until_subscribers(&mut server.connection().await, CHANNEL, 1).await;
-        if gives_back {
-            holder.unlock().await.unwrap();
-        } else {
-            holder.with_lease(short).lock().await.unwrap();
-        }
-        served("it sleeps on", waits).await;
-        next.unlock().await.unwrap();
-    }
-}
-
 /// Nothing says when such a lock ends: a message does, or a look now and then.
 #[tokio::test]
 async fn a_foreign_lock_without_an_end() {
