@@ -9,7 +9,7 @@ use redis::AsyncCommands;
 use redisson_semaphore::{Client, Effect, LeasedSemaphore as _};
 use support::acl::set_user;
 use support::clients::start_behind_a_proxy;
-use support::clients::{LIMIT, builder, connect, until_stored};
+use support::clients::{LIMIT, builder, connect};
 use support::log::{self, record};
 use support::proxy::Fate;
 use support::server::RedisServer;
@@ -92,12 +92,11 @@ async fn nothing_is_locked_where_something_is_logged() {
     let second = watched.permit(1).await.unwrap();
     set_user(&mut control, &["app", "resetkeys", "~other"]).await;
     drop(first);
-    until("it is put aside", LIMIT, async || {
-        !log::lines(Level::WARN, "tried again").is_empty()
+    until("the loss of its permit is told", LIMIT, async || {
+        !log::lines(Level::ERROR, "locked-plain").is_empty()
     })
     .await;
     set_user(&mut control, &["app", "~*"]).await;
-    until_stored(&server, "locked-plain", 2).await;
     // Somebody deletes what says that it is held.
     let held: Vec<String> = control.keys("*locked-watched*").await.unwrap();
     let _: () = control.del(held).await.unwrap();

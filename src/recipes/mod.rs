@@ -60,7 +60,8 @@
 //! # Waiting, errors and effects of all operations
 //!
 //! All calls of a client that are made at the same time travel in one script: `lua/recipes/steps.lua`, behind the part for the layout and those of
-//! `lua/queue`. Guards are refreshed by `lua/engine/renew.lua`, 250 with one script. That waits for no call.
+//! `lua/queue`. Guards are refreshed by `lua/engine/renew.lua`, 250 with one script. That waits for no call; a
+//! `refresh` by hand waits for the calls before it, and for replicas where the client waits for these.
 //!
 //! Cancel safety: a call that is dropped before it was sent is forgotten, except for a release. A grant to a caller that has gone is
 //! released.

@@ -36,6 +36,8 @@ struct Owner {
     proxy: Proxy,
     /// The latest last.
     holds: Vec<Taken>,
+    /// The longest term since nothing was held.
+    longest: Option<Duration>,
     last_token: u64,
 }
 
@@ -55,6 +57,7 @@ impl Owner {
             redis: server.connection().await,
             proxy,
             holds: Vec::new(),
+            longest: None,
             last_token: 0,
         }
     }
@@ -76,26 +79,19 @@ impl Owner {
         }
     }
 
-    /// The time to live when the latest hold has been taken, or another one has gone.
-    fn expected_ttl(&self) -> Option<Duration> {
-        let latest = self.holds.last()?.term.unwrap_or(WATCHDOG);
-        let watched = self.holds.iter().any(|taken| taken.term.is_none());
-        Some(if watched {
-            latest.max(WATCHDOG)
-        } else {
-            latest
-        })
-    }
-
-    fn expected_ttl_after_release(&self) -> Option<Duration> {
-        let watched = self.holds.iter().any(|taken| taken.term.is_none());
-        if watched {
-            return Some(WATCHDOG);
-        }
-        self.holds.last()?.term
+    /// The time to live: it comes no nearer while the lock is held.
+    fn expected_ttl(&mut self) -> Option<Duration> {
+        let terms = self
+            .holds
+            .iter()
+            .map(|taken| taken.term.unwrap_or(WATCHDOG));
+        let longest = terms.max();
+        self.longest = longest.map(|longest| longest.max(self.longest.unwrap_or_default()));
+        self.longest
     }
 
     fn all_lost(&mut self) {
+        self.longest = None;
         for taken in self.holds.drain(..) {
             if let Some(hold) = taken.hold {
                 assert!(hold.lease().is_lost(), "{}: it is not told", self.name);
@@ -139,7 +135,7 @@ impl Owner {
                     true => self.lock().unlock_hold(&hold).await.unwrap(),
                     false => self.lock().unlock_hold_detached(&hold),
                 }
-                self.expected_ttl_after_release()
+                self.expected_ttl()
             }
             75..88 => {
                 let plain = |taken: &Taken| taken.hold.is_none();
@@ -150,7 +146,7 @@ impl Owner {
                 let place = self.holds.iter().rposition(plain)?;
                 self.lock().unlock().await.unwrap();
                 self.holds.remove(place);
-                self.expected_ttl_after_release()
+                self.expected_ttl()
             }
             // Redis counts another number, as when a failover has lost a write.
             88..92 if last_is_plain => {
@@ -158,14 +154,17 @@ impl Owner {
                 let _: () = self.redis.hset(&self.name, owner, count).await.unwrap();
                 self.lock().unlock().await.unwrap();
                 self.holds.pop();
-                self.expected_ttl_after_release()
+                self.expected_ttl()
             }
             92..96 => {
                 let _: () = self.redis.del(&self.name).await.unwrap();
                 let unlocked = self.lock().unlock().await;
                 match unlocked {
                     // A repetition cannot tell that from its first copy's work.
-                    Ok(()) if self.holds.len() == 1 => self.holds.clear(),
+                    Ok(()) if self.holds.len() == 1 => {
+                        self.holds.clear();
+                        self.longest = None;
+                    }
                     Ok(()) | Err(Error::NotHeld { .. }) => self.all_lost(),
                     Err(error) => panic!("{error}"),
                 }
