@@ -70,8 +70,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 /// has run out.
 ///
 /// While its owner holds it, the end of a lock is only ever put off: it lasts as long as the longest lease that its owner has asked for.
-/// A shorter lease does not bring the end nearer, nor does an `unlock` that leaves other holds. DIFFERENCE: Redisson sets the time to live
-/// anew each time.
+/// A shorter lease does not bring the end nearer, nor does an `unlock` that leaves other holds.
 ///
 /// A lock can be lost: its lease runs out, someone forces it open, the server was away for too long or has lost its
 /// data. [`LockGuard::lost`] and [`lease`](RLock::lease) tell, at the latest when the lease that was granted has
@@ -130,9 +129,9 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 /// - A guard shows that its lock is lost; Redisson stops renewing it without a word.
 /// - Every lock that is held without a lease is renewed, also where its owner has taken it with a lease as well; Redisson stops at the
 ///   first unlock.
-/// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
-///   lease on top of a hold without one does not bring its end nearer. Guards give back the hold that they were
-///   made for; [`unlock`](RLock::unlock), the latest that has no guard.
+/// - The longest lease counts. Taking the lock again, and an `unlock` that leaves other holds, do not bring its end nearer; Redisson sets the
+///   time to live anew each time.
+/// - Guards give back the hold that they were made for; [`unlock`](RLock::unlock), the latest that has no guard.
 /// - Waiters of this crate are served in their order; Redisson's race.
 /// - A lease of zero is refused; to Redisson it means none.
 /// - [`RFairLock`] and Java's `getFairLock` and `getSpinLock` of the same name have the same key, and wait in other ways: they exclude this

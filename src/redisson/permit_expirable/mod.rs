@@ -317,7 +317,8 @@ impl RPermitExpirableSemaphore {
     ///
     /// Redis: the id's score in `{name}:timeout` is set. Redisson: `updateLeaseTime(String, long, TimeUnit)`. A guard's
     /// permit is renewed all the same. Where another client lets it end earlier, the guard learns of that by its next renewal; where one
-    /// lets it last longer, it does so after the death of the guard's process, too.
+    /// lets it last longer, it does so after the death of the guard's process, too. A shorter lease counts for a guard of this client from the
+    /// call on, also where the call fails.
     ///
     /// # Errors
     ///
