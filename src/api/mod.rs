@@ -23,8 +23,8 @@ pub(crate) use ttl::{LONGEST_MILLIS, check_millis, whole_millis};
 /// The traits are implemented in this crate alone: their hidden methods, of which the guards are made, may change.
 pub trait Sealed {}
 
-/// Writes a trait for a type by methods of the same names, those of `$by`: an inherent method goes before the trait's. What follows the two
-/// lists is a part of the trait as it is.
+/// Writes a trait for a type by methods of the same names, those of `$by`: an inherent method goes before the trait's. The items
+/// behind the two lists become a part of the trait as they are.
 macro_rules! by_methods {
     (
         $trait:ident for $type:ty, |$this:ident| $by:expr;

@@ -262,7 +262,7 @@ impl Core {
     pub(crate) async fn shutdown(self: &Arc<Self>, limit: Option<Duration>) -> Result<()> {
         let window = self.config.retry_window + Duration::from_secs(1);
         let limit = limit.map_or(window, |limit| limit.min(window));
-        // What is left then is counted.
+        // The rest is counted then.
         let _ = tokio::time::timeout(limit, self.settle()).await.is_ok();
         self.ended.get_or_init(|| self.end()).clone()
     }

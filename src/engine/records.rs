@@ -53,7 +53,7 @@ struct State {
     older: Numbers,
     /// Those of calls that were sent and not answered, and until when a copy may arrive.
     uncertain: BTreeMap<Arc<str>, Moment>,
-    /// As many of these as there may be until those whose time is over are looked for.
+    /// When there are so many uncertain records, the expired ones are dropped.
     most: usize,
     /// A task looks.
     watched: bool,

@@ -16,7 +16,7 @@ use crate::engine::request::{Arg, Request};
 use crate::error::Error;
 use crate::sync::unlocked;
 
-/// What is carried out.
+/// Something that a batch carries out for a caller.
 pub(super) enum What<P: Primitive> {
     Call(P::Call, NoteOf<P>),
     /// A request of its own, and the name of the operation: no call travels with it.

@@ -92,7 +92,7 @@ impl Subscriber {
         .await
     }
 
-    /// Unsubscribes `channels`. Returns those whose slot has gone to another server: their subscriptions here have ended with that,
+    /// Unsubscribes `channels`. Returns the ones whose slot has gone to another server: their subscriptions here have ended with that,
     /// and no end is heard any more.
     pub(crate) async fn unsubscribe(
         &mut self,

@@ -31,7 +31,7 @@ impl Renewing {
         Vec::new()
     }
 
-    /// What distinguishes calls.
+    /// Entries with the same kind are renewed by one call.
     pub(super) fn kind(&self) -> (&'static str, Duration) {
         (self.kind, self.lease)
     }

@@ -88,7 +88,7 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                 let began = Instant::now();
                 let ended = tokio::select! {
                     biased;
-                    // Whatever the session is waiting for: the server may be one that does not answer.
+                    // These end the session whatever it waits for: the server may be one that does not answer.
                     () = moved => Ok(()),
                     () = registry.moved.notified() => Ok(()),
                     () = gone => Ok(()),
