@@ -270,7 +270,7 @@ async fn locks_leave_the_same_bytes() {
                 "0 plain lock 100000; 0 plain lock 200000; 0 plain tryLock 300000; 0 plain forceUnlock",
                 "0 plain tryLock 100000; 0 plain unlock; 0 plain lock 100000; 0 plain unlock",
                 "0 plain lock; 0 plain forceUnlock; 0 plain unlock; 0 plain tryLock; 0 plain forceUnlock; 0 plain forceUnlock",
-                "0 plain lock 100000; 0 plain lock; 0 plain unlock; 0 plain forceUnlock",
+                "0 plain lock; 0 plain lock 100000; 0 plain unlock; 0 plain forceUnlock",
             ],
         )
         .await;
