@@ -10,7 +10,7 @@ use super::batch::{Batch, Queued, Run, What};
 use super::entries::Entry;
 use super::known::Known;
 use super::outcome::{Outcome, Taken};
-use super::primitive::{self, Held, NotDone, Primitive};
+use super::primitive::{self, Held, Primitive};
 use super::results::Results;
 use super::state::State;
 use crate::engine::once::Trouble;
@@ -57,9 +57,8 @@ impl<P: Primitive> State<P> {
         for ((ticket, entry), taken) in confirms.zip(results.confirms) {
             if let Some(taken) = taken {
                 self.entries.remove(ticket);
-                let lease = self.lease_of(entry.want, taken, Duration::ZERO);
                 self.in_time(true);
-                self.give_to_waiter(&batch, ticket, &entry, taken, lease);
+                self.give_to_waiter(&batch, ticket, &entry, taken);
             } else if !batch.confirms_all {
                 // It had run out. Another entry, for a grant that lasts longer, takes its place; others may have left the queue with it.
                 self.in_time(false);
@@ -80,8 +79,7 @@ impl<P: Primitive> State<P> {
         }
         for (ticket, said, taken) in &answer.served {
             let entry = self.entries.remove(*ticket).unwrap_or(*said);
-            let lease = self.lease_of(entry.want, *taken, Duration::ZERO);
-            self.give_to_waiter(&batch, *ticket, &entry, *taken, lease);
+            self.give_to_waiter(&batch, *ticket, &entry, *taken);
         }
         for ticket in &answer.dropped {
             self.entries.remove(*ticket);
@@ -108,7 +106,7 @@ impl<P: Primitive> State<P> {
         clock: Option<u64>,
     ) {
         if served < run.count {
-            self.held.not_granted(run.want, NotDone::Taken);
+            self.held.not_granted(run.want);
         }
         let waited = u64::try_from(run.waited.as_micros()).unwrap_or(u64::MAX);
         let arrival = clock.map_or(0, |clock| {
@@ -130,8 +128,7 @@ impl<P: Primitive> State<P> {
                     count: u32::try_from(before)
                         .map_or(0, |before| last.count.saturating_sub(before)),
                 };
-                let lease = self.lease_of(run.want, taken, run.lease);
-                self.give_to_waiter(batch, ticket, &entry, taken, lease);
+                self.give_to_waiter(batch, ticket, &entry, taken);
             } else {
                 if self.entries.is_empty() {
                     self.checked = Some(Instant::now());
@@ -203,7 +200,7 @@ impl<P: Primitive> State<P> {
         let Some((want, taken)) = queued.takes().zip(taken(&result)) else {
             return queued.answer(result, &mut self.replies);
         };
-        let lease = self.lease_of(want, taken, queued.lease);
+        let lease = self.held.lease_time(want);
         let until = batch.sent + lease;
         let grant = self.granted(want, queued.ticket, taken, 0, until);
         match queued.reply {

@@ -28,9 +28,8 @@ pub(super) struct Queued<P: Primitive> {
     pub(super) what: What<P>,
     pub(super) reply: Option<Reply<P::Want>>,
     pub(super) since: Instant,
-    /// Where it takes: under which ticket, and for how long at first.
+    /// Permits that it takes are held under this ticket.
     pub(super) ticket: Ticket,
-    pub(super) lease: Duration,
 }
 
 /// Waiters that came one after the other and want the same.
@@ -42,8 +41,6 @@ pub(super) struct Run<W> {
     /// How long the first one had waited when the batch departed.
     pub(super) waited: Duration,
     pub(super) life: u64,
-    /// How long the lease of those that are served at once lasts at first.
-    pub(super) lease: Duration,
     /// So many may queue.
     pub(super) room: usize,
 }
@@ -70,7 +67,6 @@ impl<W: Want> Run<W> {
             ticket: 0,
             waited: now.saturating_duration_since(waiter.since),
             life: life.min(if at_once { millis(lease) } else { u64::MAX }),
-            lease,
             room: 0,
         }
     }

@@ -6,7 +6,7 @@ use super::batch::Batch;
 use super::entries::Unconfirmed;
 use super::messages::CONFIRM_AFTER;
 use super::outcome::{Grant, Ticket};
-use super::primitive::{Held, NotDone, Primitive};
+use super::primitive::{NotDone, Primitive};
 use super::state::State;
 use super::waiters::{Id, Waiter};
 use crate::engine::once::{Patience, Trouble};
@@ -38,9 +38,6 @@ impl<P: Primitive> State<P> {
             let known = queued.has_caller();
             queued.fail(&mut self.held, if known { why } else { NotDone::Unknown });
             queued.answer(Err(unknown.unwrap_or(error).clone()), &mut self.replies);
-        }
-        for run in &batch.runs {
-            self.held.not_granted(run.want, why);
         }
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
             return;
@@ -80,9 +77,6 @@ impl<P: Primitive> State<P> {
             queued.fail(&mut self.held, NotDone::Refused);
             self.calls.push_front(queued);
         }
-        for run in &batch.runs {
-            self.held.not_granted(run.want, NotDone::Refused);
-        }
         let now = Instant::now();
         self.still_confirms(batch.extends, now);
         self.granted
@@ -111,7 +105,6 @@ impl<P: Primitive> State<P> {
             self.may_have_taken(taken, trouble.now);
         }
         for run in &batch.runs {
-            self.held.not_granted(run.want, NotDone::Unknown);
             let tickets = (run.ticket..).take(run.count);
             self.may_have_taken(tickets.map(|ticket| (run.want, ticket)), trouble.now);
         }

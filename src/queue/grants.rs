@@ -23,10 +23,10 @@ impl<P: Primitive> State<P> {
         ticket: Ticket,
         entry: &Entry<P::Want>,
         taken: Taken,
-        lease: Duration,
     ) {
         // The waiter that it was made for has gone, and another one has it now.
         self.leaving.retain(|(leaving, _)| *leaving != ticket);
+        let lease = self.held.lease_time(entry.want);
         let until = batch.sent + lease;
         let over = batch.unconfirmed || self.is_over(entry.want, lease, until);
         // That a latch was open then says nothing to those that have come since.
@@ -53,14 +53,6 @@ impl<P: Primitive> State<P> {
     /// each time, so its holder finds it lost.
     pub(super) fn is_over(&self, want: P::Want, lease: Duration, until: Moment) -> bool {
         want.is_leased() && until.has_come() && lease > 2 * self.core.round_trip()
-    }
-
-    /// The lease that a script has set: it knew what the owner held at the departure, and by its own steps.
-    pub(super) fn lease_of(&self, want: P::Want, taken: Taken, departed: Duration) -> Duration {
-        match taken.count {
-            1 => self.held.lease_alone(want),
-            _ => departed.max(self.held.lease_time(want)),
-        }
     }
 
     /// To calls that wait it is as if it had never been taken.

@@ -106,8 +106,6 @@ pub(super) type NoteOf<P> = <<P as Primitive>::Call as Call>::Note;
 /// Why something that has departed is not known to be done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotDone {
-    /// It is not free.
-    Taken,
     /// It was refused, or never sent.
     Refused,
     /// Nobody will know.
@@ -146,11 +144,8 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     /// A caller has been granted this; its lease ends at `until` for the time being. `life`: that of the grant, as its entry says.
     fn granted(&mut self, _grant: Grant<P::Want>, _life: u64, _until: Moment) {}
 
-    /// A batch departs that takes `want` where it is free, under this lease.
-    fn asks(&mut self, _want: P::Want, _lease: Duration) {}
-
-    /// It has not taken `want`.
-    fn not_granted(&mut self, _want: P::Want, _: NotDone) {}
+    /// The server has answered that `want` is not free.
+    fn not_granted(&mut self, _want: P::Want) {}
 
     /// The server has said, to a sending at `sent` or later, that `ticket` is held still; or that it is not.
     fn extended(&mut self, _ticket: Ticket, _: P::Want, _sent: Option<Moment>) {}
@@ -167,11 +162,6 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
 
     /// How long the lease of what is granted by a script lasts.
     fn lease_time(&self, want: P::Want) -> Duration;
-
-    /// The same where its owner holds nothing else.
-    fn lease_alone(&self, want: P::Want) -> Duration {
-        self.lease_time(want)
-    }
 
     /// The wants that may be served before the entries of this client.
     fn overtaking(&self) -> Overtaking<P::Want> {

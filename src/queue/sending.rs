@@ -129,7 +129,6 @@ impl<P: Primitive> State<P> {
             {
                 queued.depart(&mut self.held);
                 let takes = queued.takes();
-                queued.lease = takes.map_or(queued.lease, |want| self.held.lease_time(want));
                 owners.extend(takes.filter(|want| want.lets_in(*want)));
                 size += as_many;
                 calls.push(queued);
@@ -254,7 +253,6 @@ impl<P: Primitive> State<P> {
         batch.asked.extend(more);
         batch.asked.sort_unstable();
         for run in &mut batch.runs {
-            self.held.asks(run.want, run.lease);
             run.ticket = self.core.next_sequences(run.count as u64);
         }
     }

@@ -203,7 +203,6 @@ impl<P: Primitive> State<P> {
             reply: Some(reply),
             since: now,
             ticket: 0,
-            lease: Duration::ZERO,
         });
     }
 
@@ -228,7 +227,6 @@ impl<P: Primitive> State<P> {
             reply,
             since: now,
             ticket,
-            lease: Duration::ZERO,
         }
     }
 

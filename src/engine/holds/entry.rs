@@ -191,7 +191,9 @@ impl Entry {
     /// It ends at `until` for the time being, the server says.
     pub(crate) fn ends(&mut self, until: Moment) {
         self.until = until;
-        self.confirmed();
+        (self.alone, self.reported) = (false, false);
+        self.show_end();
+        self.reschedule();
     }
 
     /// It ends at `until` or later, the server says.
@@ -203,12 +205,6 @@ impl Entry {
     pub(crate) fn may_end(&mut self, until: Moment) {
         self.until = self.until.earlier(until);
         self.show_end();
-    }
-
-    fn confirmed(&mut self) {
-        (self.alone, self.reported) = (false, false);
-        self.show_end();
-        self.reschedule();
     }
 
     fn show_end(&self) {

@@ -291,10 +291,8 @@ impl Held<Locks> for Holds {
         }
     }
 
-    fn not_granted(&mut self, claim: Claim, why: NotDone) {
-        if why == NotDone::Taken {
-            self.lost(claim.who());
-        }
+    fn not_granted(&mut self, claim: Claim) {
+        self.lost(claim.who());
     }
 
     fn extended(&mut self, ticket: Ticket, claim: Claim, sent: Option<Moment>) {
