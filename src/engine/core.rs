@@ -9,18 +9,16 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::holds::Holds;
-use super::latest::Latest;
 use super::log::{self, Seldom};
 use super::records::Records;
 use super::registry::Registry;
 use super::renewal::renew;
-use super::sent::Sent;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside::{self, Runtime};
 use crate::stats::{Counters, Stats};
-use crate::transport::{Connection, Endpoint, Refusal};
+use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
 pub(crate) struct Core {
@@ -30,20 +28,16 @@ pub(crate) struct Core {
     pub(crate) runtime: Runtime,
     id: String,
     pub(crate) stats: Arc<Counters>,
-    pub(crate) sent: Sent,
     sequence: AtomicU64,
     /// In microseconds; 0 where it is not known.
     round_trip: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
     pub(crate) holds: Holds,
-    /// The last refusal that may pass; and whether it is logged.
-    pub(crate) refusal: Latest<Refusal>,
+    /// The server refuses calls for now.
     pub(super) refuses: Seldom,
     /// Leases could not be renewed.
     pub(crate) not_renewed: Seldom,
-    /// The last log entry about replicas that do not confirm.
-    pub(crate) lag: Latest<String>,
     pub(crate) records: Records,
     client_name: Arc<str>,
     /// How many objects have calls that are not answered yet.
@@ -109,16 +103,13 @@ impl Core {
             runtime: Runtime::current(),
             id,
             stats: Arc::default(),
-            sent: Sent::default(),
             sequence: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
             holds: Holds::default(),
-            refusal: Latest::default(),
             refuses: Seldom::default(),
             not_renewed: Seldom::default(),
-            lag: Latest::default(),
             records: Records::default(),
             client_name,
             busy: AtomicUsize::new(0),

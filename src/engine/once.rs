@@ -36,109 +36,53 @@ pub(crate) enum Ending {
     Refused(Refusal),
     /// It was never sent, and not all of its callers wait for it any more.
     NotSent,
-    /// It was sent, and no answer came for the time that the record allows, for as long as it had a caller, or until
-    /// the client was shut down. All callers have their errors.
+    /// It was sent, and no answer came for the time that the record allows, or until the client was shut down; or it changes nothing, and has
+    /// no caller any more.
     Unknown,
     /// It was never sent, and will not be: the client has been shut down. Its callers have no error yet.
     ShutDown,
 }
 
-/// How long the callers of a request go on waiting for it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Until the first of them has waited through the retry window.
-    Until(Instant),
-    /// It must be carried out: there is no caller, or none that gives up.
-    Forever,
-    /// Every caller has its error; or one has, and it must not be sent as it is.
-    Nobody,
-}
-
-/// The known state of a request.
+/// A request has no answer yet.
 pub(crate) struct Trouble<'a> {
-    /// Whether the server may have carried it out.
-    pub(crate) maybe_done: bool,
-    /// The server's last answer, if there was one.
-    pub(crate) reason: Reason,
     /// The last failure.
-    pub(crate) detail: &'a str,
-    pub(crate) now: Instant,
-    /// It is given up: everybody's time is over.
-    pub(crate) last: bool,
+    pub(crate) why: &'a Refusal,
+    /// The server may have carried it out.
+    pub(crate) maybe_done: bool,
+    /// It is sent again now.
+    pub(crate) departs: bool,
 }
 
 /// Why a client does not wait for answers any more.
 pub(crate) const RUNTIME_ENDED: &str = "the runtime in which the client was made has ended";
 pub(crate) const CLIENT_CLOSED: &str = "the client has been shut down";
 
-impl<'a> Trouble<'a> {
-    /// The known outcome of a call that was sent and whose caller does not wait any more.
-    pub(crate) fn unknown(detail: &'a str) -> Self {
-        Trouble {
-            maybe_done: true,
-            reason: Reason::Unreachable,
-            last: true,
-            detail,
-            now: Instant::now(),
-        }
-    }
-
-    /// The same for a call that has not been sent at all.
-    pub(crate) fn untouched(&self) -> Trouble<'a> {
-        Trouble {
-            maybe_done: false,
-            ..*self
-        }
-    }
-
-    /// Whether the time of a caller is over that waits until `due`.
-    pub(crate) fn is_over(&self, due: Instant) -> bool {
-        self.last || due <= self.now
-    }
-
-    /// The error for a caller that has waited since `since` for `operation` on `name`.
-    pub(crate) fn error(&self, name: &str, operation: &'static str, since: Instant) -> Error {
-        let waited = self.now.saturating_duration_since(since);
-        let detail = self.detail.to_owned();
-        if self.maybe_done {
-            return Error::OutcomeUnknown {
-                name: name.to_owned(),
-                operation,
-                waited,
-                detail,
-            };
-        }
-        let reason = self.reason;
-        Refusal { reason, detail }.error(name, waited)
-    }
-}
-
 /// A batch that was refused because of a foreign record is sent again so often, with a number of
 /// its own each time; after that another program goes on writing there.
 const MOST_DISOWNED: u32 = 3;
 
-/// How often impatient callers are looked after while there is no connection.
+/// How often a request without an answer is looked after.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// Carries `request` out. After each failure `callers` ends the calls whose time is up, and says how
-    /// long the others wait.
+    /// Carries `request` out. After each failure, each second, and before each further sending, `is_wanted` says whether all its callers
+    /// wait for it still.
     pub(crate) async fn carry_out(
         self: &Arc<Self>,
         request: &mut Request,
-        mut callers: impl FnMut(&Trouble<'_>) -> Patience,
+        mut is_wanted: impl FnMut(&Trouble<'_>) -> bool,
     ) -> Ending {
         let (mut unanswered, mut disowned) = (false, 0);
         loop {
             // The usual case first: nothing is prepared for trouble that does not come.
-            let ending = match self.try_for_callers(request).await {
+            let ending = match self.try_once_confirmed(request).await {
                 Ok(answer) => self.answered_at_once(request, answer),
                 Err(failure) => {
-                    let callers = |trouble: &Trouble<'_>| {
+                    let is_wanted = |trouble: &Trouble<'_>| {
                         unanswered |= trouble.maybe_done;
-                        callers(trouble)
+                        is_wanted(trouble)
                     };
-                    Box::pin(self.carry_on(request, failure, callers)).await
+                    Box::pin(self.carry_on(request, failure, is_wanted)).await
                 }
             };
             // Sent for the first time it can't be there: that is nothing of this client's.
@@ -158,11 +102,11 @@ impl Core {
     }
 
     /// Goes on when the first sending has ended with `failure`.
-    pub(crate) async fn carry_on(
+    async fn carry_on(
         self: &Arc<Self>,
         request: &mut Request,
         mut failure: Failure,
-        mut callers: impl FnMut(&Trouble<'_>) -> Patience,
+        mut is_wanted: impl FnMut(&Trouble<'_>) -> bool,
     ) -> Ending {
         let mut first_sent: Option<Moment> = None;
         // It has been carried out, and answered so, but too few replicas have it.
@@ -176,14 +120,12 @@ impl Core {
             };
             if let Failure::Refused(refusal) = &failure
                 && refusal.may_pass()
+                && self.refuses.is_due()
             {
-                self.refusal.note(refusal.clone());
-                if self.refuses.is_due() {
-                    let (server, why) = (self.connection.server(), &refusal.detail);
-                    tracing::warn!(%server, %why, "the server refuses for now");
-                }
+                let (server, why) = (self.connection.server(), &refusal.detail);
+                tracing::warn!(%server, %why, "the server refuses for now");
             }
-            let Refusal { reason, detail } = match failure {
+            let why = match failure {
                 Failure::Unanswered {
                     unconfirmed: Some(answer),
                     ..
@@ -201,9 +143,6 @@ impl Core {
                     unconfirmed: answer,
                 } => {
                     unconfirmed = answer;
-                    if unconfirmed.is_some() {
-                        self.lag.note(detail.clone());
-                    }
                     first_sent.get_or_insert(sent);
                     if let Some((record, _)) = request.record() {
                         self.record_is_needed(record);
@@ -220,46 +159,38 @@ impl Core {
                 let last =
                     self.is_finished() || first_sent.is_some_and(|sent| self.is_too_late(sent));
                 let now = Instant::now();
-                let departing = self.sent.departs(request.keys());
-                let patience = callers(&Trouble {
+                let route = (now >= not_before).then(|| self.connection.route(request.key()));
+                let route = route.and_then(Result::ok);
+                let wanted = is_wanted(&Trouble {
+                    why: &why,
                     maybe_done: first_sent.is_some(),
-                    reason,
-                    detail: &detail,
-                    now,
-                    last,
+                    departs: route.is_some(),
                 });
                 // No caller waits for replicas any more: the grant has no holder.
-                let somebody = matches!(patience, Patience::Until(_) | Patience::Forever);
-                if (last || !somebody)
+                if (last || !wanted)
                     && let Some(answer) = unconfirmed.take()
                 {
                     return Ending::Unconfirmed(answer);
                 }
-                if patience == Patience::Nobody {
-                    request.withdraw();
-                }
-                let next_look = match (patience, first_sent) {
+                match first_sent {
                     _ if last => return Ending::Unknown,
-                    (Patience::Nobody, None) => return Ending::NotSent,
+                    _ if wanted => {}
+                    None => return Ending::NotSent,
                     // It changes nothing, so those behind it are not held up.
-                    (Patience::Nobody, Some(_)) if request.is_plain() => return Ending::Unknown,
+                    Some(_) if request.is_plain() => return Ending::Unknown,
                     // It has had its time, and there was one more chance since the shutdown began.
-                    (Patience::Nobody, Some(sent))
+                    Some(sent)
                         if sent.age() >= self.config.retry_window
                             && self.closing_for() >= LOOK_AFTER =>
                     {
                         self.note_unsettled();
                         return Ending::Unknown;
                     }
-                    (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
-                    _ => now + LOOK_AFTER,
-                };
-                // Nothing comes between the last look at the callers, and at the clock, and the sending.
-                if now >= not_before
-                    && let Ok(route) = self.connection.route(request.key())
-                {
+                    Some(_) => request.withdraw(),
+                }
+                if let Some(route) = route {
                     self.stats.note_retry();
-                    match self.attempt_for_callers(route, request).await {
+                    match self.attempt(route, request, true).await {
                         Ok(answer) => {
                             return match first_sent {
                                 None => self.answered_at_once(request, answer),
@@ -269,7 +200,7 @@ impl Core {
                         Err(failure) => break failure,
                     }
                 }
-                drop(departing);
+                let next_look = now + LOOK_AFTER;
                 tokio::time::sleep_until(next_look.min(not_before)).await;
                 if let Err(refusal) = self.connection.until_up(request.key(), next_look).await {
                     break Failure::NoConnection(refusal);
@@ -292,24 +223,11 @@ impl Core {
         self.attempt(route, request, false).await
     }
 
-    /// Sends something for the first time ([`carry_on`](Self::carry_on) takes it from there).
-    pub(crate) async fn try_for_callers(&self, request: &Request) -> Result<Value, Failure> {
+    /// The same for what replicas are to confirm.
+    async fn try_once_confirmed(&self, request: &Request) -> Result<Value, Failure> {
         let route = self.connection.route(request.key());
         let route = route.map_err(Failure::NoConnection)?;
-        self.attempt_for_callers(route, request).await
-    }
-
-    async fn attempt_for_callers(
-        &self,
-        route: Route<'_>,
-        request: &Request,
-    ) -> Result<Value, Failure> {
-        let under_way = self.sent.begin(request);
-        let answer = self.attempt(route, request, true).await;
-        if let Err(Failure::Refused(_) | Failure::NoConnection(_)) = &answer {
-            under_way.has_done_nothing();
-        }
-        answer
+        self.attempt(route, request, true).await
     }
 
     /// Whether the record of a request that was `first_sent` then may be gone before a repetition arrives.

@@ -150,11 +150,6 @@ impl Request {
         self.keys.first()
     }
 
-    /// All keys that it names.
-    pub(crate) fn keys(&self) -> &[Arc<str>] {
-        &self.keys
-    }
-
     /// Whether it changes nothing.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.body, Body::Plain(_))

@@ -13,7 +13,6 @@ use super::outcome::{Outcome, Taken};
 use super::primitive::{self, Held, Primitive};
 use super::results::Results;
 use super::state::State;
-use crate::engine::once::Trouble;
 use crate::transport::Value;
 
 /// Grants that have run out are looked for so much later.
@@ -32,15 +31,14 @@ fn taken<W>(result: &primitive::Result<W>) -> Option<Taken> {
 }
 
 impl<P: Primitive> State<P> {
-    /// `batch` has been carried out, by a sending that departed at its time or later.
+    /// The batch has been carried out, by a sending that departed at its time or later.
     pub(super) fn answered(
         &mut self,
-        name: &str,
-        mut batch: Batch<P>,
         answer: &Answer<'_, P::Want>,
         results: Results<P::Want>,
         now: Instant,
     ) {
+        let mut batch = self.take_batch();
         if let Some(clock) = answer.clock {
             self.clock = Some((batch.sent, clock));
         }
@@ -69,7 +67,7 @@ impl<P: Primitive> State<P> {
         }
         let calls = std::mem::take(&mut batch.calls);
         for (queued, result) in calls.into_iter().zip(results.calls) {
-            self.call_answered(name, &batch, queued, result);
+            self.call_answered(&batch, queued, result, now);
         }
         for (run, served) in std::mem::take(&mut batch.runs)
             .into_iter()
@@ -90,7 +88,7 @@ impl<P: Primitive> State<P> {
             self.grant(ticket, None, now);
         }
         self.learn(&batch, adds, answer, now);
-        if !batch.unconfirmed {
+        if batch.unconfirmed.is_none() {
             self.waiters.answered(batch.next);
             self.mark_unasked();
         }
@@ -185,17 +183,18 @@ impl<P: Primitive> State<P> {
 
     fn call_answered(
         &mut self,
-        name: &str,
         batch: &Batch<P>,
         mut queued: Queued<P>,
         result: primitive::Result<P::Want>,
+        now: Instant,
     ) {
         let What::Call(call, note) = &queued.what else {
             return;
         };
         let result = self.held.answered(call, note, result, batch.sent);
-        if batch.unconfirmed {
-            queued.give_up(name, &Trouble::unknown(UNCONFIRMED), &mut self.replies);
+        if batch.unconfirmed.is_some() {
+            let unanswered = self.unanswered(UNCONFIRMED, now);
+            queued.give_up(&unanswered, true, &mut self.replies);
         }
         let Some((want, taken)) = queued.takes().zip(taken(&result)) else {
             return queued.answer(result, &mut self.replies);
@@ -207,7 +206,12 @@ impl<P: Primitive> State<P> {
             Some(_) if self.is_over(want, lease, until) => {
                 self.release_unclaimed(batch, grant);
                 if let What::Call(call, _) = queued.what {
-                    self.call(call, queued.reply, queued.since);
+                    let again = Queued {
+                        reply: queued.reply,
+                        due: queued.due,
+                        ..self.queued(call, queued.since)
+                    };
+                    self.calls.push_back(again);
                 }
             }
             Some(reply) => self.replies.add(reply, Ok(Outcome::Granted(grant))),
@@ -215,33 +219,12 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// The request of `batch`, which travelled alone, has been answered.
-    pub(super) fn replied(&mut self, batch: Batch<P>, value: &Value, now: Instant) {
+    /// The request of the batch, which travelled alone, has been answered.
+    pub(super) fn replied(&mut self, value: &Value, now: Instant) {
+        let batch = self.take_batch();
         self.landed(now);
         for queued in batch.calls {
             queued.answer(Ok(Outcome::Value(value.clone())), &mut self.replies);
         }
-    }
-
-    /// The batch that releases grants which no replica has confirmed. It is repeated until one has it, so the next one serves waiters.
-    pub(super) fn returning(&mut self) -> Option<Batch<P>> {
-        if self.returns.is_empty() {
-            return None;
-        }
-        let returns = std::mem::take(&mut self.returns).into_iter();
-        let calls = returns.map(|call| {
-            let mut queued = self.queued(call, None, Instant::now());
-            queued.depart(&mut self.held);
-            queued
-        });
-        let calls = calls.collect();
-        let apart = !self.entries.is_empty();
-        self.look |= apart;
-        Some(Batch {
-            header: self.held.header(&mut std::iter::empty()),
-            calls,
-            apart,
-            ..Batch::empty()
-        })
     }
 }

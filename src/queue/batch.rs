@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::entries::{Entry, Unconfirmed};
+use super::failures::Unanswered;
 use super::outcome::{Outcome, Replies, Reply, Ticket, Want};
 use super::primitive::{Call, Held, NotDone, NoteOf, Primitive};
 use super::waiters::{Id, Waiter};
 use crate::clock::Moment;
 use crate::engine::log;
-use crate::engine::once::Trouble;
 use crate::engine::request::{Arg, Request};
 use crate::error::Error;
 use crate::sync::unlocked;
@@ -28,6 +28,8 @@ pub(super) struct Queued<P: Primitive> {
     pub(super) what: What<P>,
     pub(super) reply: Option<Reply<P::Want>>,
     pub(super) since: Instant,
+    /// Without an answer it ends then.
+    pub(super) due: Option<Instant>,
     /// Permits that it takes are held under this ticket.
     pub(super) ticket: Ticket,
 }
@@ -106,8 +108,10 @@ pub(crate) struct Batch<P: Primitive> {
     /// The place of the next waiter when it departed.
     pub(super) next: Id,
     pub(super) sent: Moment,
-    /// Replicas do not have it, and its callers have gone: what it was granted goes back.
-    pub(super) unconfirmed: bool,
+    /// Replicas do not have it, which has this number, and its callers have gone: what it was granted goes back.
+    pub(super) unconfirmed: Option<u64>,
+    /// It takes back what the batch of this number was granted.
+    pub(super) takes_back: Option<u64>,
     /// It must be carried out, and is repeated until replicas have it: its client's entries are not served by it.
     pub(super) apart: bool,
 }
@@ -127,7 +131,7 @@ impl<P: Primitive> Queued<P> {
         }
     }
 
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match &self.what {
             What::Call(call, _) => call.name(),
             What::Request(operation, _) => operation,
@@ -171,19 +175,25 @@ impl<P: Primitive> Queued<P> {
         !self.has_caller() && !self.is_deferred()
     }
 
-    /// Ends the call with an error, as its time is over. A release is carried out all the same.
+    /// Whether it changes nothing.
+    fn is_plain(&self) -> bool {
+        match &self.what {
+            What::Call(call, _) => call.is_plain(),
+            What::Request(_, request) => request.is_plain(),
+        }
+    }
+
+    /// Ends the call with an error, as nobody knows of it; `sent`: it may have been carried out. A release is carried out all the same.
     pub(super) fn give_up(
         &mut self,
-        name: &str,
-        trouble: &Trouble<'_>,
+        unanswered: &Unanswered,
+        sent: bool,
         replies: &mut Replies<P::Want>,
     ) {
         if let Some(reply) = self.reply.take() {
-            let trouble = Trouble {
-                maybe_done: trouble.maybe_done || self.is_deferred(),
-                ..*trouble
-            };
-            replies.add(reply, Err(trouble.error(name, self.name(), self.since)));
+            let may_change = (sent || self.is_deferred()) && !self.is_plain();
+            let error = unanswered.error(self.name(), self.since, may_change);
+            replies.add(reply, Err(error));
         }
     }
 
@@ -234,7 +244,8 @@ impl<P: Primitive> Batch<P> {
             handed: 0,
             next: 0,
             sent: Moment::now(),
-            unconfirmed: false,
+            unconfirmed: None,
+            takes_back: None,
             apart: false,
         }
     }

@@ -2,15 +2,15 @@
 
 use tokio::time::Instant;
 
-use super::batch::Batch;
+use super::failures::Unanswered;
 use super::primitive::{Held, NotDone, Primitive};
 use super::state::State;
-use crate::engine::once::{RUNTIME_ENDED, Trouble};
-use crate::error::Error;
+use super::waiters::Id;
+use crate::engine::once::RUNTIME_ENDED;
 
 impl<P: Primitive> State<P> {
     /// Nobody waits from now on; what was asked for is carried out.
-    pub(super) fn close(&mut self, name: &str, key: &str, why: &'static str, now: Instant) {
+    pub(super) fn close(&mut self, why: &'static str, now: Instant) {
         self.closed = true;
         self.announcements.end();
         self.look_at = None;
@@ -20,71 +20,66 @@ impl<P: Primitive> State<P> {
         for call in self.held.last_calls() {
             self.call(call, None, now);
         }
-        self.end_waits(name, key, why, now);
+        self.end_waits(why, now);
         self.tick(now);
     }
 
     /// No task carries anything out any more. Also returns the deferred calls.
-    pub(super) fn abandon(&mut self, name: &str, key: &str, now: Instant) -> Vec<String> {
-        self.close(name, key, RUNTIME_ENDED, now);
-        let mut deferred = Vec::new();
+    pub(super) fn abandon(&mut self, now: Instant) -> Vec<String> {
+        self.close(RUNTIME_ENDED, now);
+        let returns = self.returns.take().into_iter().flat_map(|(_, calls)| calls);
+        let mut deferred: Vec<_> = returns.map(|call| call.to_string()).collect();
         for queued in std::mem::take(&mut self.calls) {
             if !queued.is_pointless() && queued.reply.is_none() {
                 deferred.push(queued.text());
             }
             if let Some(reply) = queued.reply {
-                self.replies.add(reply, Err(self.core.gone(name)));
+                self.replies.add(reply, Err(self.core.gone(&self.name)));
             }
         }
         deferred
     }
 
-    /// The runtime has ended while `batch` was under way.
-    pub(super) fn lose(&mut self, name: &str, batch: Batch<P>) {
-        let trouble = Trouble::unknown(RUNTIME_ENDED);
+    /// The round of the batch under way was dropped, with its runtime: its callers get that error. Returns its calls, for the log.
+    pub(super) fn lose(&mut self, now: Instant) -> Option<String> {
+        let batch = self.under_way.take()?.batch;
+        let contents = batch.contents();
+        let unanswered = self.unanswered(RUNTIME_ENDED, now);
         for mut queued in batch.calls {
             queued.fail(&mut self.held, NotDone::Unknown);
-            queued.give_up(name, &trouble, &mut self.replies);
+            queued.give_up(&unanswered, true, &mut self.replies);
         }
         for id in batch.asked {
-            if let Some(waiter) = self.waiters.remove(id) {
-                self.replies.add(
-                    waiter.reply,
-                    Err(self.ended(name, true, &trouble, waiter.since)),
-                );
-            }
+            self.end_wait(id, &unanswered, true);
         }
+        Some(contents)
     }
 
     /// All waits end with the error `why`, as the client has ended. Grants that they may have got meanwhile are released.
-    fn end_waits(&mut self, name: &str, key: &str, why: &'static str, now: Instant) {
-        let trouble = Trouble::unknown(why);
-        let under_way = self.under_way.as_ref();
-        let sent = under_way.filter(|batch| self.core.sent.since(batch.sent_before, Some(key)));
-        let asked = sent.map_or(Vec::new(), |batch| batch.asked.clone());
+    fn end_waits(&mut self, why: &'static str, now: Instant) {
+        let unanswered = self.unanswered(why, now);
+        let sent = self.under_way.as_ref().filter(|batch| batch.sent);
+        let batch = sent.map(|under_way| &under_way.batch);
+        let asked = batch.map_or(Vec::new(), |batch| batch.asked.clone());
         // They may have what is being confirmed.
-        let confirms = sent.into_iter().flat_map(|batch| &batch.confirms);
-        let granted = confirms.filter_map(|ticket| self.entries.get(*ticket));
-        let granted: Vec<P::Want> = granted.map(|entry| entry.want).collect();
-        for (id, waiter) in self.waiters.take_all() {
-            let maybe_granted = asked.binary_search(&id).is_ok() || granted.contains(&waiter.want);
-            let error = self.ended(name, maybe_granted, &trouble, waiter.since);
-            self.replies.add(waiter.reply, Err(error));
+        let confirms = batch.into_iter().flat_map(|batch| &batch.confirms);
+        let granted: Vec<P::Want> = confirms.map(|(_, entry)| entry.want).collect();
+        let all = self.waiters.iter().map(|(id, waiter)| (id, waiter.want));
+        let all: Vec<_> = all.collect();
+        for (id, want) in all {
+            let maybe_granted = asked.binary_search(&id).is_ok() || granted.contains(&want);
+            self.end_wait(id, &unanswered, maybe_granted);
         }
         self.note_surplus(now);
     }
 
-    /// The error of a waiter as its client has ended. A waiter that takes nothing, as at a latch, has had no effect.
-    fn ended(
-        &self,
-        name: &str,
-        maybe_granted: bool,
-        trouble: &Trouble<'_>,
-        since: Instant,
-    ) -> Error {
-        match maybe_granted && P::MOST_QUEUED > 0 {
-            true => trouble.error(name, P::WAIT, since),
-            false => self.core.gone(name),
+    /// Ends a wait, as the client has ended.
+    fn end_wait(&mut self, id: Id, unanswered: &Unanswered, maybe_granted: bool) {
+        if maybe_granted && P::MOST_QUEUED > 0 {
+            self.give_up_waiter(id, unanswered, true);
+        } else if let Some(waiter) = self.waiters.remove(id) {
+            let error = self.core.gone(&self.name);
+            self.replies.add(waiter.reply, Err(error));
         }
     }
 }

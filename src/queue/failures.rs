@@ -2,25 +2,44 @@
 
 use tokio::time::Instant;
 
-use super::batch::Batch;
+use super::batch::{Batch, Queued};
 use super::entries::Unconfirmed;
 use super::messages::CONFIRM_AFTER;
 use super::outcome::{Grant, Ticket};
 use super::primitive::{NotDone, Primitive};
 use super::state::State;
-use super::waiters::{Id, Waiter};
-use crate::engine::once::{Patience, Trouble};
+use super::waiters::Id;
+use crate::engine::once::Trouble;
 use crate::error::Error;
+use crate::transport::Refusal;
+
+/// Why callers have no answer.
+pub(super) struct Unanswered {
+    name: String,
+    why: Refusal,
+    now: Instant,
+}
+
+impl Unanswered {
+    /// The error of a caller that has waited since then; `sent`: its call may have been carried out.
+    pub(super) fn error(&self, operation: &'static str, since: Instant, sent: bool) -> Error {
+        let waited = self.now.saturating_duration_since(since);
+        if !sent {
+            return self.why.error(&self.name, waited);
+        }
+        Error::OutcomeUnknown {
+            name: self.name.clone(),
+            operation,
+            waited,
+            detail: self.why.detail.clone(),
+        }
+    }
+}
 
 impl<P: Primitive> State<P> {
-    /// `batch` was not carried out, because of `error`. Where the outcome of an earlier sending is unknown, `unknown` says so.
-    pub(super) fn failed(
-        &mut self,
-        batch: Batch<P>,
-        error: &Error,
-        unknown: Option<&Error>,
-        now: Instant,
-    ) {
+    /// The batch was not carried out, because of `error`. Where the outcome of an earlier sending is unknown, `unknown` says so.
+    pub(super) fn failed(&mut self, error: &Error, unknown: Option<&Error>, now: Instant) {
+        let batch = self.take_batch();
         self.landed(now);
         if unknown.is_some() {
             // Entries may have left the queue.
@@ -71,13 +90,18 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
-    pub(super) fn not_sent(&mut self, batch: Batch<P>) {
-        for mut queued in batch.calls.into_iter().rev() {
+    /// The batch has not been carried out, and one of its callers has gone: what is left of it is the first of the next one.
+    pub(super) fn not_sent(&mut self, now: Instant) {
+        let batch = self.take_batch();
+        // What was never granted is not taken back.
+        let calls = batch
+            .calls
+            .into_iter()
+            .filter(|_| batch.takes_back.is_none());
+        for mut queued in calls.rev() {
             queued.fail(&mut self.held, NotDone::Refused);
             self.calls.push_front(queued);
         }
-        let now = Instant::now();
         self.still_confirms(batch.extends, now);
         self.granted
             .extend(batch.confirms.iter().map(|(ticket, _)| *ticket));
@@ -91,35 +115,32 @@ impl<P: Primitive> State<P> {
         self.landed(now);
     }
 
-    /// The outcome of a batch stays unknown; its callers have their errors. Callers that waited before it may have been granted
+    /// The outcome of the batch stays unknown: its callers have that error, and those that waited before it, as they may have been granted
     /// something.
-    pub(super) fn never_answered(
-        &mut self,
-        name: &str,
-        mut batch: Batch<P>,
-        trouble: &Trouble<'_>,
-    ) {
-        for queued in &mut batch.calls {
+    pub(super) fn never_answered(&mut self, now: Instant) {
+        let batch = self.take_batch();
+        let unanswered = self.unanswered("its batch was never answered", now);
+        let serves = P::MOST_QUEUED > 0 && batch.request().is_none();
+        for mut queued in batch.calls {
             queued.fail(&mut self.held, NotDone::Unknown);
+            queued.give_up(&unanswered, true, &mut self.replies);
             let taken = queued.takes().map(|want| (want, queued.ticket));
-            self.may_have_taken(taken, trouble.now);
+            self.may_have_taken(taken, now);
         }
         for run in &batch.runs {
             let tickets = (run.ticket..).take(run.count);
-            self.may_have_taken(tickets.map(|ticket| (run.want, ticket)), trouble.now);
+            self.may_have_taken(tickets.map(|ticket| (run.want, ticket)), now);
         }
         let all = self.waiters.iter().map(|(id, _)| id);
-        let serves = P::MOST_QUEUED > 0 && batch.request().is_none();
-        let granted = |id: &Id| serves && self.waiters.is_answered(*id);
+        let granted = |id: &Id| {
+            serves && self.waiters.is_answered(*id) || batch.asked.binary_search(id).is_ok()
+        };
         let before: Vec<Id> = all.filter(granted).collect();
-        for waiter in before.into_iter().filter_map(|id| self.waiters.remove(id)) {
-            self.replies.add(
-                waiter.reply,
-                Err(trouble.error(name, P::WAIT, waiter.since)),
-            );
+        for id in before {
+            self.give_up_waiter(id, &unanswered, true);
         }
-        self.note_surplus(trouble.now);
-        self.landed(trouble.now);
+        self.note_surplus(now);
+        self.landed(now);
     }
 
     /// Nobody will know whether these have been taken.
@@ -131,67 +152,95 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// Ends the calls whose retry window has passed without an answer; returns how long the others wait for `batch`, if there is one.
-    pub(super) fn impatient(
-        &mut self,
-        name: &str,
-        mut batch: Option<&mut Batch<P>>,
-        trouble: &Trouble<'_>,
-    ) -> Patience {
-        let window = self.core.config.retry_window;
-        let (mut deferred, mut gone, mut next) = (false, false, None::<Instant>);
-        let asked = batch
-            .as_ref()
-            .map_or(Vec::new(), |batch| batch.asked.clone());
-        for queued in batch.iter_mut().flat_map(|batch| &mut batch.calls) {
-            let due = queued.since + window;
-            if queued.has_caller() && trouble.is_over(due) {
-                queued.give_up(name, trouble, &mut self.replies);
-            } else if queued.has_caller() {
-                next = next.into_iter().chain([due]).min();
+    /// The batch has had no answer so far. Returns whether all its callers wait for it still: where one has gone, it must not be sent as it
+    /// is.
+    pub(super) fn troubled(&mut self, trouble: &Trouble<'_>, now: Instant) -> bool {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.trouble = Some(trouble.why.clone());
+            under_way.sent = trouble.maybe_done;
+        }
+        self.give_up(now);
+        let Some(under_way) = &mut self.under_way else {
+            return false;
+        };
+        under_way.sent |= trouble.departs;
+        let batch = &under_way.batch;
+        batch.asked.iter().all(|id| self.waiters.has(*id))
+            && !batch.calls.iter().any(Queued::is_pointless)
+    }
+
+    /// Ends the callers that have had no answer for too long, in an outage for the retry window, and notes when the next ones will have.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        let mut under_way = self.under_way.take();
+        let trouble = under_way.as_ref().and_then(|batch| batch.trouble.clone());
+        let window = trouble.as_ref().map(|_| self.core.config.retry_window);
+        let mut unanswered = self.unanswered("its time is over", now);
+        unanswered.why = trouble.unwrap_or(unanswered.why);
+        let mut next: Option<Instant> = None;
+        let mut is_over = |since: Instant, due: Option<Instant>| {
+            let window = window.and_then(|window| since.checked_add(window));
+            let due = due.into_iter().chain(window).min();
+            let over = due.is_some_and(|due| due <= now);
+            next = next.into_iter().chain(due.filter(|_| !over)).min();
+            over
+        };
+        let sent = under_way.as_ref().is_some_and(|batch| batch.sent);
+        let batch = under_way
+            .iter_mut()
+            .flat_map(|under_way| &mut under_way.batch.calls);
+        let batch = batch.map(|queued| (queued, sent));
+        for (queued, sent) in batch.chain(self.calls.iter_mut().map(|queued| (queued, false))) {
+            if queued.has_caller() && is_over(queued.since, queued.due) {
+                queued.give_up(&unanswered, sent, &mut self.replies);
             }
-            deferred |= queued.is_deferred();
-            gone |= queued.is_pointless();
         }
-        let untouched = trouble.untouched();
-        self.calls.retain_mut(|queued| {
-            let due = queued.since + window;
-            if due > trouble.now {
-                next = next.into_iter().chain([due]).min();
-                return true;
-            }
-            queued.give_up(name, &untouched, &mut self.replies);
-            !queued.is_pointless()
-        });
-        let mut overdue = Vec::new();
-        for (id, waiter) in self.waiters.unanswered() {
-            let due = waiter.since + window;
-            let is_asked = asked.binary_search(&id).is_ok();
-            if due <= trouble.now || is_asked && trouble.is_over(due) {
-                overdue.push(id);
-            } else {
-                next = next.into_iter().chain([due]).min();
-            }
+        self.calls.retain(|queued| !queued.is_pointless());
+        let waiters = self.waiters.unanswered();
+        let late = waiters.filter(|(_, waiter)| is_over(waiter.since, waiter.due));
+        let late: Vec<Id> = late.map(|(id, _)| id).collect();
+        let asked = under_way.as_ref().map(|under_way| &under_way.batch.asked);
+        for id in late {
+            let asked = asked.is_some_and(|asked| asked.binary_search(&id).is_ok());
+            self.give_up_waiter(id, &unanswered, sent && asked);
         }
-        for id in overdue {
-            let Some(Waiter { reply, since, .. }) = self.waiters.remove(id) else {
-                continue;
-            };
-            let trouble = Trouble {
-                maybe_done: trouble.maybe_done && asked.binary_search(&id).is_ok(),
-                ..*trouble
-            };
-            self.replies
-                .add(reply, Err(trouble.error(name, P::WAIT, since)));
+        self.due_at = next;
+        self.under_way = under_way;
+        self.note_surplus(now);
+    }
+
+    /// Ends a wait without an answer; `sent`: it may have been granted. What takes nothing, as at a latch, has had no effect.
+    pub(super) fn give_up_waiter(&mut self, id: Id, unanswered: &Unanswered, sent: bool) {
+        if let Some(waiter) = self.waiters.remove(id) {
+            let sent = sent && P::MOST_QUEUED > 0;
+            let error = unanswered.error(P::WAIT, waiter.since, sent);
+            self.replies.add(waiter.reply, Err(error));
         }
-        gone |= asked.iter().any(|id| !self.waiters.has(*id));
-        match next {
-            // It is made anew without them, unless it has been carried out.
-            _ if gone => Patience::Nobody,
-            Some(next) => Patience::Until(next),
-            None if deferred || !self.waiters.is_empty() || batch.is_some() => Patience::Forever,
-            None => Patience::Nobody,
+    }
+
+    /// The reason of callers that will have no answer.
+    pub(super) fn unanswered(&self, why: &str, now: Instant) -> Unanswered {
+        Unanswered {
+            name: self.name.clone(),
+            why: Refusal::unreachable(why),
+            now,
         }
+    }
+
+    /// The calls of the batch under way, for the log.
+    pub(super) fn contents(&self) -> String {
+        let under_way = self.under_way.as_ref();
+        under_way.map_or_else(String::new, |under_way| under_way.batch.contents())
+    }
+
+    /// The batch under way has ended; it counts as under way until it has [`landed`](Self::landed).
+    pub(super) fn take_batch(&mut self) -> Batch<P> {
+        let batch = self
+            .under_way
+            .as_mut()
+            .map(|under_way| &mut under_way.batch);
+        batch.map_or_else(Batch::empty, |batch| {
+            std::mem::replace(batch, Batch::empty())
+        })
     }
 
     /// The server forbids the subscription: its waiters would never be notified. The batch under way may serve some.

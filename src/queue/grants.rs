@@ -28,7 +28,7 @@ impl<P: Primitive> State<P> {
         self.leaving.retain(|(leaving, _)| *leaving != ticket);
         let lease = self.held.lease_time(entry.want);
         let until = batch.sent + lease;
-        let over = batch.unconfirmed || self.is_over(entry.want, lease, until);
+        let over = batch.unconfirmed.is_some() || self.is_over(entry.want, lease, until);
         // That a latch was open then says nothing to those that have come since.
         let end = if P::MOST_QUEUED > 0 {
             Id::MAX
@@ -58,11 +58,12 @@ impl<P: Primitive> State<P> {
     /// To calls that wait it is as if it had never been taken.
     pub(super) fn release_unclaimed(&mut self, batch: &Batch<P>, grant: Grant<P::Want>) {
         let call = P::give_back(grant);
-        if batch.unconfirmed {
-            self.returns.push(call);
+        if let Some(number) = batch.unconfirmed {
+            let (_, returns) = self.returns.get_or_insert((number, Vec::new()));
+            returns.push(call);
             return;
         }
-        let queued = self.queued(call, None, Instant::now());
+        let queued = self.queued(call, Instant::now());
         self.calls.push_front(queued);
     }
 

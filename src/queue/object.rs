@@ -101,6 +101,7 @@ impl<P: Primitive> Object<P> {
             .find_or_make(P::KIND, &Arc::clone(&place), |closed| {
                 let keys = keys.in_cluster(core.connection.is_cluster());
                 let held = held(core, &keys, &queue);
+                let state = State::new(core, keys.name(), held, closed);
                 Arc::new_cyclic(|itself| Object {
                     script,
                     place,
@@ -109,7 +110,7 @@ impl<P: Primitive> Object<P> {
                     queue,
                     driver: Driver::default(),
                     inner: Mutex::new(Inner {
-                        state: State::new(core, held, closed),
+                        state,
                         timer: Timer::default(),
                         busy: false,
                         kept: None,
@@ -357,9 +358,7 @@ impl<P: Primitive> Shared for Object<P> {
     fn close(self: Arc<Self>) {
         let mut inner = self.lock();
         let now = Instant::now();
-        inner
-            .state
-            .close(self.name(), self.keys.object(), CLIENT_CLOSED, now);
+        inner.state.close(CLIENT_CLOSED, now);
         self.finish(inner);
     }
 }

@@ -22,12 +22,22 @@ use crate::transport::Value;
 impl<P: Primitive> Object<P> {
     /// Carries `call` out. It is queued at the first poll.
     pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<Outcome<P::Want>> {
+        let due = self.core.due(Some(Duration::ZERO));
+        self.call_by(call, due).await
+    }
+
+    /// The same as a part of a call that ends at `due` where it has no answer.
+    pub(crate) async fn call_by(
+        self: &Arc<Self>,
+        call: P::Call,
+        due: Option<Instant>,
+    ) -> Result<Outcome<P::Want>> {
         let again = call.is_deferred().then(|| call.clone());
         let queue = |inner: &mut Inner<P>, reply, now| {
             if self.hand_off(inner, &call, now) {
                 return ControlFlow::Break(());
             }
-            inner.state.call(call, Some(reply), now);
+            inner.state.call(call, Some((reply, due)), now);
             ControlFlow::Continue(None)
         };
         self.begun(again, queue).await
@@ -55,12 +65,10 @@ impl<P: Primitive> Object<P> {
         want: P::Want,
         wait: Option<Duration>,
     ) -> Result<Outcome<P::Want>> {
-        self.begun(None, |inner, reply, now| {
-            // A wait that the clock cannot express has no end.
-            let deadline = wait.and_then(|wait| now.checked_add(wait));
-            ControlFlow::Continue(Some(inner.state.join(want, reply, deadline, now)))
-        })
-        .await
+        let queue = |inner: &mut Inner<P>, reply, now| {
+            ControlFlow::Continue(Some(inner.state.join(want, reply, wait, now)))
+        };
+        self.begun(None, queue).await
     }
 
     /// Queues something by `queue`, and waits for its outcome. A waiter has a place; what breaks has been done without Redis.

@@ -63,6 +63,11 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
     /// Whether it is carried out, however late, when its caller has gone.
     fn is_deferred(&self) -> bool;
 
+    /// Whether it changes nothing.
+    fn is_plain(&self) -> bool {
+        false
+    }
+
     /// Whether one step may stand for several such calls.
     fn adds_up(&self) -> bool {
         false

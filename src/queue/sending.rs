@@ -25,6 +25,7 @@ impl<P: Primitive> State<P> {
 
     pub(super) fn has_work(&self) -> bool {
         !self.calls.is_empty()
+            || self.returns.is_some()
             || !self.granted.is_empty()
             || self.confirm_all && !self.entries.is_empty()
             || self.look
@@ -71,8 +72,8 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// The next batch to carry out.
-    pub(super) fn depart(&mut self, now: Moment) -> Option<Box<Batch<P>>> {
+    /// Lets the next batch depart.
+    pub(super) fn depart(&mut self, now: Moment) -> Option<&Batch<P>> {
         while self.calls.front().is_some_and(Queued::is_pointless) {
             self.calls.pop_front();
         }
@@ -80,22 +81,45 @@ impl<P: Primitive> State<P> {
         if !self.has_work() {
             return None;
         }
-        let batch = self.batch(now);
-        let confirms: Vec<_> = batch.confirms.iter().map(|(ticket, _)| *ticket).collect();
+        let batch = match self.returns.take() {
+            Some((number, calls)) => self.taking_back(number, calls, now),
+            None => self.batch(now),
+        };
+        let confirms = batch.confirms.iter().map(|(ticket, _)| *ticket);
         // Where entries have no owners, confirmations alone change grants.
         let owned = self
             .entries
             .iter()
             .filter(|(_, entry)| entry.want.lets_in(entry.want));
         let concerned = owned.filter(|(_, entry)| batch.concerns(entry.want));
-        let touches = concerned.map(|(ticket, _)| ticket);
-        self.under_way = Some(UnderWay {
-            asked: batch.asked.clone(),
-            touches: touches.chain(confirms.iter().copied()).collect(),
-            confirms,
-            sent_before: self.core.sent.count(),
+        let touches = concerned.map(|(ticket, _)| ticket).chain(confirms);
+        let under_way = Box::new(UnderWay {
+            touches: touches.collect(),
+            batch,
+            sent: true,
+            trouble: None,
         });
-        Some(Box::new(batch))
+        Some(&self.under_way.insert(under_way).batch)
+    }
+
+    /// The batch that releases grants of an earlier one which no replica has confirmed. It is repeated until one has it, so the next one
+    /// serves waiters.
+    fn taking_back(&mut self, number: u64, calls: Vec<P::Call>, now: Instant) -> Batch<P> {
+        let calls = calls.into_iter().map(|call| {
+            let mut queued = self.queued(call, now);
+            queued.depart(&mut self.held);
+            queued
+        });
+        let calls = calls.collect();
+        let apart = !self.entries.is_empty();
+        self.look |= apart;
+        Batch {
+            header: self.held.header(&mut std::iter::empty()),
+            calls,
+            apart,
+            takes_back: Some(number),
+            ..Batch::empty()
+        }
     }
 
     fn batch(&mut self, now: Instant) -> Batch<P> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::announcements::Announcements;
-use super::batch::{Queued, What};
+use super::batch::{Batch, Queued, What};
 use super::entries::{Entries, Entry, MOST, Unconfirmed};
 use super::known::Known;
 use super::outcome::{Outcome, Replies, Reply, Ticket};
@@ -17,24 +17,26 @@ use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::request::Request;
 use crate::error::Error;
+use crate::transport::Refusal;
 
 /// A surplus entry leaves the queue after so long, or with the next batch that has another reason.
 const SURPLUS_AFTER: Duration = Duration::from_millis(5);
 
-/// The state of the batch under way.
-pub(super) struct UnderWay {
-    /// The waiters that it asks for.
-    pub(super) asked: Vec<Id>,
-    /// The entries that it confirms.
-    pub(super) confirms: Vec<Ticket>,
-    /// These, and the entries whose grants it may change.
+/// The batch under way.
+pub(super) struct UnderWay<P: Primitive> {
+    pub(super) batch: Batch<P>,
+    /// The entries whose grants it may change.
     pub(super) touches: Vec<Ticket>,
-    /// How many requests the client had sent before it.
-    pub(super) sent_before: u64,
+    /// It may have been carried out.
+    pub(super) sent: bool,
+    /// Why it has no answer yet.
+    pub(super) trouble: Option<Refusal>,
 }
 
 pub(super) struct State<P: Primitive> {
     pub(super) core: Arc<Core>,
+    /// The object's name, for errors.
+    pub(super) name: String,
     pub(super) held: P::Held,
     pub(super) closed: bool,
     /// Outcomes that callers get when the object's lock is free.
@@ -51,8 +53,10 @@ pub(super) struct State<P: Primitive> {
     /// Until then waiters need not ask: what they want is held here, and they ask with the call that frees it.
     pub(super) ask_at: Option<Instant>,
     pub(super) calls: VecDeque<Queued<P>>,
-    /// Calls that release grants which no replica has confirmed.
-    pub(super) returns: Vec<P::Call>,
+    /// Calls that release grants which no replica has confirmed, of the batch with this number.
+    pub(super) returns: Option<(u64, Vec<P::Call>)>,
+    /// No caller is without an answer for too long before this.
+    pub(super) due_at: Option<Instant>,
 
     // Grants of which this client was notified.
     /// To be confirmed by the next batch.
@@ -68,7 +72,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) clock: Option<(Moment, u64)>,
 
     // Batches.
-    pub(super) under_way: Option<UnderWay>,
+    pub(super) under_way: Option<Box<UnderWay<P>>>,
     /// A batch is to be sent though it may carry nothing: its script serves the queue. At `look_at` at the latest.
     pub(super) look: bool,
     pub(super) look_at: Option<Instant>,
@@ -97,9 +101,10 @@ pub(super) struct State<P: Primitive> {
 }
 
 impl<P: Primitive> State<P> {
-    pub(super) fn new(core: &Arc<Core>, held: P::Held, closed: bool) -> Self {
+    pub(super) fn new(core: &Arc<Core>, name: &str, held: P::Held, closed: bool) -> Self {
         State {
             core: Arc::clone(core),
+            name: name.to_owned(),
             waiters: Waiters::default(),
             entries: Entries::default(),
             calls: VecDeque::new(),
@@ -128,7 +133,8 @@ impl<P: Primitive> State<P> {
             last_arrival: 0,
             late: 0,
             clock: None,
-            returns: Vec::new(),
+            returns: None,
+            due_at: None,
             under_way: None,
             subscription_refused: None,
             closed,
@@ -141,13 +147,18 @@ impl<P: Primitive> State<P> {
 
     // ---- what callers do ----
 
+    /// A caller waits for `want`, for `wait` at the most.
     pub(super) fn join(
         &mut self,
         want: P::Want,
         reply: Reply<P::Want>,
-        deadline: Option<Instant>,
+        wait: Option<Duration>,
         now: Instant,
     ) -> Id {
+        // A wait that the clock cannot express has no end.
+        let deadline = wait.and_then(|wait| now.checked_add(wait));
+        let due = self.core.due(wait);
+        self.is_due(due);
         let all_answered = self.waiters.unanswered().next().is_none();
         if self.ask_at.is_none() && !self.asks() {
             let known = self.known.as_ref().filter(|known| known.is_alone());
@@ -157,7 +168,7 @@ impl<P: Primitive> State<P> {
         self.ask_at = self
             .ask_at
             .filter(|at| deadline.is_none_or(|deadline| *at < deadline));
-        let id = self.waiters.add(want, now, deadline, reply);
+        let id = self.waiters.add(want, now, (deadline, due), reply);
         if all_answered {
             self.mark_unasked();
         }
@@ -184,9 +195,24 @@ impl<P: Primitive> State<P> {
         Some(waiter)
     }
 
-    pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply<P::Want>>, now: Instant) {
+    /// A caller ends then that has no answer.
+    fn is_due(&mut self, due: Option<Instant>) {
+        self.due_at = self.due_at.into_iter().chain(due).min();
+    }
+
+    /// Carries `call` out, for a caller that ends at a time where it has no answer, or for none.
+    pub(super) fn call(
+        &mut self,
+        call: P::Call,
+        caller: Option<(Reply<P::Want>, Option<Instant>)>,
+        now: Instant,
+    ) {
         self.tidy();
-        let queued = self.queued(call, reply, now);
+        let mut queued = self.queued(call, now);
+        if let Some((reply, due)) = caller {
+            (queued.reply, queued.due) = (Some(reply), due);
+            self.is_due(due);
+        }
         self.calls.push_back(queued);
     }
 
@@ -198,10 +224,13 @@ impl<P: Primitive> State<P> {
         now: Instant,
     ) {
         self.tidy();
+        let due = self.core.due(Some(Duration::ZERO));
+        self.is_due(due);
         self.calls.push_back(Queued {
             what: What::Request(operation, Box::new(request)),
             reply: Some(reply),
             since: now,
+            due,
             ticket: 0,
         });
     }
@@ -213,29 +242,28 @@ impl<P: Primitive> State<P> {
         }
     }
 
-    /// A call on its way.
-    pub(super) fn queued(
-        &mut self,
-        call: P::Call,
-        reply: Option<Reply<P::Want>>,
-        now: Instant,
-    ) -> Queued<P> {
+    /// A call on its way, without a caller.
+    pub(super) fn queued(&mut self, call: P::Call, now: Instant) -> Queued<P> {
         let note = self.held.queued(&call);
         let ticket = call.takes().map_or(0, |_| self.core.next_sequences(1));
         Queued {
             what: What::Call(call, note),
-            reply,
+            reply: None,
             since: now,
+            due: None,
             ticket,
         }
     }
 
-    /// Time has passed: ends the waits whose deadline it was.
+    /// Time has passed: ends the waits whose deadline it was, and what has had no answer for too long.
     pub(super) fn tick(&mut self, now: Instant) {
         for id in self.waiters.overdue(now) {
             if let Some(waiter) = self.leave(id, now) {
                 self.replies.add(waiter.reply, Ok(Outcome::TimedOut));
             }
+        }
+        if self.due_at.is_some_and(|at| at <= now) {
+            self.give_up(now);
         }
         self.note_surplus(now);
         self.ask_at.take_if(|at| *at <= now);
@@ -287,6 +315,7 @@ impl<P: Primitive> State<P> {
             self.announcements.alarm(),
             self.confirm_at,
             self.ask_at,
+            self.due_at,
         ];
         all.into_iter().flatten().min()
     }

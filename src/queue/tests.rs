@@ -282,7 +282,8 @@ struct Client {
         oneshot::Receiver<crate::error::Result<Outcome<Amount>>>,
     )>,
     held: Vec<Grant<Amount>>,
-    under_way: Option<(Batch<Model>, Option<String>)>,
+    /// The answer to the batch under way, on its way.
+    answer: Option<String>,
     notifications: Vec<(Ticket, u64)>,
     hears: bool,
 }
@@ -314,11 +315,8 @@ impl Client {
     }
 
     fn depart(&mut self) {
-        if self.under_way.is_some() || !self.state.has_work() {
-            return;
-        }
-        if let Some(batch) = self.state.depart(Moment::now()) {
-            self.under_way = Some((*batch, None));
+        if self.state.under_way.is_none() && self.state.has_work() {
+            self.state.depart(Moment::now());
         }
     }
 
@@ -359,10 +357,10 @@ impl World {
             let keys = Keys::new("m", "m".into(), "string", "m".into(), "m".into());
             let held = Leases::new(&core, &keys, &queue());
             Client {
-                state: State::new(&core, held, false),
+                state: State::new(&core, "m", held, false),
                 callers: Vec::new(),
                 held: Vec::new(),
-                under_way: None,
+                answer: None,
                 notifications: Vec::new(),
                 hears: true,
             }
@@ -381,11 +379,12 @@ impl World {
 
     fn carry_out(&mut self, client: usize) {
         let hears = [self.clients[0].hears, self.clients[1].hears];
-        let Some((batch, answer @ None)) = &mut self.clients[client].under_way else {
+        let this = &mut self.clients[client];
+        let (Some(under_way), None) = (&this.state.under_way, &this.answer) else {
             return;
         };
-        let (text, notified) = self.server.carry_out(client, batch, hears);
-        *answer = Some(text);
+        let (text, notified) = self.server.carry_out(client, &under_way.batch, hears);
+        this.answer = Some(text);
         for (other, ticket) in notified {
             self.clients[other]
                 .notifications
@@ -395,17 +394,15 @@ impl World {
 
     fn answer(&mut self, client: usize) {
         let client = &mut self.clients[client];
-        let Some((batch, Some(text))) = client.under_way.take_if(|(_, answer)| answer.is_some())
-        else {
+        let (Some(under_way), Some(text)) = (&client.state.under_way, client.answer.take()) else {
             return;
         };
         let Some(Said::Done(mut answer)) = Said::read(&text) else {
             panic!("{text}");
         };
-        let results = Results::read("model", &batch, &mut answer).expect("it is complete");
-        client
-            .state
-            .answered("model", batch, &answer, results, Instant::now());
+        let results = Results::read("model", &under_way.batch, &mut answer);
+        let results = results.expect("it is complete");
+        client.state.answered(&answer, results, Instant::now());
         client.tell();
     }
 
@@ -436,15 +433,15 @@ impl World {
             Event::Depart => this.depart(),
             Event::CarryOut => self.carry_out(client),
             Event::Answer => self.answer(client),
-            Event::Refuse if matches!(this.under_way, Some((_, None))) => {
-                let batch = this.under_way.take().expect("just seen").0;
-                let refused: Vec<_> = batch
+            Event::Refuse if this.state.under_way.is_some() && this.answer.is_none() => {
+                let under_way = this.state.under_way.as_ref().expect("just seen");
+                let refused: Vec<_> = (under_way.batch)
                     .calls
                     .iter()
                     .filter_map(Queued::call)
                     .copied()
                     .collect();
-                this.state.failed(batch, &forbidden(), None, now);
+                this.state.failed(&forbidden(), None, now);
                 this.tell();
                 // Their callers try again.
                 for call in refused {
@@ -577,7 +574,7 @@ proptest! {
             world.settle();
             for client in &world.clients {
                 assert!(client.callers.is_empty(), "a caller sleeps");
-                assert!(client.held.is_empty() && client.under_way.is_none());
+                assert!(client.held.is_empty() && client.state.under_way.is_none());
             }
             assert_eq!(world.server.grants, BTreeMap::new());
             assert_eq!(world.server.counter, TOTAL);
@@ -618,7 +615,7 @@ async fn a_confirmation_is_repeated_behind_a_refused_batch() {
             panic!("nothing departs");
         };
         assert_eq!(batch.extends.len(), 1);
-        state.failed(*batch, &forbidden(), None, Instant::now());
+        state.failed(&forbidden(), None, Instant::now());
         tokio::time::advance(Duration::from_millis(100)).await;
         state.tick(Instant::now());
     }
@@ -638,7 +635,7 @@ async fn a_waiter_asks_behind_changes_that_stay() {
             panic!("nothing departs");
         };
         assert!(!batch.check);
-        state.failed(*batch, &forbidden(), unknown.as_ref(), Instant::now());
+        state.failed(&forbidden(), unknown.as_ref(), Instant::now());
         assert_eq!(state.confirm_all, unknown.is_some());
     }
     let Some(batch) = state.depart(Moment::now()) else {
@@ -649,7 +646,7 @@ async fn a_waiter_asks_behind_changes_that_stay() {
         name: "model".to_owned(),
         detail: "a slot moves".to_owned(),
     };
-    state.failed(*batch, &passing, Some(&forbidden()), Instant::now());
+    state.failed(&passing, Some(&forbidden()), Instant::now());
     assert!(state.confirm_all);
     assert_eq!(waits.try_recv().err(), Some(TryRecvError::Empty));
 }
@@ -706,22 +703,21 @@ impl Primitive for Paced {
 #[tokio::test(start_paused = true)]
 async fn the_first_client_looks_though_an_older_answer_comes_later() {
     let core = Core::connect_lazy(Config::new("redis://127.0.0.1:1"), None).expect("it is lazy");
-    let mut state: State<Paced> = State::new(&core, Hourly, false);
+    let mut state: State<Paced> = State::new(&core, "paced", Hourly, false);
     let (reply, _outcome) = oneshot::channel();
     let want = Amount {
         amount: 1,
         leased: false,
     };
     state.join(want, reply, None, Instant::now());
-    let Some(batch) = state.depart(Moment::now()) else {
-        panic!("it asks");
-    };
+    assert!(state.depart(Moment::now()).is_some(), "it asks");
     state.notified("first 3000", Instant::now());
     let text = format!("done 0 -1 -1 0 1 {CLOCK} 0 |");
     let Some(Said::Done(mut answer)) = Said::read(&text) else {
         panic!("{text}");
     };
-    let results = Results::read("paced", &batch, &mut answer).expect("it is complete");
-    state.answered("paced", *batch, &answer, results, Instant::now());
+    let batch = &state.under_way.as_ref().expect("it asks").batch;
+    let results = Results::read("paced", batch, &mut answer).expect("it is complete");
+    state.answered(&answer, results, Instant::now());
     assert!(state.has_work());
 }

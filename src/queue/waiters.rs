@@ -14,6 +14,8 @@ pub(super) struct Waiter<W> {
     pub(super) want: W,
     pub(super) since: Instant,
     deadline: Option<Instant>,
+    /// Without an answer of the server it ends then.
+    pub(super) due: Option<Instant>,
     pub(super) reply: Reply<W>,
 }
 
@@ -56,7 +58,7 @@ impl<W: Want> Waiters<W> {
         &mut self,
         want: W,
         since: Instant,
-        deadline: Option<Instant>,
+        (deadline, due): (Option<Instant>, Option<Instant>),
         reply: Reply<W>,
     ) -> Id {
         let id = self.next;
@@ -68,6 +70,7 @@ impl<W: Want> Waiters<W> {
             want,
             since,
             deadline,
+            due,
             reply,
         };
         self.all.insert(id, waiter);

@@ -103,6 +103,10 @@ impl queue::Call for Call {
         matches!(self, Call::Release(_) | Call::GiveBack(_))
     }
 
+    fn is_plain(&self) -> bool {
+        matches!(self, Call::List(_))
+    }
+
     fn takes(&self) -> Option<Want> {
         match self {
             Call::Try(want) => Some(*want),

@@ -13,13 +13,12 @@ use super::settings::{Layout, Settings};
 use super::{FairSemaphore, SetSemaphore, SlotSemaphore, TimestampSemaphore};
 use crate::api::{Held, Holder, LeasedSemaphore, by_methods, check_id};
 use crate::clock::Moment;
-use crate::engine::call::{Dropped, Wait};
+use crate::engine::Core;
 use crate::engine::holds::Renewing;
 use crate::engine::request::Arg;
-use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use crate::queue::{Call as _, Object, Outcome};
+use crate::queue::{Object, Outcome};
 use crate::stats::{Holding, What};
 
 /// One script call refreshes so many at the most: it bounds the script's time.
@@ -69,30 +68,11 @@ impl Handle {
         Ok(self.queue.get_or_init(|| queue))
     }
 
-    fn calling(
-        &self,
-        operation: &'static str,
-        wait: Wait,
-        dropped: Dropped,
-    ) -> engine::call::Call<'_> {
-        let call = engine::call::Call::new(&self.settings.name, operation, wait, dropped);
-        match self.queue() {
-            // It stands among the keys of each request.
-            Ok(queue) => call.about(queue.keys().record()),
-            Err(_) => call,
-        }
-    }
-
     fn explain(&self, error: Error) -> Error {
         self.settings.explain(error, &self.core.config.name_mapper)
     }
 
     pub(super) async fn take(&self, wait: Option<Duration>) -> Result<Option<Held>> {
-        let within = match wait {
-            None => Wait::Forever,
-            Some(Duration::ZERO) => Wait::No,
-            Some(wait) => Wait::For(wait),
-        };
         let want = self.settings.want();
         let asking = async {
             let queue = self.queue()?;
@@ -114,12 +94,12 @@ impl Handle {
                 _ => None,
             })
         };
-        let calling = self.calling("acquire", within, Dropped::Withdrawn);
         let what = match self.settings.layout {
             Layout::Lock => What::Lock,
             _ => What::Permits,
         };
-        self.core.take(calling, what, 1, pin!(Some(asking))).await
+        let name = &self.settings.name;
+        self.core.take(name, (what, 1), pin!(asking)).await
     }
 
     /// A try is not refused for the sake of a lock that peers hold for moments only.
@@ -130,17 +110,11 @@ impl Handle {
     }
 
     async fn run(&self, call: Call) -> Result<Outcome<super::call::Want>> {
-        let dropped = match call {
-            Call::List(_) => Dropped::Harmless,
-            _ if call.is_deferred() => Dropped::CarriedOut,
-            _ => Dropped::Withdrawn,
-        };
-        let calling = self.calling(call.name(), Wait::No, dropped);
         let running = async {
             let outcome = self.queue()?.call(call).await;
             outcome.map_err(|error| self.explain(error))
         };
-        self.core.call(calling, pin!(Some(running))).await
+        self.core.call(pin!(running)).await
     }
 
     pub(super) fn holding(&self, what: What) -> Holding {
@@ -173,8 +147,7 @@ impl Handle {
     }
 
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
-        let calling = self.calling("holders", Wait::No, Dropped::Harmless);
-        self.core.call(calling, pin!(Some(self.pages()))).await
+        self.core.call(pin!(self.pages())).await
     }
 
     /// Page by page, so that no script is a long one. An id that holds all the time is listed once.

@@ -5,7 +5,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::api::{LONGEST_MILLIS, MAX_PERMITS, RemainingTtl, check_millis};
-use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::keys::Keys;
 use crate::engine::once::unexpected_answer;
 use crate::engine::request::{Arg, Request, Script};
@@ -391,7 +390,7 @@ impl<P: Primitive> Object<P> {
     ) -> Result<T> {
         self.keys().check()?;
         let request = Request::plain(command);
-        self.send(operation, Dropped::Harmless, request, read).await
+        self.send(operation, request, read).await
     }
 
     /// Refuses names that no object can have, and more permits than a counter takes.
@@ -430,27 +429,18 @@ impl<P: Primitive> Object<P> {
             }),
             value => Ok(self.number(&value)? > 0),
         };
-        self.send(operation, Dropped::Withdrawn, request, changed)
-            .await
+        self.send(operation, request, changed).await
     }
 
     /// The answer is read as a part of the call, so that a call with a wrong answer counts as failed.
     async fn send<T>(
         self: &Arc<Self>,
         operation: &'static str,
-        dropped: Dropped,
         request: Request,
         read: impl FnOnce(Value) -> Result<T>,
     ) -> Result<T> {
-        let call = Call {
-            name: self.keys().name(),
-            operation,
-            wait: Wait::No,
-            dropped,
-            key: Some(self.keys().object()),
-        };
         let sending = async { read(self.request(operation, request).await?) };
-        self.client().call(call, pin!(Some(sending))).await
+        self.client().call(pin!(sending)).await
     }
 
     /// The counter at the object's key; 0 where there is none.

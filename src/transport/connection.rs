@@ -132,25 +132,18 @@ impl Connection {
         }
     }
 
-    /// Waits until there is one, for `patience` at the most; else returns the reason.
+    /// Waits until there is one, or something else has changed, for `patience` at the most; returns the reason where there is none.
     pub(crate) async fn until_up(
         &self,
         key: Option<&Arc<str>>,
         patience: Instant,
     ) -> Result<(), Refusal> {
-        let state = self.state();
-        let settled = async {
-            loop {
-                let changed = self.events.changed.notified();
-                // A change from here on is not missed.
-                if self.route(key).is_ok() || *state.borrow() == ConnectionState::ShutDown {
-                    return;
-                }
-                changed.await;
-            }
-        };
-        // The state is looked at in any case.
-        let _ = timeout_at(patience, settled).await.is_ok();
+        // A change from here on is not missed.
+        let changed = self.events.changed.notified();
+        if self.route(key).is_err() {
+            // The state is looked at in any case.
+            let _ = timeout_at(patience, changed).await.is_ok();
+        }
         self.route(key).map(drop)
     }
 

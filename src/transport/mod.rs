@@ -33,7 +33,7 @@ pub(crate) use failure::{Failure, Reason, Refusal};
 pub(crate) use layout::{Layout, Node};
 pub(crate) use messages::{Heard, Messages};
 pub(crate) use pubsub::Subscriber;
-pub(crate) use slot::{hash_tag, slot};
+pub(crate) use slot::hash_tag;
 pub use value::Value;
 
 /// A later configuration from nodes or sentinels counts for so long when none of them confirms it any more.

@@ -60,6 +60,10 @@ impl queue::Call for Call {
         matches!(self, Call::CountDown(_))
     }
 
+    fn is_plain(&self) -> bool {
+        *self == Call::Look
+    }
+
     fn adds_up(&self) -> bool {
         matches!(self, Call::CountDown(_) | Call::Look)
     }

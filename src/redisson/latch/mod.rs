@@ -7,12 +7,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::names;
 use super::object::{copyable_methods, object_methods, renamable_methods};
-use crate::engine::call::{Dropped, Wait};
-use crate::engine::{self, Core};
+use crate::engine::Core;
 use crate::error::Result;
-use crate::queue::{self, Call as _, Outcome, Primitive};
+use crate::queue::{self, Outcome};
 use call::{Call, Latch, OPEN, SCRIPT};
 
 /// A count-down latch shared with Java's `RCountDownLatch` of the same name.
@@ -136,30 +137,24 @@ impl RCountDownLatch {
     }
 
     async fn run(&self, call: Call) -> Result<bool> {
-        let dropped = match call {
-            Call::CountDown(_) => Dropped::CarriedOut,
-            _ => Dropped::Withdrawn,
-        };
-        let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, dropped)
-            .about(self.queue.keys().object());
-        let running = self.is_done(call);
-        self.queue.client().call(calling, pin!(Some(running))).await
+        let due = self.queue.client().due(Some(Duration::ZERO));
+        let running = self.is_done(call, due);
+        self.queue.client().call(pin!(running)).await
     }
 
     /// Whether it was open in time.
     async fn passing(&self, wait: Option<Duration>) -> Result<bool> {
-        let calling =
-            engine::call::Call::new(self.name(), Latch::WAIT, wait.into(), Dropped::Harmless);
+        let due = self.queue.client().due(wait);
         let waiting = async {
             let in_time = wait != Some(Duration::ZERO)
                 && self.queue.wait(OPEN, wait).await? != Outcome::TimedOut;
-            Ok(in_time || self.is_done(Call::Look).await?)
+            Ok(in_time || self.is_done(Call::Look, due).await?)
         };
-        self.queue.client().call(calling, pin!(Some(waiting))).await
+        self.queue.client().call(pin!(waiting)).await
     }
 
-    async fn is_done(&self, call: Call) -> Result<bool> {
-        Ok(self.queue.call(call).await? == Outcome::Number(1))
+    async fn is_done(&self, call: Call, due: Option<Instant>) -> Result<bool> {
+        Ok(self.queue.call_by(call, due).await? == Outcome::Number(1))
     }
 
     fn other(&self, name: &str) -> Result<RCountDownLatch> {

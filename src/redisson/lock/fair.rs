@@ -119,13 +119,14 @@ impl RLock {
         self.queue.keys().check()?;
         let began = Instant::now();
         let deadline = wait.and_then(|wait| began.checked_add(wait));
+        let due = self.core.due(wait);
         let mut turn = Turn::new(self, claim);
         let _ends = deadline.map(|deadline| turn.ends_behind(deadline));
         // Its place lasts for a share from each attempt on.
         let beat = Duration::from_millis(claim.share.unwrap_or(0).unsigned_abs()) / 3;
         let mut answered = false;
         while turn.asks() {
-            let call = self.queue.call(Call::Take(claim));
+            let call = self.queue.call_by(Call::Take(claim), due);
             // The first attempt is answered, however short the wait is.
             let answer = match deadline.filter(|_| answered) {
                 Some(deadline) => timeout_at(deadline, call).await.ok(),

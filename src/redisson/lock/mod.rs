@@ -24,9 +24,8 @@ pub use read_write::RReadWriteLock;
 use super::names;
 use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
 use crate::clock::Moment;
-use crate::engine::call::{Dropped, Wait};
+use crate::engine::Core;
 use crate::engine::request::Script;
-use crate::engine::{self, Core};
 use crate::error::Result;
 use crate::lease::{LastLease, Lease};
 use crate::lua;
@@ -319,13 +318,14 @@ impl RLock {
             share: (self.kind == Kind::Fair)
                 .then(|| self.share(!wait.is_some_and(|wait| wait.is_zero()))),
         };
+        let due = self.core.due(wait);
         let taking = async {
             let waits = !wait.is_some_and(|wait| wait.is_zero());
             // Waiters of other readers do not hold up one that reads already.
             let outcome = match waits && !self.is_in() {
                 true if self.kind == Kind::Fair => self.in_turn(claim, wait).await?,
                 true => self.queue.wait(claim, wait).await?,
-                false => match self.queue.call(Call::Take(claim)).await? {
+                false => match self.queue.call_by(Call::Take(claim), due).await? {
                     Outcome::Number(_) if waits => self.queue.wait(claim, wait).await?,
                     outcome => outcome,
                 },
@@ -345,10 +345,8 @@ impl RLock {
             let token = (self.kind == Kind::Fenced).then_some(grant.taken.token);
             Ok(Some(Hold { lease, id, token }))
         };
-        let call = self.named("lock", wait.into(), Dropped::Withdrawn);
-        self.core
-            .take(call, What::Lock, 1, pin!(Some(taking)))
-            .await
+        let what = (What::Lock, 1);
+        self.core.take(self.name(), what, pin!(taking)).await
     }
 
     /// Whether this owner has a side of a read-write lock, as far as is known here.
@@ -401,9 +399,8 @@ impl RLock {
     }
 
     async fn give_back(&self, hold: Option<&Hold>) -> Result<()> {
-        let call = self.named("unlock", Wait::No, Dropped::CarriedOut);
         let giving = async { self.queue.call(self.release(hold)).await.map(drop) };
-        self.core.call(call, pin!(Some(giving))).await
+        self.core.call(pin!(giving)).await
     }
 
     /// The call that releases a hold. The hold of a guard is spent by it, also where the call fails.
@@ -428,10 +425,9 @@ impl RLock {
     /// Redis: `name` is deleted. The first waiter in the queue gets the lock by the same script. Where none waits, `0` is published. Redisson:
     /// `forceUnlock()`.
     pub async fn force_unlock(&self) -> Result<bool> {
-        let call = self.named("force_unlock", Wait::No, Dropped::Withdrawn);
         let force = Call::Force(self.kind);
         let forcing = async { Ok(self.queue.call(force).await? == Outcome::Number(1)) };
-        self.core.call(call, pin!(Some(forcing))).await
+        self.core.call(pin!(forcing)).await
     }
 
     /// Whether anybody holds the lock. Redis: `EXISTS`. Redisson: `isLocked()`.
@@ -487,16 +483,6 @@ impl RLock {
 
     fn unlock_hold_detached(&self, hold: &Hold) {
         self.queue.defer(self.release(Some(hold)));
-    }
-
-    fn named(
-        &self,
-        operation: &'static str,
-        wait: Wait,
-        dropped: Dropped,
-    ) -> engine::call::Call<'_> {
-        let call = engine::call::Call::new(self.name(), operation, wait, dropped);
-        call.about(self.queue.keys().object())
     }
 }
 

@@ -114,6 +114,10 @@ impl queue::Call for Call {
         )
     }
 
+    fn is_plain(&self) -> bool {
+        matches!(self, Call::Remaining(_) | Call::Count(_))
+    }
+
     fn size(&self) -> usize {
         match self {
             Call::Together(ids) => ids.len(),

@@ -13,11 +13,10 @@ use std::time::Duration;
 
 use super::names;
 use crate::api::{Held, Holder, LeasedPermit, RemainingTtl, check_millis, shortened};
-use crate::engine::call::{Dropped, Wait};
+use crate::engine::Core;
 use crate::engine::request::Request;
-use crate::engine::{self, Core};
 use crate::error::{Effect, Error, Result};
-use crate::queue::{Call as _, Grant, Object, Outcome, Primitive};
+use crate::queue::{Grant, Object, Outcome};
 use crate::stats::What;
 use crate::transport::{Command, Value};
 use call::{Call, Counted, Permits, millis};
@@ -436,8 +435,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// Redis: `TIME`, then `ZSCAN {name}:timeout`, some 256 permits at a time. Redisson has no counterpart.
     pub async fn holders(&self) -> Result<Vec<Holder>> {
-        let calling = self.calling("holders", Dropped::Harmless);
-        self.core.call(calling, pin!(Some(self.scan()))).await
+        self.core.call(pin!(self.scan())).await
     }
 
     async fn scan(&self) -> Result<Vec<Holder>> {
@@ -534,13 +532,8 @@ impl RPermitExpirableSemaphore {
                 _ => None,
             })
         };
-        let operation = PermitExpirable::WAIT;
-        let calling =
-            engine::call::Call::new(self.name(), operation, wait.into(), Dropped::Withdrawn)
-                .about(self.queue.keys().object());
-        self.core
-            .take(calling, What::Permits, permits, pin!(Some(taking)))
-            .await
+        let what = (What::Permits, permits);
+        self.core.take(self.name(), what, pin!(taking)).await
     }
 
     fn held(&self, grant: &Grant<Permits>) -> Vec<Held> {
@@ -561,14 +554,8 @@ impl RPermitExpirableSemaphore {
         call: Call,
         read: impl FnOnce(Outcome<Permits>) -> Result<T>,
     ) -> Result<T> {
-        let dropped = match &call {
-            call if call.is_deferred() => Dropped::CarriedOut,
-            Call::Remaining(_) | Call::Count(_) => Dropped::Harmless,
-            _ => Dropped::Withdrawn,
-        };
-        let calling = self.calling(call.name(), dropped);
         let running = async { read(self.queue.call(call).await?) };
-        self.core.call(calling, pin!(Some(running))).await
+        self.core.call(pin!(running)).await
     }
 
     async fn number(&self, call: Call) -> Result<i64> {
@@ -577,11 +564,6 @@ impl RPermitExpirableSemaphore {
 
     async fn flag(&self, call: Call) -> Result<bool> {
         self.number(call).await.map(|number| number == 1)
-    }
-
-    fn calling(&self, operation: &'static str, dropped: Dropped) -> engine::call::Call<'_> {
-        engine::call::Call::new(self.name(), operation, Wait::No, dropped)
-            .about(self.queue.keys().object())
     }
 
     /// `released` reads how many were released, or which one is not held, from -1 downwards.

@@ -14,10 +14,9 @@ use call::{Call, Permits, SCRIPT};
 
 use super::names;
 use crate::api::{Permit, Semaphore, check_millis};
-use crate::engine::call::{Dropped, Wait};
-use crate::engine::{self, Core};
+use crate::engine::Core;
 use crate::error::Result;
-use crate::queue::{Amount, Call as _, Grant, Leases, Object, Outcome};
+use crate::queue::{Amount, Grant, Leases, Object, Outcome};
 use crate::stats::What;
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
@@ -386,37 +385,19 @@ impl RSemaphore {
                 _ => None,
             })
         };
-        let name = if tries { "try_acquire" } else { "acquire" };
-        let call = self.named(name, wait.into(), Dropped::Withdrawn);
-        let taking = pin!(Some(taking));
-        let taken = self.core().take(call, What::Permits, permits, taking);
-        taken.await
-    }
-
-    fn named(
-        &self,
-        operation: &'static str,
-        wait: Wait,
-        dropped: Dropped,
-    ) -> engine::call::Call<'_> {
-        let call = engine::call::Call::new(self.name(), operation, wait, dropped);
-        call.about(self.queue.keys().object())
+        let what = (What::Permits, permits);
+        self.core().take(self.name(), what, pin!(taking)).await
     }
 
     async fn run(&self, call: Call) -> Result<i64> {
         self.queue.keys().check()?;
-        let dropped = match call {
-            call if call.is_deferred() => Dropped::CarriedOut,
-            _ => Dropped::Withdrawn,
-        };
         let calling = async {
             Ok(match self.queue.call(call).await? {
                 Outcome::Number(number) => number,
                 _ => 1,
             })
         };
-        let named = self.named(call.name(), Wait::No, dropped);
-        self.core().call(named, pin!(Some(calling))).await
+        self.core().call(pin!(calling)).await
     }
 
     async fn flag(&self, call: Call) -> Result<bool> {

@@ -5,7 +5,6 @@ use std::pin::pin;
 use super::RSemaphore;
 use super::call::Call;
 use crate::api::PermitHolder;
-use crate::engine::call::{Dropped, Wait};
 use crate::error::Result;
 use crate::queue::Outcome;
 use crate::transport::Command;
@@ -89,13 +88,12 @@ impl RSemaphore {
     ///
     /// Those of every operation.
     pub async fn reclaim(&self) -> Result<Vec<PermitHolder>> {
-        let named = self.named("reclaim", Wait::No, Dropped::Withdrawn);
         let calling = async {
             Ok(match self.queue.call(Call::Reclaim).await? {
                 Outcome::Text(entries) => PermitHolder::of(entries.split(',')),
                 _ => Vec::new(),
             })
         };
-        self.core().call(named, pin!(Some(calling))).await
+        self.core().call(pin!(calling)).await
     }
 }
