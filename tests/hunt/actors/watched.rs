@@ -26,7 +26,7 @@ impl Actor {
             let lost = permit.is_lost();
             self.judge().is_handed(object, self.host, lasts, lost);
         }
-        let held = OnRecord::new(self, number, object, permit);
+        let held = OnRecord::new(self, number, object, permit, call.stall.is_some());
         if self.keeps(call.hold, held.lost(), || held.is_lost()).await {
             self.judge().loses(held.number);
         }
@@ -46,13 +46,16 @@ struct OnRecord<'a> {
 }
 
 impl<'a> OnRecord<'a> {
-    fn new(actor: &'a Actor, call: u64, object: usize, permit: Permit) -> Self {
+    fn new(actor: &'a Actor, call: u64, object: usize, permit: Permit, stalled: bool) -> Self {
         let permit = Arc::new(permit);
         let seen: Weak<Permit> = Arc::downgrade(&permit);
-        let number =
-            actor
-                .judge()
-                .has_on_record(call, object, actor.host, permit.permits().into(), seen);
+        let number = actor.judge().has_on_record(
+            call,
+            object,
+            actor.host,
+            permit.permits().into(),
+            (seen, stalled),
+        );
         OnRecord {
             actor,
             object,

@@ -29,6 +29,8 @@ struct Held {
     host: Host,
     permits: i64,
     permit: Weak<Permit>,
+    /// Its caller was not polled for a while: nobody keeps what its caller has not looked at.
+    stalled: bool,
 }
 
 impl Watched {
@@ -69,7 +71,7 @@ impl Judge {
         object: usize,
         host: Host,
         permits: i64,
-        permit: Weak<Permit>,
+        (permit, stalled): (Weak<Permit>, bool),
     ) -> u64 {
         self.last_number += 1;
         let number = self.last_number;
@@ -78,6 +80,7 @@ impl Judge {
             host,
             permits,
             permit,
+            stalled,
         };
         self.drop_lost();
         if held.is_lost() {
@@ -114,7 +117,7 @@ impl Judge {
                 "c{host} has lost {} of s{object}",
                 held.permits
             ));
-            if self.has_lost_for_nothing(host) {
+            if !held.stalled && self.has_lost_for_nothing(host) {
                 let detail =
                     format!("c{host} has lost permits of s{object}, and nothing was wrong");
                 self.accuse("kept", detail);
