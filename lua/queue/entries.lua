@@ -61,8 +61,9 @@ local function message(client, text) messages[#messages + 1] = { ARGV[1], QUEUE 
 local function notify()
   for _, command in ipairs(messages) do redis.call(unpack(command)) end
 end
--- Removes the entries of these clients, and notifies the clients.
+-- Removes the entries of these clients, and notifies the clients. None of them listens to JVMs any more.
 local function drop_all(gone)
+  if next(gone) and gone[heal('HGET', NOTES, 'watch')] then redis.call('HDEL', NOTES, 'watch') end
   for _, entry in ipairs(waiting > 0 and redis.call('ZRANGE', QUEUE, 0, -1) or {}) do
     if gone[client_of(entry)] then drop(entry) end
   end

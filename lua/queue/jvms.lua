@@ -72,15 +72,17 @@ end
 local function choose_watcher()
   if waiting > 0 and not watcher then watcher = heal('HGET', NOTES, 'watch') end
   if watcher then return watcher == CLIENT end
+  local deaf = {}
   while waiting > 0 do
     local entry = redis.call('ZRANGE', QUEUE, 0, 0)[1]
     local client = client_of(entry)
     local own, mine = QUEUE .. ':' .. client, client == CLIENT
-    if (mine and count_listeners(own) or redis.call(ARGV[1], own, 'watch')) ~= 0 then
+    if not deaf[client] and (mine and count_listeners(own) or redis.call(ARGV[1], own, 'watch')) ~= 0 then
       note('watch', client)
       return mine
     end
     if mine then break end
+    deaf[client] = true
     drop(entry)
   end
   return false
