@@ -55,11 +55,9 @@ impl<P: Primitive> State<P> {
         for ((ticket, entry), taken) in confirms.zip(results.confirms) {
             if let Some(taken) = taken {
                 self.entries.remove(ticket);
-                self.in_time(true);
                 self.give_to_waiter(&batch, ticket, &entry, taken);
             } else if !batch.confirms_all {
                 // It had run out. Another entry, for a grant that lasts longer, takes its place; others may have left the queue with it.
-                self.in_time(false);
                 self.leaving
                     .extend(self.entries.remove(ticket).map(|entry| (ticket, entry)));
                 self.may_have_missed();

@@ -47,28 +47,21 @@ pub(super) struct Run<W> {
     pub(super) room: usize,
 }
 
-/// A grant lasts so many milliseconds, and two round trips, without its confirmation: one that is confirmed before its caller goes on, and one that
-/// a guard takes at once, which lasts no longer than its lease. Measured: a process that is stopped for 1.3 s loses what lasts for 1 s.
-const LIFE: [u64; 2] = [100, 3000];
+/// A grant lasts so many milliseconds without its confirmation, but no longer than its lease. Measured: a process that is stopped for 1.3 s
+/// loses what lasts for 1 s.
+const LIFE: u64 = 3000;
 
 impl<W: Want> Run<W> {
-    /// Of this waiter; `trip` is how long a round trip takes, and `late` how often the life of a grant is doubled.
-    pub(super) fn of(
-        waiter: &Waiter<W>,
-        lease: Duration,
-        now: Instant,
-        trip: Duration,
-        late: u32,
-    ) -> Self {
-        let at_once = waiter.want.is_used_at_once();
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let life = (LIFE[usize::from(at_once)] << late).saturating_add(millis(2 * trip));
+    /// Of this waiter.
+    pub(super) fn of(waiter: &Waiter<W>, lease: Duration, now: Instant) -> Self {
+        let lease = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let leased = waiter.want.is_leased();
         Run {
             want: waiter.want,
             count: 1,
             ticket: 0,
             waited: now.saturating_duration_since(waiter.since),
-            life: life.min(if at_once { millis(lease) } else { u64::MAX }),
+            life: if leased { LIFE.min(lease) } else { LIFE },
             room: 0,
         }
     }

@@ -12,9 +12,6 @@ use super::state::State;
 use super::waiters::{Id, Waiter};
 use crate::clock::Moment;
 
-/// Grants of a client that confirms late last up to eight times as long.
-const MOST_LATE: u32 = 3;
-
 impl<P: Primitive> State<P> {
     /// `entry` has been granted: the earliest waiter that wants the same has it.
     pub(super) fn give_to_waiter(
@@ -101,14 +98,6 @@ impl<P: Primitive> State<P> {
             self.leaving.extend(entry.map(|entry| (ticket, entry)));
         }
         grant
-    }
-
-    /// A grant was confirmed in time, or had run out: from now on those of this client last for half as long, or for twice as long.
-    pub(super) fn in_time(&mut self, yes: bool) {
-        self.late = match yes {
-            true => self.late.saturating_sub(1),
-            false => (self.late + 1).min(MOST_LATE),
-        };
     }
 
     /// Until when a grant that was made at `clock` lasts, if at least half of its life is left for certain.

@@ -76,7 +76,6 @@ impl<P: Primitive> State<P> {
             && let Some(waiter) = self.waiters.take(entry.want, Id::MAX)
         {
             self.entries.remove(ticket);
-            self.in_time(true);
             let count = entry.want.count_of_grant();
             let taken = Taken { token, count };
             self.answer_waiter(ticket, &entry, taken, waiter, until);

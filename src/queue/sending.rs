@@ -229,7 +229,6 @@ impl<P: Primitive> State<P> {
             room
         };
         let mut covered: BTreeMap<P::Want, usize> = self.entries.wants().collect();
-        let (trip, late) = (self.core.round_trip(), self.late);
         for (id, waiter) in self.waiters.iter() {
             if batch.asked.len() >= most {
                 break;
@@ -244,7 +243,7 @@ impl<P: Primitive> State<P> {
                 Some(run) => run.count += 1,
                 None => {
                     let lease = self.held.lease_time(waiter.want);
-                    batch.runs.push(Run::of(waiter, lease, now, trip, late));
+                    batch.runs.push(Run::of(waiter, lease, now));
                 }
             }
         }
@@ -264,7 +263,7 @@ impl<P: Primitive> State<P> {
             more.extend(alike.take(if want.adds_up() { room } else { 1 }));
             let count = more.len() - before;
             room = room.saturating_sub(count);
-            let run = Run::of(waiter, self.held.lease_time(want), now, trip, late);
+            let run = Run::of(waiter, self.held.lease_time(want), now);
             batch.runs.push(Run {
                 count,
                 room: count,

@@ -66,8 +66,6 @@ pub(super) struct State<P: Primitive> {
     /// Used by guards already; confirmed by the next batch, or at `confirm_at`.
     pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed<P::Want>>,
     pub(super) confirm_at: Option<Instant>,
-    /// How many more have run out before they were confirmed than were in time, lately.
-    pub(super) late: u32,
     /// When a script was sent, and the server's clock in it: tells how old a notification is.
     pub(super) clock: Option<(Moment, u64)>,
 
@@ -131,7 +129,6 @@ impl<P: Primitive> State<P> {
             handed: 0,
             known: None,
             last_arrival: 0,
-            late: 0,
             clock: None,
             returns: None,
             due_at: None,

@@ -20,7 +20,7 @@
 //!   all; times that are off by a factor of 1,000 are [`WrongUnits`](crate::Error::WrongUnits) before anything is changed.
 //! - **Waiting**: callers of this crate stand in one queue in Redis, in the order of their arrival by the server's clock, whichever process
 //!   they are in. The script that frees a permit grants it to the first entry whose handle's limit leaves room, and notifies its client, which
-//!   confirms the grant; then the caller has its permit. A grant that is not confirmed within 100 ms and two round trips goes to the next one,
+//!   confirms the grant; then the caller has its permit. A grant that is not confirmed within 3 s, or its time where that is shorter, goes to the next one,
 //!   and the other entries of that client leave the queue until it is heard from. A client counts as waiting once it is subscribed to its
 //!   channel. The first 64 callers of a client have an entry.
 //! - **Peers send no message** when they release. The first two clients in the queue check for that: when the first holder expires (of the first

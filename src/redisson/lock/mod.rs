@@ -81,8 +81,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 ///
 /// 1. Waiters stand in one queue in Redis, in the order in which they came, whichever process they are in.
 /// 2. The script that frees the lock moves it to the first waiter, and notifies its client.
-/// 3. A client that does not confirm a grant within 3 s and two round trips loses it to the next waiter, or within its lease where
-///    that is shorter.
+/// 3. A client that does not confirm a grant within 3 s loses it to the next waiter, or within its lease where that is shorter.
 /// 4. JVMs do not queue. An equal share is left to them.
 ///
 /// A grant is the lock under a short time to live. The caller goes on as soon as a fresh notification arrives, and the client confirms the

@@ -75,8 +75,7 @@ const MOST_AT_ONCE: usize = 1024;
 ///
 /// Waiters stand in one queue, as [those of `RSemaphore`](crate::RSemaphore#waiting), and JVMs get their share.
 ///
-/// A grant is a permit that ends soon: in 100 ms and two round trips. A grant to a guard lasts for 3 s and two round trips, but no longer
-/// than its lease. The client confirms it, which sets the lease. A guard goes on as soon as a fresh notification arrives, and its client confirms the grant within
+/// A grant is a permit that ends soon: in 3 s, but no later than its lease does. The client confirms it, which sets the lease. A guard goes on as soon as a fresh notification arrives, and its client confirms the grant within
 /// 100 ms. A caller of [`acquire`](Self::acquire) goes on when the confirmation is answered. A permit that was not confirmed ends, and is free again. The
 /// windows for large requests are those of `RSemaphore`. `try_acquire` takes what is free, past the queue.
 ///

@@ -45,8 +45,7 @@ use crate::stats::What;
 /// 4. Smaller requests pass a request that is too large for what is free, except in windows that grow with its wait.
 /// 5. JVMs do not queue. An equal share is left to them.
 ///
-/// A client confirms a grant of [`acquire`](Self::acquire) within 100 ms and two round trips, and a grant of a guard within 3 s and two
-/// round trips, or within the watchdog timeout where that is shorter. A window begins when a request has waited for 250 ms, 1 s, 4 s, and so
+/// A client confirms a grant within 3 s, or that of a guard within the watchdog timeout where that is shorter. A window begins when a request has waited for 250 ms, 1 s, 4 s, and so
 /// on. It lasts for half of that time, 20 s at the most. When the request was not served in it, no window begins for twice as long.
 ///
 /// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and 64 for callers that want less than
