@@ -1,8 +1,8 @@
 //! The entries of this client that are believed to stand in the queue in Redis.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::by_want::{ByWant, Wanting};
 use super::outcome::{Ticket, Want};
 
 /// A client has so many entries at the most.
@@ -48,92 +48,13 @@ impl<W: Want> Entry<W> {
     }
 }
 
-pub(super) struct Entries<W> {
-    all: BTreeMap<Ticket, Entry<W>>,
-    by_want: BTreeMap<W, usize>,
-}
+impl<W: Want> Wanting for Entry<W> {
+    type Want = W;
 
-impl<W> Default for Entries<W> {
-    fn default() -> Self {
-        Entries {
-            all: BTreeMap::new(),
-            by_want: BTreeMap::new(),
-        }
+    fn want(&self) -> W {
+        self.want
     }
 }
 
-impl<W: Want> Entries<W> {
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    pub(super) fn get(&self, ticket: Ticket) -> Option<&Entry<W>> {
-        self.all.get(&ticket)
-    }
-
-    pub(super) fn insert(&mut self, ticket: Ticket, entry: Entry<W>) {
-        if self.all.insert(ticket, entry).is_none() {
-            *self.by_want.entry(entry.want).or_default() += 1;
-        }
-    }
-
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Entry<W>> {
-        let entry = self.all.remove(&ticket)?;
-        if let Some(count) = self.by_want.get_mut(&entry.want) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_want.remove(&entry.want);
-            }
-        }
-        Some(entry)
-    }
-
-    pub(super) fn take_all(&mut self) -> BTreeMap<Ticket, Entry<W>> {
-        self.by_want.clear();
-        std::mem::take(&mut self.all)
-    }
-
-    pub(super) fn has(&self, want: W) -> bool {
-        self.by_want.contains_key(&want)
-    }
-
-    /// Each want, and how many entries have it.
-    pub(super) fn wants(&self) -> impl Iterator<Item = (W, usize)> {
-        self.by_want.iter().map(|(want, count)| (*want, *count))
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Entry<W>)> {
-        self.all.iter().map(|(ticket, entry)| (*ticket, entry))
-    }
-
-    pub(super) fn tickets(&self) -> impl Iterator<Item = Ticket> {
-        self.all.keys().copied()
-    }
-
-    /// The one for this that has so many others before it.
-    pub(super) fn nth(&self, want: W, before: usize) -> Option<Ticket> {
-        let mut alike = self.all.iter().filter(|(_, entry)| entry.want == want);
-        alike.nth(before).map(|(ticket, _)| *ticket)
-    }
-
-    /// The entries whose waiters need not wait any more when this has been granted.
-    pub(super) fn let_in_by(&self, want: W) -> Vec<Ticket> {
-        let all = self.all.iter();
-        let let_in = all.filter(|(_, entry)| want.lets_in(entry.want));
-        let_in.map(|(ticket, _)| *ticket).collect()
-    }
-
-    /// The latest one for this.
-    pub(super) fn last(&self, want: W) -> Option<Ticket> {
-        let mut alike = self
-            .all
-            .iter()
-            .rev()
-            .filter(|(_, entry)| entry.want == want);
-        alike.next().map(|(ticket, _)| *ticket)
-    }
-}
+/// The entries by their tickets.
+pub(super) type Entries<W> = ByWant<Entry<W>>;

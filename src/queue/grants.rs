@@ -93,7 +93,10 @@ impl<P: Primitive> State<P> {
             until: Some(until),
         };
         self.held.granted(grant, life, until);
-        for ticket in self.entries.let_in_by(want) {
+        let let_in = self.entries.iter();
+        let let_in = let_in.filter(|(_, entry)| want.lets_in(entry.want));
+        let let_in: Vec<_> = let_in.map(|(ticket, _)| ticket).collect();
+        for ticket in let_in {
             let entry = self.entries.remove(ticket);
             self.leaving.extend(entry.map(|entry| (ticket, entry)));
         }

@@ -28,6 +28,7 @@ mod announcements;
 mod answer;
 mod answers;
 mod batch;
+mod by_want;
 mod closing;
 mod driver;
 mod entries;

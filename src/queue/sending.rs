@@ -18,7 +18,7 @@ const CHECK_AGAIN: Duration = Duration::from_secs(1);
 impl<P: Primitive> State<P> {
     /// How many waiters have no entry.
     fn without_entry(&self) -> usize {
-        let covered = self.entries.wants();
+        let covered = self.entries.wants(..);
         let covered = covered.map(|(want, count)| count.min(self.waiters.count(want)));
         self.waiters.len() - covered.sum::<usize>()
     }
@@ -45,19 +45,19 @@ impl<P: Primitive> State<P> {
             || !self.overtaking(&[]).is_empty()
     }
 
-    /// Wants that may be granted past the entries, each with its first waiter. Neither an entry nor one of `runs` stands for these.
-    fn overtaking(&self, runs: &[Run<P::Want>]) -> Vec<(P::Want, Id)> {
+    /// Wants that may be granted past the entries. Neither an entry nor one of `runs` stands for these.
+    fn overtaking(&self, runs: &[Run<P::Want>]) -> Vec<P::Want> {
         if self.waiters.is_empty() {
             return Vec::new();
         }
         let joining = runs.iter().filter(|run| run.room > 0).map(|run| run.want);
         match self.held.overtaking() {
             Overtaking::Smaller => {
-                let queued = self.entries.wants().map(|(want, _)| want).next();
+                let queued = self.entries.wants(..).map(|(want, _)| want).next();
                 let least = joining.chain(queued).map(Want::amount).min();
-                let wants = self.waiters.wants(..);
+                let wants = self.waiters.wants(..).map(|(want, _)| want);
                 wants
-                    .take_while(|(want, _)| least.is_none_or(|least| want.amount() < least))
+                    .take_while(|want| least.is_none_or(|least| want.amount() < least))
                     .take(MOST_TOGETHER)
                     .collect()
             }
@@ -66,8 +66,11 @@ impl<P: Primitive> State<P> {
                 let wants = ranges
                     .into_iter()
                     .flat_map(|range| self.waiters.wants(range));
-                let stands = |want| self.entries.has(want) || joining.contains(&want);
-                wants.filter(|(want, _)| !stands(*want)).collect()
+                let stands = |want| self.entries.count(want) > 0 || joining.contains(&want);
+                wants
+                    .map(|(want, _)| want)
+                    .filter(|want| !stands(*want))
+                    .collect()
             }
         }
     }
@@ -189,7 +192,7 @@ impl<P: Primitive> State<P> {
                             .get(*ticket)
                             .is_some_and(|entry| entry.want == want)
                     })
-                    .or_else(|| self.entries.last(want))
+                    .or_else(|| self.entries.alike(want).next_back())
             {
                 granted.retain(|other| *other != ticket);
                 batch
@@ -202,7 +205,7 @@ impl<P: Primitive> State<P> {
         self.confirm_all = false;
         if batch.confirms_all {
             self.checked = Some(now);
-            granted = self.entries.tickets().collect();
+            granted = self.entries.iter().map(|(ticket, _)| ticket).collect();
         }
         let confirms = granted.into_iter();
         let confirms = confirms.filter_map(|ticket| Some((ticket, *self.entries.get(ticket)?)));
@@ -228,7 +231,7 @@ impl<P: Primitive> State<P> {
         } else {
             room
         };
-        let mut covered: BTreeMap<P::Want, usize> = self.entries.wants().collect();
+        let mut covered: BTreeMap<P::Want, usize> = self.entries.wants(..).collect();
         for (id, waiter) in self.waiters.iter() {
             if batch.asked.len() >= most {
                 break;
@@ -253,9 +256,11 @@ impl<P: Primitive> State<P> {
         }
         batch.asked.sort_unstable();
         let (mut room, mut more) = (P::MOST_QUEUED, Vec::new());
-        for (want, first) in self.overtaking(&batch.runs) {
+        for want in self.overtaking(&batch.runs) {
             let is_asked = |id: &Id| batch.asked.binary_search(id).is_ok();
-            let Some(waiter) = self.waiters.get(first).filter(|_| !is_asked(&first)) else {
+            let first = self.waiters.alike(want).next();
+            let first = first.filter(|first| !is_asked(first));
+            let Some(waiter) = first.and_then(|first| self.waiters.get(first)) else {
                 continue;
             };
             let alike = self.waiters.alike(want).filter(|id| !is_asked(id));

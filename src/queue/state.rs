@@ -165,7 +165,13 @@ impl<P: Primitive> State<P> {
         self.ask_at = self
             .ask_at
             .filter(|at| deadline.is_none_or(|deadline| *at < deadline));
-        let id = self.waiters.add(want, now, (deadline, due), reply);
+        let id = self.waiters.add(Waiter {
+            want,
+            since: now,
+            deadline,
+            due,
+            reply,
+        });
         if all_answered {
             self.mark_unasked();
         }
@@ -183,7 +189,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn leave(&mut self, id: Id, now: Instant) -> Option<Waiter<P::Want>> {
         let rank = self.waiters.rank(id, MOST);
         let waiter = self.waiters.remove(id)?;
-        let ticket = rank.and_then(|rank| self.entries.nth(waiter.want, rank));
+        let ticket = rank.and_then(|rank| self.entries.alike(waiter.want).nth(rank));
         if let Some(ticket) = ticket {
             let entry = self.entries.remove(ticket);
             self.leaving.extend(entry.map(|entry| (ticket, entry)));
@@ -296,7 +302,7 @@ impl<P: Primitive> State<P> {
 
     /// How many entries of which kind have no waiter.
     pub(super) fn surplus(&self) -> impl Iterator<Item = (P::Want, usize)> {
-        let all = self.entries.wants();
+        let all = self.entries.wants(..);
         all.filter_map(|(want, count)| {
             let surplus = count.saturating_sub(self.waiters.count(want));
             (surplus > 0).then_some((want, surplus))
