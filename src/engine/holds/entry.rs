@@ -137,12 +137,13 @@ impl Entry {
     }
 
     /// Due a third of the lease behind what the server has confirmed, and together with others from half of that time on. But not before
-    /// a tenth of that time has passed, or half of what is left: what was granted is confirmed soon, and what failed fails again.
+    /// a tenth of that time has passed, or half of what is left: what was granted is confirmed soon, and what failed fails again. A longer
+    /// lease is renewed as often: its holder is to learn where it is lost.
     pub(super) fn schedule(&mut self) {
         let (now, period) = (Instant::now(), self.renewing.lease / 3);
         let soon = now + self.soon().min(self.until.remaining() / 2);
         let before = |time: Instant, pause| time.checked_sub(pause).unwrap_or(now).max(soon);
-        let at = before(self.until.timer(), 2 * period);
+        let at = before(self.until.timer(), 2 * period).min(now + period);
         let early = before(at, period / 2);
         self.due = Some(Due { at, early });
     }
