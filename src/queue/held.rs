@@ -115,7 +115,7 @@ where
     P: Primitive<Want = Amount, Held = Self>,
     P::Call: Call<Want = Amount, Note = Option<String>>,
 {
-    fn header(&self, _: &mut dyn Iterator<Item = Amount>) -> Arc<str> {
+    fn header(&mut self, _: &mut dyn Iterator<Item = Amount>) -> Arc<str> {
         Arc::clone(&self.suffix)
     }
 

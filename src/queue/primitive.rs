@@ -122,7 +122,7 @@ pub(crate) enum NotDone {
 pub(crate) trait Held<P: Primitive>: Send + 'static {
     /// The script's argument about them, and about the owners of these where it needs that: computed when all of a batch is known. For
     /// semaphores it is the text that the client adds to its entries.
-    fn header(&self, wants: &mut dyn Iterator<Item = P::Want>) -> Arc<str>;
+    fn header(&mut self, wants: &mut dyn Iterator<Item = P::Want>) -> Arc<str>;
 
     /// `call` is on its way.
     fn queued(&mut self, _: &P::Call) -> NoteOf<P> {
@@ -203,7 +203,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
 pub(crate) struct Nothing;
 
 impl<P: Primitive<Held = Self>> Held<P> for Nothing {
-    fn header(&self, _: &mut dyn Iterator<Item = P::Want>) -> Arc<str> {
+    fn header(&mut self, _: &mut dyn Iterator<Item = P::Want>) -> Arc<str> {
         Arc::default()
     }
 

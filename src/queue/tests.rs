@@ -674,7 +674,7 @@ struct Paced;
 struct Hourly;
 
 impl Held<Paced> for Hourly {
-    fn header(&self, _: &mut dyn Iterator<Item = Amount>) -> Arc<str> {
+    fn header(&mut self, _: &mut dyn Iterator<Item = Amount>) -> Arc<str> {
         Arc::default()
     }
 

@@ -176,7 +176,7 @@ impl Handle {
         let kept = self.core.holds.kept();
         let cleared = self.run(Call::Clear).await?;
         for key in self.own_keys() {
-            self.core.holds.all_lost(&key, kept);
+            self.core.holds.all_lost(&key, kept, |_| false);
         }
         match cleared {
             Outcome::Number(count) => Ok(u64::try_from(count).unwrap_or(0)),

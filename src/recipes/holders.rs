@@ -61,7 +61,7 @@ pub(super) fn script(layout: Layout) -> &'static LazyLock<Script> {
 }
 
 impl Held<Recipes> for Holders {
-    fn header(&self, _: &mut dyn Iterator<Item = Want>) -> Arc<str> {
+    fn header(&mut self, _: &mut dyn Iterator<Item = Want>) -> Arc<str> {
         Arc::clone(&self.header)
     }
 

@@ -133,8 +133,7 @@ impl Holds {
         state.insert(key, id, until, renewing, true, None)
     }
 
-    /// It has no holders from now on beside those that stay: all other holds of it are lost.
-    #[allow(clippy::too_many_arguments)]
+    /// It is held, with this beside it.
     pub(crate) fn keep_beside(
         &self,
         key: &Arc<str>,
@@ -143,11 +142,9 @@ impl Holds {
         renewing: Renewing,
         renewed: bool,
         beside: impl Any + Send,
-        stays: impl Fn(&str) -> bool,
     ) {
         let mut state = self.lock();
-        let all = Kept(state.last);
-        state.lose_all(key, all, stays);
+        state.drop(key, id, Change::Lost);
         state.insert(key, id, until, renewing, renewed, Some(Box::new(beside)));
     }
 
@@ -192,9 +189,9 @@ impl Holds {
         Kept(self.lock().last)
     }
 
-    /// All that was held of it when the table had come so far is held no more.
-    pub(crate) fn all_lost(&self, key: &str, kept: Kept) {
-        self.lock().lose_all(key, kept, |_| false);
+    /// All that was held of it when the table had come so far is held no more, but for what stays.
+    pub(crate) fn all_lost(&self, key: &str, kept: Kept, stays: impl Fn(&str) -> bool) {
+        self.lock().lose_all(key, kept, stays);
     }
 
     // ---- renewal ----

@@ -97,7 +97,8 @@ async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
     let other = holds.keep(&"x".into(), &"c".into(), after(30), RENEWING);
     let keep_b = |stays: fn(&str) -> bool| {
         let (key, id) = ("x".into(), "b".into());
-        holds.keep_beside(&key, &id, after(30), RENEWING, true, (), stays);
+        holds.all_lost("x", holds.kept(), stays);
+        holds.keep_beside(&key, &id, after(30), RENEWING, true, ());
     };
     keep_b(|id| id == "c");
     assert!(!other.is_lost());
@@ -105,6 +106,17 @@ async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
     assert!(other.is_lost());
     assert!(anew.is_lost() && holds.lease("x", "a").is_none());
     assert_eq!(holds.holder("x", |_| true).as_deref(), Some("b"));
+}
+
+/// The holder of a long lease learns as soon as others where it is lost.
+#[tokio::test(start_paused = true)]
+async fn a_long_lease_is_renewed_as_often() {
+    let holds = Holds::default();
+    keep(&holds, after(3600));
+    advance(9 * SECOND).await;
+    assert!(due(&holds).is_empty());
+    advance(SECOND).await;
+    assert_eq!(due(&holds), [["a"]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +149,7 @@ async fn many_hold_something_of_one_object() {
     assert!(two.is_lost() && !one.is_lost() && !anew.is_lost());
     let kept = holds.kept();
     let later = keep("later", after(30));
-    holds.all_lost("x", kept);
+    holds.all_lost("x", kept, |_| false);
     assert!(anew.is_lost() && !later.is_lost());
     // It has another id.
     holds.rename(&object, &"later".into(), &"renamed".into());

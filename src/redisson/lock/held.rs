@@ -13,7 +13,7 @@ use super::places::Places;
 use super::times::Times;
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::holds::{Entry, Renewing};
+use crate::engine::holds::{Entry, Kept, Renewing};
 use crate::engine::keys::Keys;
 use crate::engine::request::Arg;
 use crate::error::Error;
@@ -50,6 +50,8 @@ pub(super) struct Holds {
     lock: Arc<str>,
     /// Of a read-write lock, which may have several holders.
     pub(super) shared: bool,
+    /// How far the table had come when the last batch departed.
+    departed: Kept,
     /// Of a fair lock: its callers that wait.
     fair: Option<Places>,
 }
@@ -91,6 +93,7 @@ impl Holds {
             name: keys.name().to_owned(),
             lock: Arc::clone(keys.object()),
             shared: false,
+            departed: core.holds.kept(),
             fair: None,
         }
     }
@@ -175,7 +178,8 @@ impl Holds {
 }
 
 impl Held<Locks> for Holds {
-    fn header(&self, wants: &mut dyn Iterator<Item = Claim>) -> Arc<str> {
+    fn header(&mut self, wants: &mut dyn Iterator<Item = Claim>) -> Arc<str> {
+        self.departed = self.core.holds.kept();
         if self.shared {
             let owners: BTreeSet<_> = wants.map(Claim::who).collect();
             let known = owners.into_iter().map(|who| (who, self.known(who)));
@@ -231,7 +235,7 @@ impl Held<Locks> for Holds {
             (Call::Force(_), Ok(Outcome::Number(0))) if self.shared => {}
             (Call::Force(_), Ok(_)) => {
                 let holds = &self.core.holds;
-                holds.all_lost(&self.lock, holds.kept());
+                holds.all_lost(&self.lock, holds.kept(), |_| false);
             }
             _ => {}
         }
@@ -287,7 +291,9 @@ impl Held<Locks> for Holds {
                 shared && (owner == &*reader || reads && !other.ends_with(write))
             };
             let (renewing, watched) = (self.renewing(), times.is_watched());
-            holds.keep_beside(&self.lock, &field, until, renewing, watched, times, stays);
+            // Grants that came by messages since the batch departed are newer.
+            holds.all_lost(&self.lock, self.departed, stays);
+            holds.keep_beside(&self.lock, &field, until, renewing, watched, times);
         }
     }
 
@@ -356,5 +362,46 @@ impl Held<Locks> for Holds {
 
     fn last_calls(&mut self) -> Vec<Call> {
         self.fair.as_mut().map_or_else(Vec::new, Places::close)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::queue::Taken;
+
+    /// A grant that another client has made while the batch was under way is newer than what its answer tells.
+    #[tokio::test]
+    async fn a_late_answer_takes_nothing_from_a_newer_grant() {
+        let config = Config::new("redis://127.0.0.1:1");
+        let core = Core::connect_lazy(config, None).expect("it is lazy");
+        let (keys, queue) = names::of_lock("l", &core.config.name_mapper, core.id());
+        let mut holds = Holds::new(&core, &keys, &queue);
+        let grant = |owner| {
+            let claim = Claim {
+                owner,
+                kind: Kind::Plain,
+                watched: true,
+                lease: 30_000,
+                share: None,
+            };
+            let taken = Taken { token: 0, count: 1 };
+            Grant {
+                taken,
+                ..Grant::new(claim, owner)
+            }
+        };
+        let until = Moment::now() + Duration::from_secs(30);
+        let has = |holds: &Holds, owner| holds.has(owner, grant(owner).want);
+        holds.granted(grant(1), 0, until);
+        holds.header(&mut std::iter::empty());
+        holds.granted(grant(2), 0, until);
+        assert!(!has(&holds, 1) && has(&holds, 2));
+        holds.granted(grant(3), 0, until);
+        assert!(has(&holds, 2) && has(&holds, 3));
+        holds.header(&mut std::iter::empty());
+        holds.granted(grant(4), 0, until);
+        assert!(!has(&holds, 2) && !has(&holds, 3) && has(&holds, 4));
     }
 }

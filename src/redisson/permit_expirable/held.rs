@@ -98,7 +98,7 @@ impl Kept {
 }
 
 impl Held<PermitExpirable> for Kept {
-    fn header(&self, _: &mut dyn Iterator<Item = Permits>) -> Arc<str> {
+    fn header(&mut self, _: &mut dyn Iterator<Item = Permits>) -> Arc<str> {
         Arc::clone(&self.secret)
     }
 
