@@ -17,7 +17,8 @@ use crate::transport::Value;
 
 /// Grants that have run out are looked for so much later.
 const LATE: Duration = Duration::from_millis(2);
-/// An object is kept for a look until then though its last handle has gone: longer than a grant lasts.
+
+/// An object is kept for a look that comes so soon though its last handle has gone: longer than a grant lasts.
 const SOON: Duration = Duration::from_secs(4);
 
 const UNCONFIRMED: &str = "too few replicas have confirmed it";
@@ -153,8 +154,11 @@ impl<P: Primitive> State<P> {
         // An answer that says nothing does not take a promise back.
         let needs = |look: &Duration| *look < SOON || leases.is_some() || !self.waiters.is_empty();
         let look = answer.look.filter(needs).map(at);
+        self.looks_soon = match answer.look {
+            Some(look) => look < SOON,
+            None => self.looks_soon && self.look_at.is_some(),
+        };
         self.look_at = look.or(self.look_at).or(leases.map(at));
-        self.looks_soon = answer.look.is_some_and(|look| look < SOON);
         if self.held.pace().is_some() {
             if answer.watches && !self.waiters.is_empty() {
                 self.look_at = None;

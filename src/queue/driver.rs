@@ -130,8 +130,8 @@ impl<P: Primitive> Object<P> {
         self.finish(inner);
     }
 
-    /// Tells the callers of the batch what `value` says. Returns the error for all of them where it is one, and that of those whose calls may
-    /// have been carried out. `unconfirmed`: its number, where too few replicas have it.
+    /// Tells the callers of the batch their parts of `value`. Returns the error for all of them where it is one, and that for callers whose
+    /// calls may have been carried out. `unconfirmed`: its number, where too few replicas have it.
     fn answered(
         &self,
         value: &Value,
@@ -233,13 +233,14 @@ impl<P: Primitive> Rounds for Object<P> {
     }
 
     fn abandon(&self) {
-        let (replies, lost, deferred) = {
+        let (replies, lost, deferred, _kept) = {
             let mut inner = self.lock();
             self.core.note_idle(&mut inner.busy);
             let state = &mut inner.state;
             let lost = state.lose(Instant::now());
             let deferred = state.abandon(Instant::now());
-            (std::mem::take(&mut state.replies), lost, deferred)
+            let replies = std::mem::take(&mut state.replies);
+            (replies, lost, deferred, inner.kept.take())
         };
         if let Some(calls) = lost {
             self.core.lost(self.name(), &calls);

@@ -93,7 +93,7 @@ impl<P: Primitive> State<P> {
     /// The batch has not been carried out, and one of its callers has gone: what is left of it is the first of the next one.
     pub(super) fn not_sent(&mut self, now: Instant) {
         let batch = self.take_batch();
-        // What was never granted is not taken back.
+        // Grants that were never made are not taken back.
         let calls = batch
             .calls
             .into_iter()
@@ -208,7 +208,7 @@ impl<P: Primitive> State<P> {
         self.note_surplus(now);
     }
 
-    /// Ends a wait without an answer; `sent`: it may have been granted. What takes nothing, as at a latch, has had no effect.
+    /// Ends a wait without an answer; `sent`: it may have been granted. A wait that takes nothing, as at a latch, has had no effect.
     pub(super) fn give_up_waiter(&mut self, id: Id, unanswered: &Unanswered, sent: bool) {
         if let Some(waiter) = self.waiters.remove(id) {
             let sent = sent && P::MOST_QUEUED > 0;

@@ -69,12 +69,10 @@ pub(super) struct Inner<P: Primitive> {
     /// Counted as busy in the core.
     pub(super) busy: bool,
     /// While there is something to be done though the last handle may have gone.
-    kept: Option<Arc<Object<P>>>,
+    pub(super) kept: Option<Arc<Object<P>>>,
     /// For notifications to this client; and for messages to JVMs.
     own: Option<Subscription>,
     jvms: Option<Subscription>,
-    /// The latter is subscribed, or about to be: for a while after the last waiter, too.
-    watches_jvms: bool,
 }
 
 impl<P: Primitive> Object<P> {
@@ -116,7 +114,6 @@ impl<P: Primitive> Object<P> {
                         kept: None,
                         own: None,
                         jvms: None,
-                        watches_jvms: false,
                     }),
                     itself: itself.clone(),
                 })
@@ -250,20 +247,19 @@ impl<P: Primitive> Object<P> {
         }
     }
 
-    /// The notification channel is subscribed as long as a caller waits.
+    /// The channels are subscribed as long as the state listens. That of JVMs goes first: a client with that subscription alone is taken for
+    /// a JVM.
     fn listen(&self, inner: &mut Inner<P>) {
-        let queued = P::MOST_QUEUED == 0 || !inner.state.entries.is_empty();
-        let waits = queued && !inner.state.waiters.is_empty();
-        let watches = waits && inner.state.listens_to_jvms;
-        inner.watches_jvms |= watches;
-        let missed = self.subscribe(&mut inner.own, waits, &self.queue.own_channel)
-            | self.subscribe(&mut inner.jvms, watches, self.keys.channel());
+        let listens = inner.state.listens();
+        let watches = listens && inner.state.listens_to_jvms;
+        let missed = self.subscribe(&mut inner.jvms, watches, self.keys.channel())
+            | self.subscribe(&mut inner.own, listens, &self.queue.own_channel);
         if missed {
             inner.state.may_have_missed();
             inner.state.look();
         }
-        inner.state.hears = !waits || inner.own.as_ref().is_some_and(Subscription::is_confirmed);
-        if inner.state.listens_to_jvms && !waits && !inner.watches_jvms {
+        inner.state.hears = !listens || inner.own.as_ref().is_some_and(Subscription::is_confirmed);
+        if !listens {
             inner.state.watch_no_more();
         }
     }
@@ -292,7 +288,6 @@ impl<P: Primitive> Object<P> {
                 Wake::Confirmed => inner.state.may_have_missed(),
                 Wake::Look => inner.state.slow_check(now),
                 Wake::Lost => inner.state.deaf(),
-                Wake::Ended => {}
                 Wake::Refused(refusal) => {
                     inner.own = None;
                     let error = refused(self.name(), refusal);
@@ -305,12 +300,8 @@ impl<P: Primitive> Object<P> {
                     inner.state.jvm_released();
                 }
                 Wake::Confirmed => inner.state.look(),
-                Wake::Ended | Wake::Refused(_) => {
-                    if matches!(wake, Wake::Refused(_)) {
-                        inner.jvms = None;
-                    }
-                    // A caller may have come in this very moment.
-                    inner.watches_jvms = inner.jvms.is_some();
+                Wake::Refused(_) => {
+                    inner.jvms = None;
                     inner.state.watch_no_more();
                 }
                 Wake::Message(_) | Wake::Look | Wake::Lost => {}

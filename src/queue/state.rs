@@ -19,6 +19,9 @@ use crate::engine::request::Request;
 use crate::error::Error;
 use crate::transport::Refusal;
 
+/// Channels stay subscribed for so long after the last waiter, as the next one may come soon; and the object stays with them.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// A surplus entry leaves the queue after so long, or with the next batch that has another reason.
 const SURPLUS_AFTER: Duration = Duration::from_millis(5);
 
@@ -31,6 +34,16 @@ pub(super) struct UnderWay<P: Primitive> {
     pub(super) sent: bool,
     /// Why it has no answer yet.
     pub(super) trouble: Option<Refusal>,
+}
+
+/// Whether channels are subscribed.
+#[derive(Clone, Copy, PartialEq)]
+enum Listens {
+    Not,
+    /// A caller waits.
+    Now,
+    /// None does any more.
+    Until(Instant),
 }
 
 pub(super) struct State<P: Primitive> {
@@ -82,7 +95,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) confirm_all: bool,
     /// When all entries were confirmed, or the first of them was made.
     pub(super) checked: Option<Instant>,
-    /// Notifications are heard. Until then entries may leave the queue at any time.
+    /// Whether notifications are wanted, and are heard. Until then entries may leave the queue at any time.
+    listens: Listens,
     pub(super) hears: bool,
     /// The server forbids the subscription; waiters get that error behind the batch under way.
     pub(super) subscription_refused: Option<Error>,
@@ -121,6 +135,7 @@ impl<P: Primitive> State<P> {
             checked: None,
             surplus_at: None,
             ask_at: None,
+            listens: Listens::Not,
             hears: true,
             announcements: Announcements::default(),
             listens_to_jvms: false,
@@ -268,6 +283,9 @@ impl<P: Primitive> State<P> {
         if self.due_at.is_some_and(|at| at <= now) {
             self.give_up(now);
         }
+        if matches!(self.listens, Listens::Until(at) if at <= now) {
+            self.listens = Listens::Not;
+        }
         self.note_surplus(now);
         self.ask_at.take_if(|at| *at <= now);
         let late_surplus = self.surplus_at.take_if(|at| *at <= now).is_some();
@@ -282,10 +300,23 @@ impl<P: Primitive> State<P> {
     pub(super) fn stays(&self) -> bool {
         !self.entries.is_empty()
             || !self.leaving.is_empty()
-            || self.listens_to_jvms
+            || self.listens != Listens::Not
             || self.unwatch
             || self.looks_soon && self.look_at.is_some()
             || self.announcements.keep_object()
+    }
+
+    /// Whether the channels are to be subscribed: while a caller waits, and a while longer.
+    pub(super) fn listens(&mut self) -> bool {
+        let queued = P::MOST_QUEUED == 0 || !self.entries.is_empty();
+        if queued && !self.waiters.is_empty() {
+            self.listens = Listens::Now;
+        } else if self.closed {
+            self.listens = Listens::Not;
+        } else if self.listens == Listens::Now {
+            self.listens = Listens::Until(Instant::now() + LINGER);
+        }
+        self.listens != Listens::Not
     }
 
     pub(super) fn note_surplus(&mut self, now: Instant) {
@@ -319,6 +350,10 @@ impl<P: Primitive> State<P> {
             self.confirm_at,
             self.ask_at,
             self.due_at,
+            match self.listens {
+                Listens::Until(at) => Some(at),
+                Listens::Not | Listens::Now => None,
+            },
         ];
         all.into_iter().flatten().min()
     }

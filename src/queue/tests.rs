@@ -721,3 +721,23 @@ async fn the_first_client_looks_though_an_older_answer_comes_later() {
     state.answered(&answer, results, Instant::now());
     assert!(state.has_work());
 }
+
+/// An object without handles is kept for a look that it has promised, also where a later answer does not speak of it.
+#[tokio::test(start_paused = true)]
+async fn a_promised_look_keeps_the_object() {
+    let state = &mut World::new().clients[0].state;
+    for look in [1_000_000, -1] {
+        state.call(Call::Release(1), None, Instant::now());
+        let batch = state.depart(Moment::now()).expect("it departs");
+        let text = format!("done 0 {look} -1 0 0 {CLOCK} 1 |");
+        let Some(Said::Done(mut answer)) = Said::read(&text) else {
+            panic!("{text}");
+        };
+        let results = Results::read("model", batch, &mut answer).expect("it is complete");
+        state.answered(&answer, results, Instant::now());
+        assert!(state.stays(), "{text}");
+    }
+    tokio::time::advance(Duration::from_millis(1100)).await;
+    state.tick(Instant::now());
+    assert!(state.has_work());
+}

@@ -24,8 +24,8 @@ use session::listen;
 
 /// The slow check looks after so many channels a second at the most: each costs a script.
 const MOST_CHECKED: u32 = 200;
-/// A channel stays subscribed for this long after its last waiter has left, as the next one may come soon.
-const LINGER: Duration = Duration::from_secs(1);
+/// Channels are looked at so often, whether their check is due.
+const PACE: Duration = Duration::from_secs(1);
 
 /// An event for a listener.
 #[derive(Debug)]
@@ -38,8 +38,6 @@ pub(crate) enum Wake {
     Look,
     /// The connection is gone; the subscription is being made again.
     Lost,
-    /// The subscription has ended because it had no listener any more.
-    Ended,
     /// The server forbids the subscription.
     Refused(Refusal),
 }
@@ -72,9 +70,6 @@ struct Channel {
     listeners: Vec<Weak<dyn Listener>>,
     /// Messages are heard. Its subscriptions see it, too.
     confirmed: Arc<AtomicBool>,
-    /// How many subscriptions there are, and since when there is none.
-    wanted: usize,
-    idle_since: Option<Instant>,
     next_check: Instant,
     /// How many were wanted before it.
     number: u64,
@@ -86,10 +81,11 @@ impl Channel {
     }
 }
 
-/// Keeps a channel subscribed. The listener is woken for a while after its drop, until [`Wake::Ended`].
+/// Keeps a channel subscribed for its listener.
 pub(crate) struct Subscription {
     registry: Arc<Registry>,
     channel: String,
+    listener: Weak<dyn Listener>,
     confirmed: Arc<AtomicBool>,
 }
 
@@ -102,12 +98,17 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if let Some(known) = self.registry.lock().get_mut(&self.channel)
+        let mut channels = self.registry.lock();
+        if let Some(known) = channels.get_mut(&self.channel)
             // It may have been refused, and asked for anew.
             && Arc::ptr_eq(&known.confirmed, &self.confirmed)
         {
-            known.wanted -= 1;
-            known.idle_since = (known.wanted == 0).then(Instant::now);
+            known.listeners.retain(|one| !one.ptr_eq(&self.listener));
+            if known.listeners.is_empty() {
+                channels.remove(&self.channel);
+                drop(channels);
+                self.registry.changed.set(());
+            }
         }
     }
 }
@@ -147,27 +148,22 @@ impl Wakeups {
         let known = channels.entry(channel.clone()).or_insert_with(|| Channel {
             listeners: Vec::new(),
             confirmed: Arc::default(),
-            wanted: 0,
-            idle_since: None,
             next_check,
             number: registry.count.fetch_add(1, Ordering::Relaxed),
         });
-        let has_heard = known.listeners.iter().any(|other| other.ptr_eq(listener));
-        if !has_heard {
-            known.listeners.push(Weak::clone(listener));
-        }
-        known.wanted += 1;
-        (known.idle_since, known.next_check) = (None, next_check);
+        known.listeners.push(Weak::clone(listener));
+        known.next_check = next_check;
         let subscription = Subscription {
             registry: Arc::clone(registry),
             channel,
+            listener: Weak::clone(listener),
             confirmed: Arc::clone(&known.confirmed),
         };
         drop(channels);
         if !is_known {
             registry.changed.set(());
         }
-        let missed = !has_heard && subscription.is_confirmed();
+        let missed = subscription.is_confirmed();
         (subscription, missed)
     }
 
@@ -176,7 +172,7 @@ impl Wakeups {
         self.registry.moved.notify_one();
     }
 
-    /// How many channels are wanted, or were just now.
+    /// How many channels are wanted.
     pub(super) fn count(&self) -> usize {
         self.registry.lock().len()
     }
@@ -264,36 +260,13 @@ impl Registry {
         }
     }
 
-    /// Drops the channels without a listener for a while.
-    fn drop_idle(&self, now: Instant) {
-        let mut dropped: Vec<(String, Listeners)> = Vec::new();
-        self.lock().retain(|name, known| {
-            let idle = known.idle_since.is_some_and(|since| now >= since + LINGER);
-            known
-                .listeners
-                .retain(|listener| listener.strong_count() > 0);
-            let keep = !idle && !known.listeners.is_empty();
-            if !keep {
-                dropped.push((name.clone(), known.alive().collect()));
-            }
-            keep
-        });
-        if dropped.is_empty() {
-            return;
-        }
-        for (name, known) in dropped {
-            tell(&name, Some(known), &Wake::Ended);
-        }
-        self.changed.set(());
-    }
-
     /// The listeners whose turn it is to look without a message.
     fn due(&self, now: Instant) -> Vec<(String, Listeners)> {
         let mut due = Vec::new();
         let mut channels = self.lock();
         let count = channels.len();
         for (name, known) in channels.iter_mut() {
-            if known.idle_since.is_none() && known.next_check <= now {
+            if known.next_check <= now {
                 known.next_check = now + self.check_pause(count);
                 due.push((name.clone(), known.alive().collect()));
             }
@@ -319,16 +292,14 @@ fn tell(channel: &str, listeners: Option<Listeners>, wake: &Wake) {
     }
 }
 
-/// The slow check, and the end of channels without a listener.
+/// The slow check.
 async fn check(registry: Arc<Registry>) {
-    let pace = LINGER
+    let pace = PACE
         .min(registry.safety_interval / 4)
         .max(Duration::from_millis(1));
     loop {
         tokio::time::sleep(pace).await;
-        let now = Instant::now();
-        registry.drop_idle(now);
-        for (name, known) in registry.due(now) {
+        for (name, known) in registry.due(Instant::now()) {
             tell(&name, Some(known), &Wake::Look);
         }
     }

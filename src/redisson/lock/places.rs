@@ -19,7 +19,7 @@ pub(super) struct Waiter(pub(super) Followed<Option<Refusal>>);
 impl Listener for Waiter {
     fn wake(&self, _: &str, wake: &Wake) {
         match wake {
-            Wake::Lost | Wake::Ended => {}
+            Wake::Lost => {}
             Wake::Refused(refusal) => self.0.set(Some(refusal.clone())),
             Wake::Confirmed | Wake::Message(_) | Wake::Look => {
                 self.0.set(None);

@@ -117,7 +117,7 @@ use crate::stats::What;
 /// - Nothing is published where no permit is left, as no caller could acquire it; Redisson publishes 0 and
 ///   negative totals.
 /// - Permits that are renamed or copied are announced to the JVMs and clients that wait for the new name.
-/// - A channel stays subscribed for one to two seconds after its last waiter has gone.
+/// - A channel stays subscribed for a second after its last waiter has gone.
 /// - In a cluster, names whose braces would put the semaphore and its channel into different slots are refused.
 #[derive(Clone)]
 pub struct RSemaphore {
