@@ -63,6 +63,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::READ_WRITE))
 ///
 /// As [`RLock`]; and
 ///
+/// - That the longest lease counts is meant of each side: the write lock goes with the last hold of the writer, also where its owner reads on.
 /// - Redisson adds the lease of a writer's second hold to what is left of the first. Here the longer one counts.
 /// - Readers that wait learn of a writer of this crate that goes on as a reader, also those in JVMs.
 /// - A reader with several holds gives back the one that ends first. Redisson takes away the time-out of the latest.
