@@ -20,7 +20,7 @@ pub fn all() -> Vec<(&'static str, Plan)> {
         forged released_long_ago called_in_vain called_before_it_hears record_overwritten
         passed_by_those_who_never_wait large_beside_small leaves_a_busy_line
         comes_while_the_last_is_served tries_behind_one_who_waits refused_for_long slot_moves
-        master_is_replaced set_back replica_takes_over gives_back_without_replica
+        master_is_replaced never_answered set_back replica_takes_over gives_back_without_replica
         inner_hold_unconfirmed shuts_down_unconfirmed two_of_each asked_of_a_replica
         grant_overtakes_the_answer dropped_without_replica
         timed_one_after_the_other leaves_while_the_server_is_away tries_past_its_lease
@@ -551,6 +551,29 @@ fn lost_for_long() -> Plan {
             calls(1010, 0, keeps(SEMAPHORE, 10)),
         ],
     )
+}
+
+/// An answer is lost for longer than its call may be repeated, and permits without an end were taken: those come back.
+fn never_answered() -> Plan {
+    let away = LinkFault::LoseAnswer(Duration::from_secs(400));
+    let mut settings = Settings::plain(2, 1);
+    let with_an_id = Recipe {
+        endless: true,
+        ..one_permit(Layout::Expirable, 10)
+    };
+    settings.recipes = vec![one_permit(Layout::Set, 10), with_an_id];
+    settings.healing = Duration::from_secs(440);
+    let take = |millis, one: usize| {
+        let kept = keeps(Object::Recipe(one), 10);
+        // A guard would have a lease.
+        let guard = one == 0;
+        calls(millis, one, Call { guard, ..kept })
+    };
+    let events = [0, 1].map(|one| {
+        let lose = at(1000, What::Link(one, away.clone()));
+        vec![take(500, one), lose, take(1010, one), take(430_000, one)]
+    });
+    plan(settings, events.concat())
 }
 
 /// A lock is deleted under its holder.

@@ -55,6 +55,11 @@ impl Primitive for PermitExpirable {
     fn give_back(grant: Grant<Permits>) -> Call {
         Call::GiveBack(grant.ticket, grant.want)
     }
+
+    /// Permits with a lease end by themselves, and no id is given out twice.
+    fn give_back_unknown(grant: Grant<Permits>) -> Option<Call> {
+        (grant.want.lease == 0).then(|| Self::give_back(grant))
+    }
 }
 
 pub(super) struct Kept {
