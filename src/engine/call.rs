@@ -50,10 +50,15 @@ impl Core {
     /// When a call ends that begins now, may wait for so long, and has no answer by then; zero is no wait. `None`: the retry window alone
     /// ends it.
     pub(crate) fn due(&self, wait: Option<Duration>) -> Option<Instant> {
-        let limit = match wait? {
-            Duration::ZERO => self.config.call_timeout?,
-            wait => wait.saturating_add(self.config.call_timeout.unwrap_or(TIMED_CALL)),
-        };
-        Instant::now().checked_add(limit)
+        match wait? {
+            Duration::ZERO => Instant::now().checked_add(self.config.call_timeout?),
+            wait => self.due_behind(wait),
+        }
+    }
+
+    /// The same for a timed call, which is in its last step where nothing is left of its wait.
+    pub(crate) fn due_behind(&self, wait: Duration) -> Option<Instant> {
+        let limit = self.config.call_timeout.unwrap_or(TIMED_CALL);
+        Instant::now().checked_add(wait.saturating_add(limit))
     }
 }

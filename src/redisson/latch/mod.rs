@@ -144,13 +144,14 @@ impl RCountDownLatch {
 
     /// Whether it was open in time.
     async fn passing(&self, wait: Option<Duration>) -> Result<bool> {
-        let due = self.queue.client().due(wait);
+        let client = self.queue.client();
         let waiting = async {
             let in_time = wait != Some(Duration::ZERO)
                 && self.queue.wait(OPEN, wait).await? != Outcome::TimedOut;
+            let due = wait.and_then(|_| client.due_behind(Duration::ZERO));
             Ok(in_time || self.is_done(Call::Look, due).await?)
         };
-        self.queue.client().call(pin!(waiting)).await
+        client.call(pin!(waiting)).await
     }
 
     async fn is_done(&self, call: Call, due: Option<Instant>) -> Result<bool> {
