@@ -1,6 +1,7 @@
 //! The queue of waiters: order and grants.
 
 mod grants;
+mod listener;
 mod order;
 mod stalled;
 

@@ -1,0 +1,60 @@
+//! The client that listens to JVMs for all.
+
+use redis::AsyncCommands;
+
+use crate::support::channel::Channel;
+use crate::support::clients::{LIMIT, commands, connect, served, start_controlled};
+use crate::support::waiters::{until, until_queued};
+
+const NAME: &str = "listened";
+const OTHER: &str = "00000000-0000-4000-8000-000000000000";
+
+fn queue() -> String {
+    format!("redisson_sc_queue:{{{NAME}}}")
+}
+
+/// Entries of another client, which come before all others.
+fn entries(count: usize) -> Vec<(u64, String)> {
+    let entry = |ticket| (1, format!("{OTHER}:a{ticket}:1:100"));
+    (1..=count).map(entry).collect()
+}
+
+/// The other one hears all messages, and never sends anything.
+#[tokio::test]
+async fn a_listener_that_lets_a_grant_run_out_is_replaced() {
+    let (server, mut control) = start_controlled().await;
+    let client = connect(server.url()).await;
+    let mut messages = Channel::subscribe(&server, &format!("{}:{OTHER}", queue())).await;
+    let _: u64 = control.zadd_multiple(queue(), &entries(3)).await.unwrap();
+    let semaphore = client.semaphore(NAME);
+    let waits = || {
+        let semaphore = semaphore.clone();
+        tokio::spawn(async move { semaphore.acquire(1).await })
+    };
+    let first = waits();
+    assert_eq!(messages.next().await.payload, "watch");
+    semaphore.release(1).await.unwrap();
+    served(first).await;
+    let second = waits();
+    until("this client listens", LIMIT, async || {
+        let notes = format!("redisson_sc_notes:{{{NAME}}}");
+        control.hget(notes, "watch").await == Ok(Some(client.id().to_owned()))
+    })
+    .await;
+    semaphore.release(1).await.unwrap();
+    served(second).await;
+}
+
+/// The other one is dead, and had many callers.
+#[tokio::test]
+async fn a_client_that_does_not_hear_is_asked_once() {
+    let (server, mut control) = start_controlled().await;
+    let client = connect(server.url()).await;
+    let _: u64 = control.zadd_multiple(queue(), &entries(64)).await.unwrap();
+    let before = commands(&mut control, "publish").await;
+    let semaphore = client.semaphore(NAME);
+    let waits = tokio::spawn(async move { semaphore.acquire(1).await });
+    until_queued(&mut control, NAME, 1).await;
+    assert_eq!(commands(&mut control, "publish").await, before + 1);
+    waits.abort();
+}
