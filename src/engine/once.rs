@@ -272,30 +272,11 @@ pub(crate) const NOTHING: &str = "none";
 /// The answer where a later call is on record, or the text of another program.
 pub(crate) const STALE: &str = "stale";
 
-/// The error for a refusal of a call whose earlier sending has been `unanswered` for so long, and may have been carried
-/// out.
-pub(crate) fn refused_or_done(name: &str, detail: &str, unanswered: Duration) -> Error {
-    Error::OutcomeUnknown {
+/// The error for an answer about the object called `name` that makes no sense.
+pub(crate) fn unexpected_answer(name: &str, value: &Value) -> Error {
+    Error::Server {
         name: name.to_owned(),
-        operation: "a batch of calls",
-        waited: unanswered,
-        detail: detail.to_owned(),
-    }
-}
-
-/// The error for an answer about the object called `name` that makes no sense. `unanswered`: for how long an earlier
-/// sending of the same call has been without an answer, so that it may have been carried out.
-pub(crate) fn unexpected_answer(name: &str, value: &Value, unanswered: Option<Duration>) -> Error {
-    let name = name.to_owned();
-    let detail = format!("unexpected answer {value:?}");
-    match unanswered {
-        None => Error::Server { name, detail },
-        Some(waited) => Error::OutcomeUnknown {
-            name,
-            operation: "a batch of calls",
-            waited,
-            detail,
-        },
+        detail: format!("unexpected answer {value:?}"),
     }
 }
 

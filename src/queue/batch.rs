@@ -169,7 +169,7 @@ impl<P: Primitive> Queued<P> {
     }
 
     /// Whether it changes nothing.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         match &self.what {
             What::Call(call, _) => call.is_plain(),
             What::Request(_, request) => request.is_plain(),

@@ -14,7 +14,7 @@ use super::results::Results;
 use crate::clock::Moment;
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::log;
-use crate::engine::once::{Ending, Trouble, refused, refused_or_done, unexpected_answer};
+use crate::engine::once::{Ending, Trouble, refused, unexpected_answer};
 use crate::engine::request::{Arg, Request};
 use crate::error::Error;
 use crate::sync::MutexGuard;
@@ -82,32 +82,30 @@ impl<P: Primitive> Object<P> {
         if smooth {
             self.core.note_round_trip(sent.timer().elapsed());
         }
-        // A request that changes nothing leaves nothing unknown.
-        let waited = (unanswered && !request.is_plain()).then(|| sent.timer().elapsed());
-        self.ended(&request, ending, waited).await;
+        self.ended(&request, ending, unanswered).await;
         if !self.lock().state.entries.is_empty() {
             self.core.record_is_awaited(self.keys.record());
         }
     }
 
-    /// The request of the batch under way has ended; an earlier sending was without an answer when it had `waited` for so long.
-    async fn ended(&self, request: &Request, ending: Ending, waited: Option<Duration>) {
+    /// The request of the batch under way has ended; an earlier sending may have been `unanswered`.
+    async fn ended(&self, request: &Request, ending: Ending, unanswered: bool) {
         let name = self.name();
         let now = Instant::now();
         let (error, unknown) = match ending {
-            Ending::Answer(value) => match self.answered(&value, None, waited) {
+            Ending::Answer(value) => match self.answered(&value, None) {
                 Some(errors) => errors,
                 None => return,
             },
             Ending::Unconfirmed(value) => {
                 let number = request.record().map(|(_, number)| number);
-                match self.answered(&value, number, waited) {
+                match self.answered(&value, number) {
                     Some(errors) => errors,
                     None => return,
                 }
             }
             Ending::Refused(refusal) => {
-                let unknown = waited.map(|waited| refused_or_done(name, &refusal.detail, waited));
+                let unknown = unanswered.then(|| refusal.detail.clone());
                 (refused(name, &refusal), unknown)
             }
             Ending::NotSent => {
@@ -126,18 +124,15 @@ impl<P: Primitive> Object<P> {
         };
         let error = self.core.explain(error, || self.keys.typed()).await;
         let mut inner = self.lock();
-        inner.state.failed(&error, unknown.as_ref(), Instant::now());
+        inner
+            .state
+            .failed(&error, unknown.as_deref(), Instant::now());
         self.finish(inner);
     }
 
-    /// Tells the callers of the batch their parts of `value`. Returns the error for all of them where it is one, and that for callers whose
-    /// calls may have been carried out. `unconfirmed`: its number, where too few replicas have it.
-    fn answered(
-        &self,
-        value: &Value,
-        unconfirmed: Option<u64>,
-        waited: Option<Duration>,
-    ) -> Option<(Error, Option<Error>)> {
+    /// Tells the callers of the batch their parts of `value`. Returns the error for all of them where it is one; where their calls may have been
+    /// carried out, also why that is not known. `unconfirmed`: its number, where too few replicas have it.
+    fn answered(&self, value: &Value, unconfirmed: Option<u64>) -> Option<(Error, Option<String>)> {
         let name = self.name();
         let now = Instant::now();
         let mut inner = self.lock();
@@ -154,37 +149,30 @@ impl<P: Primitive> Object<P> {
             Some(Said::NotDone) => inner.state.not_sent(now),
             Some(Said::Done(mut answer)) => match Results::read(name, batch, &mut answer) {
                 Some(results) => inner.state.answered(&answer, results, now),
-                None => return Some(self.nonsense(inner, value, waited)),
+                None => return Some(self.nonsense(inner, value)),
             },
             Some(Said::Refused(error)) => return Some((refused(name, &self.refusal(error)), None)),
             Some(Said::Unsure(error)) => {
                 let refusal = self.refusal(error);
-                let waited = batch.sent.timer().elapsed();
-                let unknown = refused_or_done(name, &refusal.detail, waited);
-                return Some((refused(name, &refusal), Some(unknown)));
+                return Some((refused(name, &refusal), Some(refusal.detail)));
             }
             Some(Said::Unreadable(found)) => {
                 let (name, found) = (name.to_owned(), found.to_owned());
                 return Some((Error::NotANumber { name, found }, None));
             }
-            Some(Said::Stale) | None => return Some(self.nonsense(inner, value, waited)),
+            Some(Said::Stale) | None => return Some(self.nonsense(inner, value)),
         }
         self.finish(inner);
         None
     }
 
     /// The errors for an answer that no script of this crate gives.
-    fn nonsense(
-        &self,
-        inner: MutexGuard<'_, Inner<P>>,
-        value: &Value,
-        waited: Option<Duration>,
-    ) -> (Error, Option<Error>) {
+    fn nonsense(&self, inner: MutexGuard<'_, Inner<P>>, value: &Value) -> (Error, Option<String>) {
         let calls = inner.state.contents();
         drop(inner);
         log::unknown(self.name(), calls);
-        let unknown = unexpected_answer(self.name(), value, waited.or(Some(Duration::ZERO)));
-        (unexpected_answer(self.name(), value, None), Some(unknown))
+        let unknown = format!("unexpected answer {value:?}");
+        (unexpected_answer(self.name(), value), Some(unknown))
     }
 
     /// Reads the server's words inside a script.

@@ -37,9 +37,14 @@ impl Unanswered {
 }
 
 impl<P: Primitive> State<P> {
-    /// The batch was not carried out, because of `error`. Where the outcome of an earlier sending is unknown, `unknown` says so.
-    pub(super) fn failed(&mut self, error: &Error, unknown: Option<&Error>, now: Instant) {
+    /// The batch was not carried out, because of `error`. Where the outcome of an earlier sending is unknown, `unknown` says why.
+    pub(super) fn failed(&mut self, error: &Error, unknown: Option<&str>, now: Instant) {
         let batch = self.take_batch();
+        let unknown = unknown.map(|why| self.unanswered(why, now));
+        let told = |operation, since, may_change: bool| match &unknown {
+            Some(unknown) if may_change => unknown.error(operation, since, true),
+            _ => error.clone(),
+        };
         self.landed(now);
         if unknown.is_some() {
             // Entries may have left the queue.
@@ -51,22 +56,24 @@ impl<P: Primitive> State<P> {
             self.note_surplus(now);
         }
         self.still_confirms(batch.extends, now);
-        let why = unknown.map_or(NotDone::Refused, |_| NotDone::Unknown);
+        let why = match unknown {
+            Some(_) => NotDone::Unknown,
+            None => NotDone::Refused,
+        };
         for mut queued in batch.calls {
             // Without a caller nobody knows of it, and nobody tries again.
             let known = queued.has_caller();
             queued.fail(&mut self.held, if known { why } else { NotDone::Unknown });
-            queued.answer(Err(unknown.unwrap_or(error).clone()), &mut self.replies);
+            let told = told(queued.name(), queued.since, !queued.is_plain());
+            queued.answer(Err(told), &mut self.replies);
         }
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
             return;
         }
-        if let (Some(unknown), Error::RefusedForNow { .. }) = (unknown, error) {
+        if let (Some(unknown), Error::RefusedForNow { .. }) = (&unknown, error) {
             // The others wait on: what they asked for may be done soon.
             for id in batch.asked {
-                if let Some(waiter) = self.waiters.remove(id) {
-                    self.replies.add(waiter.reply, Err(unknown.clone()));
-                }
+                self.give_up_waiter(id, unknown, true);
             }
             self.note_surplus(now);
             return;
@@ -74,8 +81,8 @@ impl<P: Primitive> State<P> {
         // An error that stops the waiters of this batch stops all.
         for (id, waiter) in self.waiters.take_all() {
             let asked = batch.asked.binary_search(&id).is_ok();
-            let error = unknown.filter(|_| asked).unwrap_or(error);
-            self.replies.add(waiter.reply, Err(error.clone()));
+            let told = told(P::WAIT, waiter.since, asked && P::MOST_QUEUED > 0);
+            self.replies.add(waiter.reply, Err(told));
         }
         // Those that come now ask, too.
         self.leaving.extend(self.entries.take_all());
@@ -157,23 +164,26 @@ impl<P: Primitive> State<P> {
     pub(super) fn troubled(&mut self, trouble: &Trouble<'_>, now: Instant) -> bool {
         if let Some(under_way) = &mut self.under_way {
             under_way.trouble = Some(trouble.why.clone());
-            under_way.sent = trouble.maybe_done;
+            (under_way.sent, under_way.departed) = (trouble.maybe_done, false);
         }
         self.give_up(now);
         let Some(under_way) = &mut self.under_way else {
             return false;
         };
         under_way.sent |= trouble.departs;
+        under_way.departed = trouble.departs;
         let batch = &under_way.batch;
         batch.asked.iter().all(|id| self.waiters.has(*id))
             && !batch.calls.iter().any(Queued::is_pointless)
     }
 
-    /// Ends the callers that have had no answer for too long, in an outage for the retry window, and notes when the next ones will have.
+    /// Ends the callers that have had no answer for too long, between two sendings for the retry window, and notes when the next ones will
+    /// have.
     pub(super) fn give_up(&mut self, now: Instant) {
         let mut under_way = self.under_way.take();
         let trouble = under_way.as_ref().and_then(|batch| batch.trouble.clone());
-        let window = trouble.as_ref().map(|_| self.core.config.retry_window);
+        let between = under_way.as_ref().is_some_and(|batch| !batch.departed);
+        let window = between.then(|| self.core.config.retry_window);
         let mut unanswered = self.unanswered("its time is over", now);
         unanswered.why = trouble.unwrap_or(unanswered.why);
         let mut next: Option<Instant> = None;

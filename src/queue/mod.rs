@@ -16,6 +16,17 @@
 //! effect once. A notification that is lost costs order, never permits: all entries are confirmed anew when the subscription is made
 //! anew, when a grant has run out, and every few seconds while a caller waits.
 //!
+//! The steps of a batch of one client, and the answer of its script (the unit test [`tests::a_batch_reads_so`] has it from the code):
+//!
+//! ```text
+//! release 1 1                  one permit comes back, by one call
+//! wait 2 1 a 7 1500 0 3000 1   two permits for one caller: kind a, ticket 7, it has waited for 1500 us, no entry of the client stands
+//!                              before it, its grant would last for 3000 ms, and it may queue
+//! done 1 -1 -1 0 0 1000000000 1 0 |
+//!                              one permit is free; no look is asked for, no other client waits, no JVM listens, nor does this client to
+//!                              JVMs; the server's clock in us; one release was carried out, and no caller was served
+//! ```
+//!
 //! A latch grants nothing, so its waiters have no entries. They ask together when one joins them, when a message comes or may have been
 //! missed, and when the latch may have vanished.
 //!

@@ -101,6 +101,7 @@ impl<P: Primitive> State<P> {
             batch,
             sent: true,
             trouble: None,
+            departed: true,
         });
         Some(&self.under_way.insert(under_way).batch)
     }

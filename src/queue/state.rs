@@ -1,4 +1,18 @@
 //! The client's half of the queue for one object, without I/O: what is asked for, believed and to be done.
+//!
+//! Callers, messages and answers change it. Something is to be sent when [`has_work`](State::has_work) says so, and at the latest when one
+//! of these times comes:
+//!
+//! | Time | Set when | Then |
+//! |---|---|---|
+//! | a waiter's deadline | it comes | it ends, and its entry leaves the queue |
+//! | `due_at` | a call has a time limit, or the server is away | callers without an answer get their errors |
+//! | `surplus_at` | an entry has no waiter any more | a batch takes it out of the queue |
+//! | `confirm_at` | a guard uses a grant | a batch confirms the grant |
+//! | `ask_at` | a waiter comes while all is held by this client | a batch asks for the waiter |
+//! | `look_at` | an answer says when something ends | a batch lets its script serve the queue |
+//! | `announcements` | permits are left for JVMs | a batch announces them again |
+//! | `listens` | the last waiter has gone | the channels are left |
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,8 +46,9 @@ pub(super) struct UnderWay<P: Primitive> {
     pub(super) touches: Vec<Ticket>,
     /// It may have been carried out.
     pub(super) sent: bool,
-    /// Why it has no answer yet.
+    /// Why it has no answer yet; and whether a sending is under way.
     pub(super) trouble: Option<Refusal>,
+    pub(super) departed: bool,
 }
 
 /// Whether channels are subscribed.

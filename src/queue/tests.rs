@@ -87,7 +87,9 @@ impl primitive::Call for Call {
         true
     }
 
-    fn write(&self, _: usize, _: Ticket, _: &Option<String>, _: &mut Vec<Arg>) {}
+    fn write(&self, count: usize, _: Ticket, _: &Option<String>, args: &mut Vec<Arg>) {
+        args.extend([Arg::Word("release"), Arg::Number(1), Arg::number(count)]);
+    }
 
     fn read(&self, _: &str, word: &str, index: usize) -> Option<primitive::Result<Amount>> {
         let done = word.parse::<usize>().ok()?;
@@ -629,13 +631,13 @@ async fn a_waiter_asks_behind_changes_that_stay() {
     state.entries.insert(7, entry(want));
     let (reply, mut waits) = oneshot::channel();
     state.join(want, reply, None, Instant::now());
-    for unknown in [None, Some(forbidden())] {
+    for unknown in [None, Some("not now")] {
         state.call(Call::Release(1), None, Instant::now());
         let Some(batch) = state.depart(Moment::now()) else {
             panic!("nothing departs");
         };
         assert!(!batch.check);
-        state.failed(&forbidden(), unknown.as_ref(), Instant::now());
+        state.failed(&forbidden(), unknown, Instant::now());
         assert_eq!(state.confirm_all, unknown.is_some());
     }
     let Some(batch) = state.depart(Moment::now()) else {
@@ -646,7 +648,7 @@ async fn a_waiter_asks_behind_changes_that_stay() {
         name: "model".to_owned(),
         detail: "a slot moves".to_owned(),
     };
-    state.failed(&passing, Some(&forbidden()), Instant::now());
+    state.failed(&passing, Some("not now"), Instant::now());
     assert!(state.confirm_all);
     assert_eq!(waits.try_recv().err(), Some(TryRecvError::Empty));
 }
@@ -740,4 +742,38 @@ async fn a_promised_look_keeps_the_object() {
     tokio::time::advance(Duration::from_millis(1100)).await;
     state.tick(Instant::now());
     assert!(state.has_work());
+}
+
+/// The example in the description of the queue.
+#[tokio::test(start_paused = true)]
+async fn a_batch_reads_so() {
+    let state = &mut World::new().clients[0].state;
+    state.call(Call::Release(1), None, Instant::now());
+    let want = Amount {
+        amount: 2,
+        leased: false,
+    };
+    let (reply, _waits) = oneshot::channel();
+    state.join(want, reply, None, Instant::now());
+    tokio::time::advance(Duration::from_micros(1500)).await;
+    let mut args = Vec::new();
+    let batch = state.depart(Moment::now()).expect("it departs");
+    batch.encode(&mut args);
+    let ticket = batch.runs[0].ticket;
+    let words = args.iter().skip(2).map(|arg| match arg {
+        Arg::Word(word) => (*word).to_owned(),
+        Arg::Text(text) => text.to_string(),
+        Arg::Number(number) => number.to_string(),
+        Arg::Bytes(_) | Arg::Sequence(_) => unreachable!("no step has these"),
+    });
+    let steps = format!("release 1 1 wait 2 1 a {ticket} 1500 0 3000 1");
+    assert_eq!(words.collect::<Vec<_>>().join(" "), steps);
+    let text = format!("done 1 -1 -1 0 0 {CLOCK} 1 0 |");
+    let Some(Said::Done(mut answer)) = Said::read(&text) else {
+        panic!("{text}");
+    };
+    let results = Results::read("model", batch, &mut answer).expect("it is complete");
+    assert_eq!((results.calls.len(), results.runs[0].0), (1, 0));
+    state.answered(&answer, results, Instant::now());
+    assert!(state.entries.has(ticket));
 }

@@ -474,7 +474,7 @@ impl<P: Primitive> Object<P> {
     }
 
     pub(crate) fn unexpected(&self, value: &Value) -> Error {
-        unexpected_answer(self.keys().name(), value, None)
+        unexpected_answer(self.keys().name(), value)
     }
 
     fn number(&self, value: &Value) -> Result<i64> {
