@@ -34,7 +34,9 @@ async fn confirms_too_late<S: Subject>() {
     let proxy = Proxy::start(&server).await;
     let [holding, next] = [(); 2].map(|()| builder(server.url()).connect());
     let (holding, next) = (holding.await.unwrap(), next.await.unwrap());
-    let stalled = builder(proxy.url()).connect().await.unwrap();
+    // It sends the confirmation once.
+    let stalled = builder(proxy.url()).response_timeout(LIMIT);
+    let stalled = stalled.connect().await.unwrap();
     let holder = S::new(&holding, S::NAME);
     holder.close().await.unwrap();
     let first = Arc::new(S::new(&stalled, S::NAME));
