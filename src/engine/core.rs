@@ -8,7 +8,7 @@ use tokio::runtime::{EnterGuard, Handle};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::holds::Holds;
+use super::holds::LeaseTable;
 use super::log::{self, Seldom};
 use super::records::Records;
 use super::registry::Registry;
@@ -33,7 +33,7 @@ pub(crate) struct Core {
     round_trip: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
-    pub(crate) holds: Holds,
+    pub(crate) holds: LeaseTable,
     /// The server refuses calls for now.
     pub(super) refuses: Seldom,
     /// Leases could not be renewed.
@@ -107,7 +107,7 @@ impl Core {
             round_trip: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
-            holds: Holds::default(),
+            holds: LeaseTable::default(),
             refuses: Seldom::default(),
             not_renewed: Seldom::default(),
             records: Records::default(),

@@ -18,7 +18,7 @@ pub(crate) struct Renewing {
     /// An id as the script reads it.
     pub(crate) id: fn(&Arc<str>) -> Arg,
     /// The other keys that the script uses, for an object and an id.
-    pub(crate) others: fn(&str, &str, &Entry) -> Vec<Arc<str>>,
+    pub(crate) others: fn(&str, &str, &LeaseEntry) -> Vec<Arc<str>>,
     /// One call renews so many at the most.
     pub(crate) most: usize,
     /// How long it lasts from then on.
@@ -27,7 +27,7 @@ pub(crate) struct Renewing {
 
 impl Renewing {
     /// Where the script uses the objects alone.
-    pub(crate) fn nothing_else(_: &str, _: &str, _: &Entry) -> Vec<Arc<str>> {
+    pub(crate) fn nothing_else(_: &str, _: &str, _: &LeaseEntry) -> Vec<Arc<str>> {
         Vec::new()
     }
 
@@ -52,7 +52,7 @@ impl Due {
     }
 }
 
-pub(crate) struct Entry {
+pub(crate) struct LeaseEntry {
     pub(super) lease: Lease,
     pub(super) renewing: Renewing,
     /// Its end is put off.
@@ -73,9 +73,9 @@ pub(crate) struct Entry {
     beside: Option<Box<dyn Any + Send>>,
 }
 
-impl Entry {
+impl LeaseEntry {
     pub(super) fn new(until: Moment, renewing: Renewing, renewed: bool, number: u64) -> Self {
-        let mut entry = Entry {
+        let mut entry = LeaseEntry {
             lease: Lease::granted(until),
             renewing,
             renewed,
@@ -92,7 +92,7 @@ impl Entry {
     }
 
     pub(super) fn with(self, beside: Option<Box<dyn Any + Send>>) -> Self {
-        Entry { beside, ..self }
+        LeaseEntry { beside, ..self }
     }
 
     pub(crate) fn beside<T: Any>(&self) -> Option<&T> {

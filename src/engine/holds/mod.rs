@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub(crate) use self::entry::{Entry, Renewing};
+pub(crate) use self::entry::{LeaseEntry, Renewing};
 use crate::clock::Moment;
 use crate::lease::{Change, Lease};
 use crate::sync::{Mutex, MutexGuard, unlocked};
@@ -24,13 +24,13 @@ pub(super) type Place = (Arc<str>, Arc<str>);
 
 /// All that one client holds.
 #[derive(Default)]
-pub(crate) struct Holds {
+pub(crate) struct LeaseTable {
     state: Mutex<Table>,
 }
 
 #[derive(Default)]
 struct Table {
-    by_object: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Entry>>,
+    by_object: BTreeMap<Arc<str>, BTreeMap<Arc<str>, LeaseEntry>>,
     /// How many entries there are.
     size: usize,
     /// As many entries as there may be until those that are over are looked for.
@@ -59,7 +59,7 @@ pub(super) struct Renewal {
     version: u64,
 }
 
-impl Holds {
+impl LeaseTable {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.state.lock()
     }
@@ -70,7 +70,12 @@ impl Holds {
     }
 
     /// Reads an entry.
-    pub(crate) fn look<T>(&self, key: &str, id: &str, read: impl FnOnce(&Entry) -> T) -> Option<T> {
+    pub(crate) fn look<T>(
+        &self,
+        key: &str,
+        id: &str,
+        read: impl FnOnce(&LeaseEntry) -> T,
+    ) -> Option<T> {
         self.lock().of(key, id).map(|entry| read(entry))
     }
 
@@ -79,7 +84,7 @@ impl Holds {
         &self,
         key: &str,
         id: &str,
-        change: impl FnOnce(&mut Entry) -> T,
+        change: impl FnOnce(&mut LeaseEntry) -> T,
     ) -> Option<T> {
         self.lock().change(key, id, change)
     }
@@ -91,7 +96,7 @@ impl Holds {
 
     /// Whether it is renewed.
     pub(crate) fn is_renewed(&self, key: &str, id: &str) -> bool {
-        self.look(key, id, Entry::is_renewed) == Some(true)
+        self.look(key, id, LeaseEntry::is_renewed) == Some(true)
     }
 
     /// The first such id under which `key` is held here.
@@ -150,10 +155,10 @@ impl Holds {
 
     /// It is renewed no more; its end is still known, though its lease does not follow it any more.
     pub(crate) fn keep_no_more(&self, key: &str, id: &str) {
-        self.change(key, id, Entry::detach);
+        self.change(key, id, LeaseEntry::detach);
     }
 
-    /// It has another id from now on, and is not renewed until it is [kept](Holds::keep) again.
+    /// It has another id from now on, and is not renewed until it is [kept](LeaseTable::keep) again.
     pub(crate) fn rename(&self, key: &Arc<str>, id: &Arc<str>, new: &Arc<str>) {
         let mut state = self.lock();
         let version = state.number();
@@ -293,7 +298,7 @@ impl Holds {
 }
 
 impl Table {
-    fn of(&mut self, key: &str, id: &str) -> Option<&mut Entry> {
+    fn of(&mut self, key: &str, id: &str) -> Option<&mut LeaseEntry> {
         self.by_object.get_mut(key)?.get_mut(id)
     }
 
@@ -301,7 +306,7 @@ impl Table {
         &mut self,
         key: &str,
         id: &str,
-        change: impl FnOnce(&mut Entry) -> T,
+        change: impl FnOnce(&mut LeaseEntry) -> T,
     ) -> Option<T> {
         let version = self.number();
         let entry = self.of(key, id)?;
@@ -313,7 +318,7 @@ impl Table {
     }
 
     /// The entry that a call renews, unless it has changed since: that has an answer of its own.
-    fn renewed(&mut self, renewal: &Renewal) -> Option<&mut Entry> {
+    fn renewed(&mut self, renewal: &Renewal) -> Option<&mut LeaseEntry> {
         let (key, id) = &renewal.place;
         let entry = self.of(key, id)?;
         (entry.version == renewal.version).then_some(entry)
@@ -348,13 +353,13 @@ impl Table {
         renewed: bool,
         beside: Option<Box<dyn Any + Send>>,
     ) -> Lease {
-        let entry = Entry::new(until, renewing, renewed, self.number()).with(beside);
+        let entry = LeaseEntry::new(until, renewing, renewed, self.number()).with(beside);
         let lease = entry.lease.clone();
         self.put(key, id, entry);
         lease
     }
 
-    fn put(&mut self, key: &Arc<str>, id: &Arc<str>, entry: Entry) {
+    fn put(&mut self, key: &Arc<str>, id: &Arc<str>, entry: LeaseEntry) {
         self.tidy();
         self.wakes_at(entry.due_at());
         let all = self.by_object.entry(Arc::clone(key)).or_default();
@@ -363,7 +368,7 @@ impl Table {
         }
     }
 
-    fn take(&mut self, key: &str, id: &str) -> Option<Entry> {
+    fn take(&mut self, key: &str, id: &str) -> Option<LeaseEntry> {
         let all = self.by_object.get_mut(key)?;
         let entry = all.remove(id)?;
         if all.is_empty() {

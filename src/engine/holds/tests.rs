@@ -21,16 +21,16 @@ fn after(seconds: u32) -> Moment {
 }
 
 /// `a` holds `x`, and that is renewed.
-fn keep(holds: &Holds, until: Moment) -> Lease {
+fn keep(holds: &LeaseTable, until: Moment) -> Lease {
     holds.keep(&"x".into(), &"a".into(), until, RENEWING)
 }
 
-fn change(holds: &Holds, change: impl FnOnce(&mut Entry)) {
+fn change(holds: &LeaseTable, change: impl FnOnce(&mut LeaseEntry)) {
     holds.change("x", "a", change).expect("it is there");
 }
 
 /// As a call that departs now has it.
-fn departing(holds: &Holds) -> Renewal {
+fn departing(holds: &LeaseTable) -> Renewal {
     let place = ("x".into(), "a".into());
     let version = holds.look("x", "a", |entry| entry.version).unwrap();
     Renewal {
@@ -41,7 +41,7 @@ fn departing(holds: &Holds) -> Renewal {
 }
 
 /// The ids that are due now, as many as one call renews together.
-fn due(holds: &Holds) -> Vec<Vec<String>> {
+fn due(holds: &LeaseTable) -> Vec<Vec<String>> {
     let parts = holds.take_due(|_| 0).into_iter();
     parts
         .map(|(_, part)| part.iter().map(|one| one.place.1.to_string()).collect())
@@ -51,7 +51,7 @@ fn due(holds: &Holds) -> Vec<Vec<String>> {
 /// A call may shorten the lease of a permit with an id.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_may_shorten_a_lease_counts_from_its_departure_on() {
-    let holds = Holds::default();
+    let holds = LeaseTable::default();
     let lease = keep(&holds, after(30));
     let renewal = departing(&holds);
     let may_end = |seconds| change(&holds, |entry| entry.may_end(after(seconds)));
@@ -76,7 +76,7 @@ async fn a_call_that_may_shorten_a_lease_counts_from_its_departure_on() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
-    let holds = Holds::default();
+    let holds = LeaseTable::default();
     let lease = keep(&holds, after(30));
     let renewal = departing(&holds);
     assert!(holds.renewed(&renewal, false, after(30)));
@@ -111,7 +111,7 @@ async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
 /// The holder of a long lease learns as soon as others where it is lost.
 #[tokio::test(start_paused = true)]
 async fn a_long_lease_is_renewed_as_often() {
-    let holds = Holds::default();
+    let holds = LeaseTable::default();
     keep(&holds, after(3600));
     advance(9 * SECOND).await;
     assert!(due(&holds).is_empty());
@@ -121,7 +121,7 @@ async fn a_long_lease_is_renewed_as_often() {
 
 #[tokio::test(start_paused = true)]
 async fn many_hold_something_of_one_object() {
-    let holds = Holds::default();
+    let holds = LeaseTable::default();
     let object = "x".into();
     let keep = |id: &str, until| holds.keep(&object, &id.into(), until, RENEWING);
     let ends = |id: &str, until| holds.ends(&object, &id.into(), until, RENEWING);
@@ -161,7 +161,7 @@ async fn many_hold_something_of_one_object() {
 
 #[tokio::test(start_paused = true)]
 async fn what_has_run_out_makes_room_and_what_nobody_keeps() {
-    let holds = Holds::default();
+    let holds = LeaseTable::default();
     let name = |number: usize| number.to_string().into();
     let kept: Vec<_> = (0..10)
         .map(|number| holds.keep(&"x".into(), &name(number), after(30), RENEWING))
@@ -186,7 +186,7 @@ async fn what_has_run_out_makes_room_and_what_nobody_keeps() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_due_takes_along_what_is_due_soon() {
-    let holds = Holds::default();
+    let holds = LeaseTable::default();
     let keep = |id: &str, lease: u32| {
         let lease = lease * SECOND;
         let until = Moment::now() + lease;
@@ -235,7 +235,7 @@ async fn what_is_due_takes_along_what_is_due_soon() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_are_of_one_kind_and_what_was_refused_is_renewed_alone() {
-    let holds = Holds::default();
+    let holds = LeaseTable::default();
     let keep = |number: u32| {
         let kind = if number < 20 { "one" } else { "other" };
         let most = if number < 20 { 8 } else { 100 };

@@ -13,7 +13,7 @@ use super::places::Places;
 use super::times::Times;
 use crate::clock::Moment;
 use crate::engine::Core;
-use crate::engine::holds::{Entry, Kept, Renewing};
+use crate::engine::holds::{Kept, LeaseEntry, Renewing};
 use crate::engine::keys::Keys;
 use crate::engine::request::Arg;
 use crate::error::Error;
@@ -61,7 +61,7 @@ pub(super) fn change<T>(
     core: &Core,
     lock: &str,
     owner: &str,
-    change: impl FnOnce(&mut Times, &mut Entry) -> T,
+    change: impl FnOnce(&mut Times, &mut LeaseEntry) -> T,
 ) -> Option<T> {
     let changed = core.holds.change(lock, owner, |entry| {
         let mut times = entry.take_beside::<Times>()?;
@@ -74,7 +74,7 @@ pub(super) fn change<T>(
 }
 
 /// The keys of a reader's holds. A server that has not all of them, as their slot is on its way, must not renew some.
-fn holds_of_reader(lock: &str, owner: &str, entry: &Entry) -> Vec<Arc<str>> {
+fn holds_of_reader(lock: &str, owner: &str, entry: &LeaseEntry) -> Vec<Arc<str>> {
     let reads = !owner.ends_with(Kind::Write.tail());
     let count = entry
         .beside::<Times>()
@@ -139,18 +139,22 @@ impl Holds {
 
     /// How often an owner holds it as this client knows.
     fn known(&self, who: Who) -> usize {
-        let count = |times: &Times, entry: &Entry| (!entry.is_lost()).then(|| times.count());
+        let count = |times: &Times, entry: &LeaseEntry| (!entry.is_lost()).then(|| times.count());
         self.look(who, count).flatten().unwrap_or_default()
     }
 
     /// Reads what an owner holds, where that is anything.
-    fn look<T>(&self, who: Who, read: impl FnOnce(&Times, &Entry) -> T) -> Option<T> {
+    fn look<T>(&self, who: Who, read: impl FnOnce(&Times, &LeaseEntry) -> T) -> Option<T> {
         let owner = self.field(who);
-        let read = |entry: &Entry| Some(read(entry.beside::<Times>()?, entry));
+        let read = |entry: &LeaseEntry| Some(read(entry.beside::<Times>()?, entry));
         self.core.holds.look(&self.lock, &owner, read).flatten()
     }
 
-    fn change<T>(&self, who: Who, changed: impl FnOnce(&mut Times, &mut Entry) -> T) -> Option<T> {
+    fn change<T>(
+        &self,
+        who: Who,
+        changed: impl FnOnce(&mut Times, &mut LeaseEntry) -> T,
+    ) -> Option<T> {
         change(&self.core, &self.lock, &self.field(who), changed)
     }
 
@@ -226,7 +230,7 @@ impl Held<Locks> for Holds {
                 });
             }
             (Call::Release(who, _), Ok(Outcome::Number(left))) => {
-                let remove = |times: &mut Times, _: &mut Entry| times.remove(note.hold);
+                let remove = |times: &mut Times, _: &mut LeaseEntry| times.remove(note.hold);
                 if *left == 0 || self.change(who, remove) != Some(true) {
                     self.core.holds.end(&self.lock, &self.field(who));
                 }
@@ -315,7 +319,7 @@ impl Held<Locks> for Holds {
     }
 
     fn has(&self, ticket: Ticket, claim: Claim) -> bool {
-        let has = |times: &Times, entry: &Entry| {
+        let has = |times: &Times, entry: &LeaseEntry| {
             times.has(ticket) && times.count() > 0 && !entry.is_lost()
         };
         self.look(claim.who(), has) == Some(true)
