@@ -1,125 +1,111 @@
-//! [`Faults`]: failures on demand, for tests of the code that meets them.
+//! Failures on demand, for tests of the code that meets them.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use futures::FutureExt;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::queue::{Rules, Shared};
 use crate::error::{Effect, Error, Result};
-use crate::sync::Mutex;
+use crate::sync::unlocked;
 
 /// How long a call waits for an answer besides its wait, as in Redis: one with a wait, and any other.
 const TIMED_CALL: Duration = Duration::from_secs(5);
 const RETRY_WINDOW: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
-const STALLED: &str = "it stalls, as it was told to";
+const STALLED: &str = "it stalls on purpose";
 
 /// The present fault.
 #[derive(Clone, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     None,
     Fails(Error),
     Stalls,
 }
 
-/// The work that is left for the time after the fault.
-type Deferred = Box<dyn FnOnce() + Send>;
+/// A call that is left for the time after the fault.
+pub(super) type Deferred<R> = Box<dyn FnOnce(&mut R) + Send>;
 
-/// The fault switch of one object.
-pub(super) struct Faults {
-    fault: watch::Sender<Fault>,
-    /// Locked while the fault ends.
-    deferred: Mutex<Vec<Deferred>>,
-}
-
-impl Default for Faults {
-    fn default() -> Self {
-        Faults {
-            fault: watch::Sender::new(Fault::None),
-            deferred: Mutex::default(),
+impl<R: Rules> Shared<R> {
+    /// Sets the fault. At its end deferred calls are carried out before callers that wait for an answer.
+    pub(super) fn set_fault(&self, fault: Fault) {
+        let mut queue = self.current();
+        queue.fault = fault;
+        if queue.fault == Fault::None {
+            let deferred = std::mem::take(&mut queue.deferred);
+            deferred.into_iter().for_each(|call| call(&mut queue.rules));
+            queue.serve();
         }
-    }
-}
-
-impl Faults {
-    pub(super) fn fail_with(&self, error: Error) {
-        self.fault.send_replace(Fault::Fails(error));
+        drop(queue);
+        self.fault_changed.notify_waiters();
     }
 
-    pub(super) fn stall(&self) {
-        self.fault.send_replace(Fault::Stalls);
+    fn fault(&self) -> Fault {
+        self.queue.lock().fault.clone()
     }
 
-    pub(super) fn recover(&self) {
-        let mut deferred = self.deferred.lock();
-        self.fault.send_if_modified(|fault| {
-            *fault = Fault::None;
-            false
-        });
-        let left = std::mem::take(&mut *deferred);
-        drop(deferred);
-        // Releases come before callers that wait for an answer: these are woken now.
-        left.into_iter().for_each(|deferred| deferred());
-        self.fault.send_modify(|_| ());
-    }
-
-    fn present(&self) -> Fault {
-        self.fault.borrow().clone()
-    }
-
-    /// Lets a call on `name` pass that waits for `wait` at the most (`None`: it does not, or without a limit), as soon as
-    /// nothing is wrong.
-    pub(super) async fn pass(&self, name: &str, wait: Option<Duration>) -> Result<()> {
-        if self.present() == Fault::Stalls {
-            let waited = wait.map_or(RETRY_WINDOW, |wait| wait.saturating_add(TIMED_CALL));
-            let mut fault = self.fault.subscribe();
-            let over = fault.wait_for(|fault| *fault != Fault::Stalls);
-            if timeout(waited, over).await.is_err() {
-                return Err(Error::Unavailable {
-                    name: name.to_owned(),
-                    waited,
-                    detail: STALLED.to_owned(),
-                });
+    /// Lets a call pass that waits for `wait` at the most (`None`: it does not, or without a limit), as soon as nothing is wrong.
+    pub(super) async fn pass(&self, wait: Option<Duration>) -> Result<()> {
+        self.valid.clone()?;
+        let mut passed = pin!(async {
+            loop {
+                let changed = self.fault_changed.notified();
+                match self.fault() {
+                    Fault::None => return Ok(()),
+                    Fault::Fails(error) => return Err(error),
+                    Fault::Stalls => changed.await,
+                }
             }
+        });
+        // Without a stall no timer is needed.
+        if let Some(passed) = passed.as_mut().now_or_never() {
+            return passed;
         }
-        match self.present() {
-            Fault::Fails(error) => Err(error),
-            _ => Ok(()),
-        }
+        let waited = wait.map_or(RETRY_WINDOW, |wait| wait.saturating_add(TIMED_CALL));
+        let passed = timeout(waited, passed).await;
+        passed.unwrap_or_else(|_| {
+            Err(Error::Unavailable {
+                name: self.name.clone(),
+                waited,
+                detail: STALLED.to_owned(),
+            })
+        })
     }
 
-    /// Carries something out that must happen once its caller has asked for it, also when the caller goes: now, or as soon as
-    /// the fault ends. Where calls fail its caller gets an error at once: that it will be, or that it is refused for good, and then it
-    /// is not.
+    /// Carries out a call that must happen once it was polled, also when its caller goes: now, or as soon as the fault ends. Where
+    /// calls fail its caller gets an error at once: that it is deferred, or that it is refused for good.
     pub(super) async fn carry_out<T: Send + 'static>(
         &self,
-        name: &str,
         operation: &'static str,
-        act: impl FnOnce() -> T + Send + 'static,
+        call: impl FnOnce(&mut R) -> T + Send + 'static,
     ) -> Result<T> {
-        if let Fault::Fails(error) = self.present() {
+        self.valid.clone()?;
+        if let Fault::Fails(error) = self.fault() {
             if error.effect() == Effect::NotApplied && !error.is_retryable() {
                 return Err(error);
             }
-            self.defer(move || drop(act()));
+            self.defer(|rules| drop(call(rules)));
             return Err(match error {
                 Error::OutcomeUnknown { .. } => error,
-                other => Error::outcome_unknown(name, operation, other.to_string()),
+                other => Error::outcome_unknown(&self.name, operation, other.to_string()),
             });
         }
         let (reply, mut answer) = oneshot::channel();
-        self.defer(move || {
-            let _ = reply.send(act());
+        self.defer(|rules| {
+            let answer = call(rules);
+            unlocked(|| drop(reply.send(answer)));
         });
-        // Where nothing is wrong no timer is needed.
+        // Without a stall no timer is needed.
         if let Ok(answer) = answer.try_recv() {
             return Ok(answer);
         }
         match timeout(RETRY_WINDOW, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             _ => Err(Error::OutcomeUnknown {
-                name: name.to_owned(),
+                name: self.name.clone(),
                 operation,
                 waited: RETRY_WINDOW,
                 detail: STALLED.to_owned(),
@@ -127,14 +113,14 @@ impl Faults {
         }
     }
 
-    /// The same without a caller: it happens now, or as soon as the fault ends.
-    pub(super) fn defer(&self, act: impl FnOnce() + Send + 'static) {
-        let mut deferred = self.deferred.lock();
-        if self.present() == Fault::None {
-            drop(deferred);
-            act();
+    /// The same without a caller.
+    pub(super) fn defer(&self, call: impl FnOnce(&mut R) + Send + 'static) {
+        let mut queue = self.current();
+        if queue.fault == Fault::None {
+            call(&mut queue.rules);
+            queue.serve();
         } else {
-            deferred.push(Box::new(act));
+            queue.deferred.push(Box::new(call));
         }
     }
 }
@@ -144,20 +130,20 @@ macro_rules! fault_switch {
     ($type:ty) => {
         impl $crate::api::Sealed for $type {}
 
-        /// Faults on purpose: for tests of what code does when there is trouble. All handles to this object share them, and
-        /// they keep to tokio's clock, which a test may pause (`start_paused`).
+        /// Faults on purpose, for tests of code that meets them. All handles to this object share them. Times are those of tokio's clock,
+        /// which a test may pause (`start_paused`).
         ///
-        /// During any fault, calls that waited before go on waiting, and the releases of dropped guards are carried out
-        /// when it ends.
+        /// During a fault, calls that waited before go on waiting. The releases of dropped guards are carried out when it ends.
         impl $type {
-            /// Lets each call fail with `error` from now on, and changes nothing, whatever the error says about its effect; but a
-            /// release, an unlock or a count-down, of a guard too, keeps [what is promised](crate::guide::promises) of it:
+            /// Lets each call fail with `error` from now on. The call changes nothing, whatever the error says about its effect.
+            ///
+            /// A release, an unlock or a count-down, of a guard too, keeps [its promise](crate::guide::promises):
             ///
             /// - Where the error [is retryable](crate::Error::is_retryable), or its effect is
             ///   [unknown](crate::Effect::Unknown), the call gets [`OutcomeUnknown`](crate::Error::OutcomeUnknown), and is carried out
             ///   when the fault ends.
-            /// - Any other error, as [`Error::server`](crate::Error::server), refuses it for good: the call gets that error, and is not
-            ///   carried out later, either. The permits or the lock of such a guard stay taken, until the lease is over if there is one.
+            /// - Any other error, as [`Error::server`](crate::Error::server), refuses it for good. The permits or the lock of such a guard
+            ///   stay taken, until the lease is over if there is one.
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")]
@@ -173,23 +159,22 @@ macro_rules! fault_switch {
             /// # }
             /// ```
             pub fn fail_with(&self, error: $crate::Error) {
-                self.shared.faults.fail_with(error);
+                self.shared
+                    .set_fault($crate::memory::faults::Fault::Fails(error));
             }
 
-            /// Answers no call from now on, until it [recovers](Self::recover), as a server that hangs.
+            /// Answers no call from now on, until it [recovers](Self::recover), as a server that hangs. Needs a tokio runtime with its timer.
             ///
-            /// A call fails as with the default settings of a client: a timed call 5 s after its wait, any other after 30 s.
-            /// That is [`Unavailable`](crate::Error::Unavailable), and it will not be carried out any more; a release, an
-            /// unlock or a count-down is [`OutcomeUnknown`](crate::Error::OutcomeUnknown), and will be. Needs a tokio runtime
-            /// with its timer.
+            /// A timed call fails 5 s after its wait, any other after 30 s, as by the default settings of a client.
+            /// That is [`Unavailable`](crate::Error::Unavailable), and it will not be carried out any more. A release, an
+            /// unlock or a count-down is [`OutcomeUnknown`](crate::Error::OutcomeUnknown), and will be.
             pub fn stall(&self) {
-                self.shared.faults.stall();
+                self.shared.set_fault($crate::memory::faults::Fault::Stalls);
             }
 
-            /// Ends what [`fail_with`](Self::fail_with) or [`stall`](Self::stall) began. Calls that wait for an answer
-            /// are carried out.
+            /// Ends a fault. Calls that wait for an answer are carried out.
             pub fn recover(&self) {
-                self.shared.faults.recover();
+                self.shared.set_fault($crate::memory::faults::Fault::None);
             }
         }
     };

@@ -12,9 +12,10 @@ use crate::lease::{Change, Lease};
 /// The remaining time of a lock that was taken without a lease.
 pub(super) const KEPT: Duration = Duration::from_secs(30);
 
+#[derive(Default)]
 pub(super) struct State {
-    fenced: bool,
-    holdings: Vec<Holding>,
+    pub(super) fenced: bool,
+    pub(super) holdings: Vec<Holding>,
     /// How often the lock was taken: the number, and the fencing token, of the last hold.
     taken: u64,
 }
@@ -26,16 +27,14 @@ pub(super) struct Claim {
     pub(super) term: Option<Duration>,
 }
 
-/// The lock as somebody holds it.
+/// The holds of one owner.
 pub(super) struct Holding {
     owner: Arc<str>,
     pub(super) reads: bool,
-    /// Each time that it was taken, the latest last.
+    /// The latest last.
     pub(super) holds: Vec<Held>,
     /// When the last of its leases ends that have been granted.
     latest: Instant,
-    /// `None`: a hold has no end.
-    pub(super) expires: Option<Instant>,
     pub(super) lease: Lease,
 }
 
@@ -52,14 +51,15 @@ impl Holding {
         *self.owner == *owner && self.reads == reads
     }
 
-    /// Sets its end, which comes no nearer while it is held: a hold without an end has kept it for a while.
-    fn renew(&mut self, was_endless: bool) {
-        if was_endless {
-            self.latest = self.latest.max(Instant::now() + KEPT);
-        }
+    /// `None`: a hold has no end.
+    pub(super) fn expires(&self) -> Option<Instant> {
         let endless = self.holds.iter().any(|held| held.endless);
-        self.expires = (!endless).then_some(self.latest);
-        self.lease.set(match self.expires {
+        (!endless).then_some(self.latest)
+    }
+
+    /// Sets the lease, for the holds that there are now.
+    fn renew(&self) {
+        self.lease.set(match self.expires() {
             Some(expires) => Change::Until(Some(expires.into())),
             None => Change::Kept(KEPT),
         });
@@ -71,26 +71,29 @@ impl Rules for State {
     type Grant = Hold;
 
     fn expire(&mut self, now: Instant) {
-        let over = |held: &mut Holding| held.expires.is_some_and(|expires| expires <= now);
+        let over = |held: &mut Holding| held.expires().is_some_and(|expires| expires <= now);
         let over = self.holdings.extract_if(.., over);
         over.for_each(|held| held.lease.lose());
     }
 
-    /// An owner does not wait for itself, but one that reads and wants to write.
-    fn fits(&self, claim: &Claim) -> bool {
-        let beside = |held: &Holding| claim.reads && (held.reads || held.owner == claim.owner);
-        let again = |held: &Holding| held.is_of(&claim.owner, claim.reads);
-        self.holdings.iter().all(beside) || self.holdings.iter().any(again)
+    fn next_end(&self) -> Option<Instant> {
+        self.holdings.iter().filter_map(Holding::expires).min()
     }
 
-    fn stays_behind(&self, claim: &Claim) -> bool {
-        self.holdings.iter().all(|held| held.owner != claim.owner)
+    /// An owner does not wait for itself, but one that reads and wants to write. Only a holder passes waiters.
+    fn fits(&self, claim: &Claim, behind: bool) -> bool {
+        let own = |held: &Holding| held.owner == claim.owner;
+        let beside = |held: &Holding| claim.reads && (held.reads || own(held));
+        let again = |held: &Holding| held.is_of(&claim.owner, claim.reads);
+        let mut holdings = self.holdings.iter();
+        (!behind || holdings.clone().any(own))
+            && (holdings.clone().all(beside) || holdings.any(again))
     }
 
     fn take(&mut self, claim: &Claim) -> Hold {
         let Claim { owner, reads, term } = claim;
         self.taken += 1;
-        let id = HoldId::new(self.taken);
+        let (now, id) = (Instant::now(), HoldId::new(self.taken));
         let mut holdings = self.holdings.iter();
         let held = holdings.position(|held| held.is_of(owner, *reads));
         let place = held.unwrap_or_else(|| {
@@ -98,21 +101,21 @@ impl Rules for State {
                 owner: Arc::clone(owner),
                 reads: *reads,
                 holds: Vec::new(),
-                latest: Instant::now(),
-                expires: None,
+                latest: now,
                 lease: Lease::kept(KEPT),
             });
             self.holdings.len() - 1
         });
         let holding = &mut self.holdings[place];
-        let end = term.and_then(|term| Instant::now().checked_add(term));
-        holding.latest = holding.latest.max(end.unwrap_or(holding.latest));
+        let end = term.and_then(|term| now.checked_add(term));
+        // It comes no nearer while it is held.
+        holding.latest = holding.latest.max(end.unwrap_or(now));
         holding.holds.push(Held {
             number: self.taken,
             claim: id.watch(),
             endless: end.is_none(),
         });
-        holding.renew(false);
+        holding.renew();
         Hold {
             lease: holding.lease.clone(),
             id,
@@ -120,38 +123,16 @@ impl Rules for State {
         }
     }
 
-    fn take_back(&mut self, hold: Hold) {
-        let number = hold.id.number();
-        let is_it = |held: &Held| held.number == number;
-        self.release(|held| held.holds.iter().any(is_it), Some(number));
-    }
-
-    fn next_end(&self) -> Option<Instant> {
-        self.holdings.iter().filter_map(|held| held.expires).min()
+    fn take_back(&mut self, claim: &Claim, hold: Hold) {
+        self.release(&claim.owner, claim.reads, Some(hold.id.number()));
     }
 }
 
 impl State {
-    pub(super) fn new(fenced: bool) -> Self {
-        State {
-            fenced,
-            holdings: Vec::new(),
-            taken: 0,
-        }
-    }
-
-    pub(super) fn holdings(&self) -> &[Holding] {
-        &self.holdings
-    }
-
-    /// Gives a hold back: the one with `number`; without that the latest that nobody has the id of, or the latest. Whether there was
-    /// one.
-    pub(super) fn release(
-        &mut self,
-        is_meant: impl FnMut(&Holding) -> bool,
-        number: Option<u64>,
-    ) -> bool {
-        let Some(at) = self.holdings.iter().position(is_meant) else {
+    /// Gives back the owner's hold with `number`; without that its latest that nobody has the id of, or its latest. Whether there was one.
+    pub(super) fn release(&mut self, owner: &str, reads: bool, number: Option<u64>) -> bool {
+        let mut all = self.holdings.iter();
+        let Some(at) = all.position(|held| held.is_of(owner, reads)) else {
             return false;
         };
         let holding = &mut self.holdings[at];
@@ -166,9 +147,13 @@ impl State {
         let was_endless = holding.holds.remove(place).endless;
         if holding.holds.is_empty() {
             self.holdings.remove(at).lease.end();
-        } else {
-            holding.renew(was_endless);
+            return true;
         }
+        if was_endless {
+            // It was held without an end until now, which counts for a while.
+            holding.latest = holding.latest.max(Instant::now() + KEPT);
+        }
+        holding.renew();
         true
     }
 

@@ -41,22 +41,18 @@ impl Count {
     }
 }
 
-/// Nothing is taken: all that wait pass when the count has come to zero.
+/// Nothing is taken: all waiters pass when the count has come to zero.
 impl Rules for Count {
     type Want = ();
     type Grant = ();
 
-    fn is_used_up(&self) -> bool {
-        self.left() > 0
-    }
-
-    fn fits(&self, (): &()) -> bool {
+    fn fits(&self, (): &(), _behind: bool) -> bool {
         self.left() == 0
     }
 
     fn take(&mut self, (): &()) {}
 
-    fn take_back(&mut self, (): ()) {}
+    fn take_back(&mut self, (): &(), (): ()) {}
 }
 
 impl CountDownLatch {

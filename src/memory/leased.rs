@@ -13,17 +13,13 @@ use crate::api::{self, Held, Holder, MAX_PERMITS};
 use crate::error::{Error, Result};
 use crate::lease::{Change, Lease};
 
-/// A semaphore with ids and leases inside this process: for tests, and for services that run alone.
+/// A semaphore with ids and leases inside this process. Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore).
 ///
-/// Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore). A permit with a guard does not expire; without one it does, and
-/// waiters of that need a tokio runtime with its timer.
+/// A permit with a guard does not expire; without one it does, and waiters need a tokio runtime with its timer.
+/// [`slot`](crate::LeasedPermit::slot) is the lowest number that was free, as in [`SlotSemaphore`](crate::recipes::SlotSemaphore).
 ///
-/// Its permits have numbers: [`slot`](crate::LeasedPermit::slot) is the lowest number that was free, as in
-/// [`SlotSemaphore`](crate::recipes::SlotSemaphore).
-///
-/// Every operation returns [`Error::InvalidLimit`] for a limit of 0 or above
-/// [`MAX_PERMITS`], and [`Error::InvalidDuration`] for a lease below a millisecond or above 2^53 of them. All but `acquire` and `try_acquire_for` take
-/// effect on the first poll.
+/// Every operation returns [`Error::InvalidLimit`] for a limit of 0 or above [`MAX_PERMITS`], and [`Error::InvalidDuration`] for a lease
+/// below a millisecond or above 2^53 of them. All but `acquire` and `try_acquire_for` take effect on the first poll.
 ///
 /// ```
 /// use redisson_semaphore::{LeasedSemaphore, memory};
@@ -41,8 +37,6 @@ use crate::lease::{Change, Lease};
 #[derive(Clone, Debug)]
 pub struct LeasedSemaphore {
     shared: Arc<Shared<Leases>>,
-    limit: u32,
-    lease: Option<Duration>,
 }
 
 /// The holders of the permits, by slot.
@@ -68,11 +62,7 @@ impl Rules for Leases {
         self.holders.retain(|_, entry| lasts(entry));
     }
 
-    fn is_used_up(&self) -> bool {
-        !self.fits(&())
-    }
-
-    fn fits(&self, (): &()) -> bool {
+    fn fits(&self, (): &(), _behind: bool) -> bool {
         self.holders.len() < self.limit as usize
     }
 
@@ -94,7 +84,7 @@ impl Rules for Leases {
         }
     }
 
-    fn take_back(&mut self, held: Held) {
+    fn take_back(&mut self, (): &(), held: Held) {
         self.release(&held.id);
     }
 
@@ -128,33 +118,6 @@ impl Leases {
         self.end_all(|entry| *entry.id == *id) > 0
     }
 
-    fn refresh(&mut self, id: &str) -> bool {
-        let until = self.end();
-        let entry = self.entry(id);
-        let held = entry.is_some();
-        if let Some(entry) = entry.filter(|entry| entry.kept.is_none()) {
-            entry.until = until;
-        }
-        held
-    }
-
-    fn keep(&mut self, id: &str) -> Lease {
-        let lease = match self.lease {
-            Some(lasts) => Lease::kept(lasts),
-            None => Lease::until(None::<Instant>),
-        };
-        match self.entry(id) {
-            Some(entry) => {
-                entry.until = None;
-                entry.kept.get_or_insert(lease).clone()
-            }
-            None => {
-                lease.lose();
-                lease
-            }
-        }
-    }
-
     fn unkeep(&mut self, id: &str) {
         let until = self.end();
         if let Some(entry) = self.entry(id)
@@ -163,18 +126,6 @@ impl Leases {
             entry.until = until;
             lease.set(Change::Until(until.map(Into::into)));
         }
-    }
-
-    fn holders(&mut self) -> Vec<Holder> {
-        let now = Instant::now();
-        let left = |until: Instant| until.saturating_duration_since(now);
-        let holder = |(slot, entry): (&u32, &Entry)| Holder {
-            id: entry.id.to_string(),
-            // One that is kept lasts for its full time.
-            remaining: entry.until.map(left).or(self.lease),
-            slot: Some(*slot),
-        };
-        self.holders.iter().map(holder).collect()
     }
 }
 
@@ -196,11 +147,8 @@ impl LeasedSemaphore {
             lease,
             holders: BTreeMap::new(),
         };
-        LeasedSemaphore {
-            shared: Shared::new(name, valid, leases),
-            limit,
-            lease,
-        }
+        let shared = Shared::new(name, valid, leases);
+        LeasedSemaphore { shared }
     }
 
     /// Takes all permits away from their holders, whose guards become lost, as where a server has lost its data or
@@ -219,11 +167,11 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     fn limit(&self) -> Option<u32> {
-        Some(self.limit)
+        Some(self.shared.queue.lock().rules.limit)
     }
 
     fn lease(&self) -> Option<Duration> {
-        self.lease
+        self.shared.queue.lock().rules.lease
     }
 
     fn clone_handle(&self) -> Arc<dyn api::LeasedSemaphore> {
@@ -235,7 +183,7 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     async fn release(&self, id: &str) -> Result<bool> {
-        self.shared.check()?;
+        self.shared.valid.clone()?;
         api::check_id(id)?;
         let id = id.to_owned();
         let release = move |leases: &mut Leases| leases.release(&id);
@@ -244,11 +192,30 @@ impl api::LeasedSemaphore for LeasedSemaphore {
 
     async fn refresh(&self, id: &str) -> Result<bool> {
         api::check_id(id)?;
-        self.shared.call(|leases| leases.refresh(id)).await
+        let refresh = |leases: &mut Leases| {
+            let until = leases.end();
+            let entry = leases.entry(id);
+            let held = entry.is_some();
+            if let Some(entry) = entry.filter(|entry| entry.kept.is_none()) {
+                entry.until = until;
+            }
+            held
+        };
+        self.shared.call(refresh).await
     }
 
     async fn holders(&self) -> Result<Vec<Holder>> {
-        self.shared.call(Leases::holders).await
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let holders = |leases: &mut Leases| {
+            let holder = |(slot, entry): (&u32, &Entry)| Holder {
+                id: entry.id.to_string(),
+                // One that is kept lasts for its full time.
+                remaining: entry.until.map(left).or(leases.lease),
+                slot: Some(*slot),
+            };
+            leases.holders.iter().map(holder).collect()
+        };
+        self.shared.call(holders).await
     }
 
     async fn release_all(&self) -> Result<u64> {
@@ -264,7 +231,16 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     fn keep(&self, held: &Held) -> Lease {
-        self.shared.change(|leases| leases.keep(&held.id))
+        self.shared.change(|leases| {
+            let forever = || Lease::until(None::<Instant>);
+            let lease = leases.lease.map_or_else(forever, Lease::kept);
+            let Some(entry) = leases.entry(&held.id) else {
+                lease.lose();
+                return lease;
+            };
+            entry.until = None;
+            entry.kept.get_or_insert(lease).clone()
+        })
     }
 
     fn unkeep(&self, id: &str) {

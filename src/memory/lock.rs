@@ -17,11 +17,10 @@ use crate::sync::unlocked;
 
 /// A reentrant lock inside one process, with the behaviour of [`RLock`](crate::RLock).
 ///
-/// Each guard is an owner of its own. For [`lock`](crate::Lock::lock) and [`unlock`](crate::Lock::unlock), clones of a handle are one owner;
-/// [`with_owner`](Lock::with_owner) makes a handle for another one. A lock that is
-/// taken without a lease is held until it is unlocked: there is nothing that could renew it too late. Its lease shows 30 s
-/// all the time, as if it had just been renewed. A guard that is forgotten, or whose unlock fails, leaves it held for a clone of
-/// [`LockGuard::handle`](crate::LockGuard::handle), for [`force_unlock`](crate::Lock::force_unlock), or for [`lose`](Lock::lose).
+/// [`Lock`](crate::Lock#owners) explains owners; [`with_owner`](Lock::with_owner) makes a handle for another one. Without a lease the lock
+/// is held until it is unlocked. Its lease shows 30 s all the time, as if it had just been renewed. A guard that is forgotten, or whose
+/// unlock fails, leaves it held for a clone of [`LockGuard::handle`](crate::LockGuard::handle), for
+/// [`force_unlock`](crate::Lock::force_unlock), or for [`lose`](Lock::lose).
 ///
 /// Waiting callers get it in their order, and `try_lock` finds it held while others wait: so it also stands for an
 /// [`RFairLock`](crate::RFairLock). Calls of one owner that wait at the same time have a place each here; there they share one.
@@ -75,7 +74,7 @@ pub struct ReadWriteLock(Lock);
 impl ReadWriteLock {
     /// A lock that nobody holds.
     pub fn new(name: impl Into<String>) -> Self {
-        ReadWriteLock(Lock::make(name.into(), false))
+        ReadWriteLock(Lock::new(name))
     }
 
     /// This lock for the owner number `id`; see [`Lock::with_owner`].
@@ -87,18 +86,16 @@ impl ReadWriteLock {
     /// The side for readers.
     #[must_use]
     pub fn read(&self) -> Lock {
-        self.side(true)
+        Lock {
+            reads: true,
+            ..self.write()
+        }
     }
 
     /// The side for one writer.
     #[must_use]
     pub fn write(&self) -> Lock {
-        self.side(false)
-    }
-
-    fn side(&self, reads: bool) -> Lock {
         Lock {
-            reads,
             last: LastLease::default(),
             ..self.0.clone()
         }
@@ -108,22 +105,20 @@ impl ReadWriteLock {
 impl Lock {
     /// A lock that nobody holds.
     pub fn new(name: impl Into<String>) -> Self {
-        Self::make(name.into(), false)
-    }
-
-    /// A lock that gives fencing tokens, as [`RFencedLock`](crate::RFencedLock) does.
-    pub fn fenced(name: impl Into<String>) -> Self {
-        Self::make(name.into(), true)
-    }
-
-    fn make(name: String, fenced: bool) -> Self {
         Lock {
-            shared: Shared::new(name, Ok(()), State::new(fenced)),
+            shared: Shared::new(name.into(), Ok(()), State::default()),
             owner: "memory:0".into(),
             reads: false,
             last: LastLease::default(),
             lease: None,
         }
+    }
+
+    /// A lock that gives fencing tokens, as [`RFencedLock`](crate::RFencedLock) does.
+    pub fn fenced(name: impl Into<String>) -> Self {
+        let lock = Self::new(name);
+        lock.shared.change(|state| state.fenced = true);
+        lock
     }
 
     /// This lock for the owner number `id`. Handles of the same number are the same owner; the first one has 0.
@@ -149,13 +144,12 @@ impl Lock {
         }
     }
 
-    /// Releases a hold; see [`State::release`].
+    /// Releases the hold with this number, or one of the owner's.
     fn release(&self, number: Option<u64>) -> impl FnOnce(&mut State) -> bool + Send + 'static {
         let (owner, reads) = (Arc::clone(&self.owner), self.reads);
-        move |state| state.release(|held| held.is_of(&owner, reads), number)
+        move |state| state.release(&owner, reads, number)
     }
 
-    /// The same without a caller.
     fn release_detached(&self, number: Option<u64>) {
         let (release, name) = (self.release(number), self.shared.name.clone());
         self.shared.defer(move |state| {
@@ -182,9 +176,9 @@ impl Lock {
 
     /// Reads what this owner holds.
     fn held<T>(&self, state: &State, read: impl FnOnce(&Holding) -> T) -> Option<T> {
-        let mut all = state.holdings().iter();
-        all.find(|held| held.is_of(&self.owner, self.reads))
-            .map(read)
+        let mut all = state.holdings.iter();
+        let own = all.find(|held| held.is_of(&self.owner, self.reads));
+        own.map(read)
     }
 }
 
@@ -209,7 +203,7 @@ impl api::Lock for Lock {
     }
 
     async fn hold(&self, wait: Option<Duration>) -> Result<Option<Hold>> {
-        self.shared.check()?;
+        self.shared.valid.clone()?;
         if let Some(lease) = self.lease {
             api::check_millis(&self.shared.name, "lease", lease)?;
         }
@@ -233,7 +227,7 @@ impl api::Lock for Lock {
 
     async fn is_locked(&self) -> Result<bool> {
         let is_side = |held: &Holding| held.reads == self.reads;
-        let is_locked = |state: &mut State| state.holdings().iter().any(is_side);
+        let is_locked = |state: &mut State| state.holdings.iter().any(is_side);
         self.shared.call(is_locked).await
     }
 
@@ -245,10 +239,10 @@ impl api::Lock for Lock {
 
     async fn remaining_ttl(&self) -> Result<RemainingTtl> {
         let left = |expires: Instant| expires.saturating_duration_since(Instant::now());
-        let remaining = |held: &Holding| held.expires.map_or(KEPT, left);
+        let remaining = |held: &Holding| held.expires().map_or(KEPT, left);
         // One without an end is the last.
-        let last = |held: &&Holding| (held.expires.is_none(), held.expires);
-        let last = |state: &mut State| state.holdings().iter().max_by_key(last).map(remaining);
+        let last = |held: &&Holding| (held.expires().is_none(), held.expires());
+        let last = |state: &mut State| state.holdings.iter().max_by_key(last).map(remaining);
         let left = self.shared.call(last).await?;
         Ok(left.map_or(RemainingTtl::Missing, RemainingTtl::Expires))
     }

@@ -1,17 +1,15 @@
-//! The traits inside one process, without Redis: for tests, and for services that run alone.
+//! The traits inside one process, without Redis: for services that run alone, and for tests of code that takes `Arc<dyn Semaphore>`,
+//! `Arc<dyn Lock>` and so on. The [guide](crate::guide::examples) has an example.
 //!
-//! Pass them to code that takes `Arc<dyn Semaphore>`, `Arc<dyn Lock>` and so on, in its tests; the [guide](crate::guide::examples)
-//! has an example. Their calls are those of the traits, and behave as those in Redis, to the error.
-//!
-//! Cloning a handle is cheap, and gives another handle to the same object. There is no registry: two objects of the same name that were
-//! made apart have nothing to do with each other. Every call returns [`InvalidName`](crate::Error::InvalidName) for a name that is empty or
-//! longer than 64 KiB.
+//! Calls behave as those in Redis, to the error. A clone is another handle to the same object. There is no registry: two objects of the
+//! same name that were made apart have nothing to do with each other. Every call returns [`InvalidName`](crate::Error::InvalidName) for
+//! a name that is empty or longer than 64 KiB.
 //!
 //! # Failures on demand
 //!
-//! Each has a switch for tests of code while Redis is away, or after it has lost its data: `fail_with` lets calls fail,
-//! `stall` leaves them without an answer, `recover` ends that, and `lose` takes away what is held or counted. All waiting goes by
-//! tokio's clock, so that a test with a paused clock (`#[tokio::test(start_paused = true)]`) waits for no time.
+//! Each object has a switch for tests of trouble with Redis: `fail_with` lets calls fail, `stall` leaves them without an answer,
+//! `recover` ends that, and `lose` takes away what is held or counted. All waiting goes by tokio's clock. A test with a paused clock
+//! (`#[tokio::test(start_paused = true)]`) waits for no time.
 //!
 //! ```
 //! use redisson_semaphore::{Error, Semaphore, memory};
@@ -35,13 +33,6 @@
 //! # Ok(())
 //! # }
 //! ```
-
-// | File | What it holds |
-// |---|---|
-// | `queue.rs` | the core that all have: their state, and the queue of the callers that wait |
-// | `semaphore.rs`, `leased.rs`, `lock.rs`, `latch.rs` | the public types, and their states |
-// | `holds.rs` | the state of a lock |
-// | `faults.rs` | failures on demand |
 
 mod faults;
 mod holds;

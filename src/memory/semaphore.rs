@@ -12,30 +12,25 @@ use crate::api::{self, MAX_PERMITS, check_millis};
 use crate::error::{Error, Result};
 use crate::sync::unlocked;
 
-/// The range of a counter: Java's `int`.
-const RANGE: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
-
-/// A counting semaphore inside this process.
+/// A counting semaphore inside this process, with the amounts and the order of the trait, [`Semaphore`](crate::Semaphore).
 ///
-/// It is a counter that may be missing or negative. Amounts and the order of callers are explained at the trait,
-/// [`Semaphore`](crate::Semaphore). Its methods are also here without importing it. A request that is too large for what is free holds
-/// those behind it up in the windows of [the guide](crate::guide::queue#large-requests). Permits may be
-/// released from any thread, within a runtime or not; a wait with a time, and one behind a larger request, needs
-/// a tokio runtime with its timer.
+/// It is a counter that may be missing or negative. A large request blocks later ones in the windows of
+/// [the guide](crate::guide::queue#large-requests). Permits may be released from any thread, within a runtime or not; a wait with a time,
+/// and one behind a larger request, needs a tokio runtime with its timer.
 ///
-/// When its time to live is over the semaphore is missing, with whatever permits it had; waiting callers go on waiting.
-/// A [`release`](crate::Semaphore::release) afterwards creates it anew, without a time to live; a guard's end does not. A guard releases into
+/// When its time to live is over the semaphore is missing, with whatever permits it had. Waiters go on waiting.
+/// A [`release`](crate::Semaphore::release) creates it anew, without a time to live; a guard's end does not. A guard releases into
 /// the semaphore that is there then, also into one that was made anew.
 ///
 /// # Errors
 ///
-/// [`Error::InvalidPermits`] above [`MAX_PERMITS`]; [`Error::OutOfRange`] where the counter
-/// would leave the range of 32 bits; [`Error::InvalidDuration`] for a time to live below a millisecond, or above 2^53 of them.
+/// [`Error::InvalidPermits`] above [`MAX_PERMITS`]; [`Error::OutOfRange`] where the counter would leave the range of 32 bits;
+/// [`Error::InvalidDuration`] for a time to live below a millisecond, or above 2^53 of them.
 ///
 /// # Cancel safety
 ///
-/// All but the waits take effect on the first poll. A wait that is dropped gives up its place, and what it was granted in
-/// the meantime goes to the next waiter, or back.
+/// All but the waits take effect on the first poll. A wait that is dropped leaves the queue. Permits that it was granted go to the next
+/// waiter, or back.
 ///
 /// # Examples
 ///
@@ -70,37 +65,34 @@ impl Counter {
         self.available.unwrap_or(0)
     }
 
-    /// Changes the counter by `delta`; the counter as it stays if the result does not fit.
-    fn add(&mut self, delta: i64) -> std::result::Result<(), i64> {
-        let changed = self.count() + delta;
-        if !RANGE.contains(&changed) {
-            return Err(self.count());
-        }
-        self.available = Some(changed);
+    fn add(&mut self, name: &str, delta: i64) -> Result<()> {
+        let available = self.count();
+        let changed = i32::try_from(available + delta).map_err(|_| Error::OutOfRange {
+            name: name.to_owned(),
+            available,
+            delta,
+        })?;
+        self.available = Some(changed.into());
         Ok(())
     }
 
     /// Gives permits back; `only` if the semaphore exists.
-    fn release(&mut self, permits: u32, only: bool) -> std::result::Result<bool, i64> {
+    fn release(&mut self, name: &str, permits: u32, only: bool) -> Result<bool> {
         if permits == 0 || (only && self.available.is_none()) {
             return Ok(false);
         }
-        self.add(permits.into()).map(|()| true)
-    }
-
-    fn lose(&mut self) {
-        *self = Counter::default();
+        self.add(name, permits.into()).map(|()| true)
     }
 }
 
 impl Rules for Counter {
     type Want = u32;
-    type Grant = u32;
+    type Grant = ();
     const BLOCKS: bool = true;
 
     fn expire(&mut self, now: Instant) {
         if self.expires.is_some_and(|expires| expires <= now) {
-            self.lose();
+            *self = Counter::default();
         }
     }
 
@@ -108,27 +100,26 @@ impl Rules for Counter {
         self.count() <= 0
     }
 
-    fn fits(&self, permits: &u32) -> bool {
+    fn fits(&self, permits: &u32, _behind: bool) -> bool {
         self.count() >= i64::from(*permits)
     }
 
-    fn take(&mut self, permits: &u32) -> u32 {
+    fn take(&mut self, permits: &u32) {
         self.available = Some(self.count() - i64::from(*permits));
-        *permits
     }
 
-    /// They are gone if the semaphore no longer exists. There is no caller to tell that they do not fit.
-    fn take_back(&mut self, permits: u32) {
-        let back = |available: i64| (available + i64::from(permits)).min(MAX_PERMITS.into());
+    /// They are gone if the semaphore no longer exists. There is no caller that could learn that they do not fit.
+    fn take_back(&mut self, permits: &u32, (): ()) {
+        let back = |available: i64| (available + i64::from(*permits)).min(MAX_PERMITS.into());
         self.available = self.available.map(back);
     }
 }
 
 impl Semaphore {
-    /// A semaphore that does not exist yet: it has no permits until a call sets, adds or releases
-    /// some.
+    /// A semaphore that does not exist yet: it has no permits until a call sets, adds or releases some.
     pub fn new(name: impl Into<String>) -> Self {
-        Self::make(name.into(), None)
+        let shared = Shared::new(name.into(), Ok(()), Counter::default());
+        Semaphore { shared }
     }
 
     /// A semaphore that exists, with `permits` permits.
@@ -141,21 +132,16 @@ impl Semaphore {
             permits <= MAX_PERMITS,
             "{permits} permits are more than {MAX_PERMITS}"
         );
-        Self::make(name.into(), Some(permits.into()))
-    }
-
-    fn make(name: String, available: Option<i64>) -> Self {
-        let expires = None;
-        let counter = Counter { available, expires };
-        Semaphore {
-            shared: Shared::new(name, Ok(()), counter),
-        }
+        let made = Self::new(name);
+        made.shared
+            .change(|counter| counter.available = Some(permits.into()));
+        made
     }
 
     /// Loses all there is, as a server does that restarts without its data: the semaphore does not exist any more. Holders
     /// of permits are not notified, as permits have no owners. Waiters go on waiting.
     pub fn lose(&self) {
-        self.shared.change(Counter::lose);
+        self.shared.change(std::mem::take);
     }
 
     async fn create(&self, permits: u32, ttl: Option<Duration>) -> Result<bool> {
@@ -175,7 +161,6 @@ impl Semaphore {
         self.shared.call(create).await
     }
 
-    /// Takes permits; `wait` as in [`take`](api::Semaphore::take).
     async fn acquired(&self, permits: u32, wait: Option<Duration>) -> Result<bool> {
         self.check(permits)?;
         Ok(permits == 0 || self.shared.acquire(permits, wait).await?.is_some())
@@ -184,21 +169,13 @@ impl Semaphore {
     /// Gives permits back; `only` if the semaphore exists.
     async fn give_back(&self, operation: &'static str, permits: u32, only: bool) -> Result<bool> {
         self.check(permits)?;
-        let release = move |counter: &mut Counter| counter.release(permits, only);
-        let released = self.shared.carry_out(operation, release).await?;
-        released.map_err(|available| self.out_of_range(available, permits.into()))
-    }
-
-    fn out_of_range(&self, available: i64, delta: i64) -> Error {
-        Error::OutOfRange {
-            name: self.shared.name.clone(),
-            available,
-            delta,
-        }
+        let name = self.shared.name.clone();
+        let release = move |counter: &mut Counter| counter.release(&name, permits, only);
+        self.shared.carry_out(operation, release).await?
     }
 
     fn check(&self, permits: u32) -> Result<()> {
-        self.shared.check()?;
+        self.shared.valid.clone()?;
         if permits > MAX_PERMITS {
             let name = self.shared.name.clone();
             return Err(Error::InvalidPermits { name, permits });
@@ -248,11 +225,8 @@ impl api::Semaphore for Semaphore {
     }
 
     async fn add_permits(&self, delta: i32) -> Result<()> {
-        let added = self
-            .shared
-            .call(|counter| counter.add(delta.into()))
-            .await?;
-        added.map_err(|available| self.out_of_range(available, delta.into()))
+        let add = |counter: &mut Counter| counter.add(&self.shared.name, delta.into());
+        self.shared.call(add).await?
     }
 
     async fn drain_permits(&self) -> Result<i64> {
@@ -277,10 +251,8 @@ impl api::Semaphore for Semaphore {
     fn release_detached(&self, permits: u32) {
         let name = self.shared.name.clone();
         self.shared.defer(move |counter| {
-            if let Err(available) = counter.release(permits, true) {
-                unlocked(move || {
-                    tracing::warn!(name, available, permits, "permits could not be given back")
-                });
+            if let Err(error) = counter.release(&name, permits, true) {
+                unlocked(move || tracing::warn!(name, %error, "permits could not be given back"));
             }
         });
     }
