@@ -1,11 +1,9 @@
 //! Failures on demand, for tests of the code that meets them.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use futures::FutureExt;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::queue::{Rules, Shared};
 use crate::error::{Effect, Error, Result};
@@ -43,36 +41,28 @@ impl<R: Rules> Shared<R> {
         self.fault_changed.notify_waiters();
     }
 
-    fn fault(&self) -> Fault {
-        self.queue.lock().fault.clone()
-    }
-
     /// Lets a call pass that waits for `wait` at the most (`None`: it does not, or without a limit), as soon as nothing is wrong.
     pub(super) async fn pass(&self, wait: Option<Duration>) -> Result<()> {
         self.valid.clone()?;
-        let mut passed = pin!(async {
-            loop {
-                let changed = self.fault_changed.notified();
-                match self.fault() {
-                    Fault::None => return Ok(()),
-                    Fault::Fails(error) => return Err(error),
-                    Fault::Stalls => changed.await,
-                }
-            }
-        });
-        // Without a stall no timer is needed.
-        if let Some(passed) = passed.as_mut().now_or_never() {
-            return passed;
-        }
         let waited = wait.map_or(RETRY_WINDOW, |wait| wait.saturating_add(TIMED_CALL));
-        let passed = timeout(waited, passed).await;
-        passed.unwrap_or_else(|_| {
-            Err(Error::Unavailable {
-                name: self.name.clone(),
-                waited,
-                detail: STALLED.to_owned(),
-            })
-        })
+        let began = Instant::now();
+        loop {
+            let changed = self.fault_changed.notified();
+            let fault = self.queue.lock().fault.clone();
+            match fault {
+                Fault::None => return Ok(()),
+                Fault::Fails(error) => return Err(error),
+                Fault::Stalls => {}
+            }
+            let left = waited.saturating_sub(began.elapsed());
+            if timeout(left, changed).await.is_err() {
+                return Err(Error::Unavailable {
+                    name: self.name.clone(),
+                    waited,
+                    detail: STALLED.to_owned(),
+                });
+            }
+        }
     }
 
     /// Carries out a call that must happen once it was polled, also when its caller goes: now, or as soon as the fault ends. Where
@@ -83,7 +73,8 @@ impl<R: Rules> Shared<R> {
         call: impl FnOnce(&mut R) -> T + Send + 'static,
     ) -> Result<T> {
         self.valid.clone()?;
-        if let Fault::Fails(error) = self.fault() {
+        let fault = self.queue.lock().fault.clone();
+        if let Fault::Fails(error) = fault {
             if error.effect() == Effect::NotApplied && !error.is_retryable() {
                 return Err(error);
             }
@@ -130,8 +121,7 @@ macro_rules! fault_switch {
     ($type:ty) => {
         impl $crate::api::Sealed for $type {}
 
-        /// Faults on purpose, for tests of code that meets them. All handles to this object share them. Times are those of tokio's clock,
-        /// which a test may pause (`start_paused`).
+        /// Faults on purpose, which all handles to this object share; see [the example](crate::memory#failures-on-demand).
         ///
         /// During a fault, calls that waited before go on waiting. The releases of dropped guards are carried out when it ends.
         impl $type {
@@ -144,20 +134,6 @@ macro_rules! fault_switch {
             ///   when the fault ends.
             /// - Any other error, as [`Error::server`](crate::Error::server), refuses it for good. The permits or the lock of such a guard
             ///   stay taken, until the lease is over if there is one.
-            ///
-            /// ```
-            /// # #[tokio::main(flavor = "current_thread")]
-            /// # async fn main() -> redisson_semaphore::Result<()> {
-            /// use redisson_semaphore::{Error, Lock, memory};
-            ///
-            /// let door = memory::Lock::new("door");
-            /// door.fail_with(Error::unavailable("door", "Redis is away"));
-            /// assert!(door.try_lock().await.unwrap_err().is_unavailable());
-            /// door.recover();
-            /// assert!(door.try_lock().await?);
-            /// # Ok(())
-            /// # }
-            /// ```
             pub fn fail_with(&self, error: $crate::Error) {
                 self.shared
                     .set_fault($crate::memory::faults::Fault::Fails(error));

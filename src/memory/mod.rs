@@ -30,6 +30,8 @@
 //! assert!(!is_let_in(seats.clone()).await?);
 //! seats.fail_with(Error::unavailable("seats", "it is away"));
 //! assert!(is_let_in(seats.clone()).await?);
+//! seats.recover();
+//! assert!(!is_let_in(seats).await?);
 //! # Ok(())
 //! # }
 //! ```
