@@ -14,9 +14,6 @@ use tower_service::Service;
 use crate::api::{Permit, Semaphore};
 use crate::error::Error;
 
-/// How much longer than the wait Redis may take, unless set otherwise.
-const ANSWER_TIME: Duration = Duration::from_secs(1);
-
 /// Why a request has not been let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -85,7 +82,7 @@ impl<F> LimitLayer<F> {
                 semaphore,
                 permits: 1,
                 wait,
-                answer_time: ANSWER_TIME,
+                answer_time: Duration::from_secs(1),
                 limit: None,
             },
             refuse,
@@ -160,7 +157,9 @@ where
         let mut ready = std::mem::replace(&mut self.inner, next);
         let LimitLayer { limit, refuse } = self.layer.clone();
         Box::pin(async move {
-            match limit.let_in().await {
+            let time = limit.wait.saturating_add(limit.answer_time);
+            let taken = timeout(time, limit.take()).await;
+            match taken.unwrap_or(Err(Refused::Unanswered)) {
                 Ok(_held) => ready.call(request).await,
                 Err(refused) => refuse(refused),
             }
@@ -169,12 +168,6 @@ where
 }
 
 impl Limit {
-    async fn let_in(&self) -> Result<Permit, Refused> {
-        let time = self.wait.saturating_add(self.answer_time);
-        let taken = timeout(time, self.take()).await;
-        taken.unwrap_or(Err(Refused::Unanswered))
-    }
-
     async fn take(&self) -> Result<Permit, Refused> {
         let semaphore = &self.semaphore;
         if let Some(permit) = semaphore.permit_for(self.permits, self.wait).await? {

@@ -16,6 +16,7 @@ use crate::stats::Holding;
 ///
 /// There are as many permits as its limit says, or as were set where it is kept. A caller that acquires one gets an id that is its own, and
 /// releases by it. A permit that is not refreshed is free again after its [`lease`](LeasedSemaphore::lease).
+/// [`ClientBuilder`](crate::ClientBuilder#names-and-times-of-calls) explains the names of the calls, and their times.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -36,11 +37,6 @@ use crate::stats::Holding;
 /// # Ok(())
 /// # }
 /// ```
-///
-/// # Names and times
-///
-/// The names of the calls, and how wait, lease and the other times go together, are explained
-/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
 ///
 /// # Cancel safety
 ///
@@ -103,9 +99,8 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// Takes all permits away from their holders, without notifying these; returns how many they were.
     async fn release_all(&self) -> Result<u64>;
 
-    /// Gives the permit with this id back without waiting for it: what a guard does when it is dropped.
-    ///
-    /// The release is carried out in the background; a failure is only logged. May be called outside of a runtime.
+    /// Gives the permit with this id back in the background: what a guard does when it is dropped. A failure is only logged. May be called
+    /// outside of a runtime.
     #[doc(hidden)]
     fn release_detached(&self, id: &str);
 
@@ -264,22 +259,13 @@ impl LeasedPermit {
         self.lease.is_lost()
     }
 
-    /// Ends when the permit is lost: at the latest when the time that was granted has run out by this process's
-    /// clock. Never ends where permits last for ever.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped and asked again at any time.
+    /// Ends when the permit is lost, as [`Lease::lost`] does, which is as cancel-safe. Never ends where permits last for ever.
     pub async fn lost(&self) {
         self.lease.lost().await;
     }
 
-    /// Runs `future` until it is done, or the permit is lost: `None` then, and the future has been dropped. A loss is noticed when `future`
-    /// waits. If it blocks its thread meanwhile, it is `Some`, and [`release`](Self::release) tells the loss.
-    ///
-    /// # Cancel safety
-    ///
-    /// As safe as `future`.
+    /// Runs `future` until it is done, or the permit is lost; see [`Permit::run`](crate::Permit::run). [`release`](Self::release) tells a loss
+    /// that `run` has missed. It is as cancel-safe as `future`.
     #[must_use = "`None` says that the permit was lost"]
     pub async fn run<F: Future>(&self, future: F) -> Option<F::Output> {
         self.lease.run(future).await
@@ -293,8 +279,7 @@ impl LeasedPermit {
     ///
     /// # Cancel safety
     ///
-    /// The release is on its way as soon as the future has been polled; a future dropped before that releases in
-    /// the background, as dropping the guard does.
+    /// As that of [`Permit::release`](crate::Permit::release).
     pub async fn release(mut self) -> Result<bool> {
         let semaphore = Arc::clone(&self.semaphore);
         let id = Arc::clone(&self.held.id);

@@ -12,6 +12,7 @@ use crate::lease::Lease;
 use crate::stats::Holding;
 
 /// A lock that is held by an owner for a time, wherever it is kept. Implemented by this crate alone.
+/// [`ClientBuilder`](crate::ClientBuilder#names-and-times-of-calls) explains the names of the calls, and their times.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -45,11 +46,6 @@ use crate::stats::Holding;
 /// renewed in the background for as long as it is held and the process lives, or, where an implementation says so, for as long
 /// as somebody is there who could unlock it. Either may be lost: the lease
 /// runs out, someone forces the lock open, the server loses its data. [`lease`](Lock::lease) and the guards tell.
-///
-/// # Names and times
-///
-/// [`ClientBuilder`](crate::ClientBuilder#names-and-times-of-calls) explains the names of the calls, and how wait, lease and the other
-/// times differ.
 ///
 /// # Cancel safety
 ///
@@ -114,9 +110,7 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
         Holding::default()
     }
 
-    /// Gives the lock back without waiting for it: what a guard does when it is dropped.
-    ///
-    /// A failure is only logged. May be called outside of a runtime.
+    /// Gives the lock back in the background. A failure is only logged. May be called outside of a runtime.
     #[doc(hidden)]
     fn unlock_detached(&self);
 
@@ -273,12 +267,7 @@ impl LockGuard {
         self.hold.lease.is_lost()
     }
 
-    /// Ends when the lock is lost: at the latest when the lease that was granted has run out by this process's
-    /// clock.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped and asked again at any time.
+    /// Ends when the lock is lost, as [`Lease::lost`] does, which is as cancel-safe.
     pub async fn lost(&self) {
         self.hold.lease.lost().await;
     }
@@ -344,8 +333,7 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// The unlock is on its way as soon as the future has been polled; a future dropped before that unlocks in the
-    /// background, as dropping the guard does.
+    /// As that of [`Permit::release`](crate::Permit::release).
     pub async fn unlock(mut self) -> Result<()> {
         let (lock, hold) = (Arc::clone(&self.lock), self.hold.clone());
         let unlock = lock.unlock_hold(&hold);

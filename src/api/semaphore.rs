@@ -37,10 +37,10 @@ impl OnRecord {
 
 /// A counting semaphore, wherever its permits are kept. Implemented by this crate alone.
 ///
-/// The counter is the number of permits available now. It may be negative (after
-/// [`add_permits`](Semaphore::add_permits) with a negative number). A permit has no
-/// owner: a caller may release the permits of another one, and `release` on its own adds permits.
-/// A semaphore that does not exist has no permits.
+/// The counter is the number of permits available now. It may be negative (after [`add_permits`](Semaphore::add_permits) with a
+/// negative number). A permit has no owner: a caller may release the permits of another one, and `release` on its own adds permits.
+/// A semaphore that does not exist has no permits. [`ClientBuilder`](crate::ClientBuilder#names-and-times-of-calls) explains the names of
+/// the calls, and their times.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,16 +61,8 @@ impl OnRecord {
 /// # Amounts
 ///
 /// Amounts are 0 to [`MAX_PERMITS`]; more is [`Error::InvalidPermits`](crate::Error::InvalidPermits).
-/// Acquiring or releasing 0 succeeds at once and touches nothing, also where the semaphore is missing.
-///
-/// They are `u32`, as in tokio, and no generic number: the trait is object-safe, and what a service has as a constant
-/// is checked when it is compiled. A computed one is converted where it is known what a bad one means:
-/// `u32::try_from(rows.len())?`. Counters are `i64`, as Redis has them, since they may be negative.
-///
-/// # Names and times
-///
-/// The names of the calls, and how wait, lease and the other times go together, are explained
-/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
+/// Acquiring or releasing 0 succeeds at once and touches nothing, also where the semaphore is missing. A computed amount is converted
+/// where it is known what a bad one means: `u32::try_from(rows.len())?`. Counters are `i64`, as they may be negative.
 ///
 /// # Cancel safety
 ///
@@ -126,7 +118,7 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The number of permits available now; 0 if the semaphore does not exist.
     async fn available_permits(&self) -> Result<i64>;
 
-    /// Whether the semaphore exists: one that does not grants nothing until a call makes it.
+    /// Whether the semaphore exists.
     async fn exists(&self) -> Result<bool>;
 
     /// Tells the semaphores of this process apart: the same for all handles of one, by which permits of one may be merged.
@@ -139,10 +131,8 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
         Holding::default()
     }
 
-    /// Gives `permits` permits back without waiting for it, where the semaphore still exists: what a guard does when it is dropped.
-    ///
-    /// The release is carried out in the background; a failure is only logged. May be called outside
-    /// of a runtime.
+    /// Gives `permits` permits back in the background where the semaphore still exists: what a guard does when it is dropped. A failure is
+    /// only logged. May be called outside of a runtime.
     #[doc(hidden)]
     fn release_detached(&self, permits: u32);
 
