@@ -363,28 +363,24 @@ impl ClientBuilder {
     }
 
     fn check(&self) -> Result<()> {
-        let config = &self.config;
-        let more_than_zero = Duration::from_nanos(1);
+        let (some, config) = (Duration::from_nanos(1), &self.config);
+        macro_rules! at_least {
+            ($least:expr, $setting:ident) => {
+                (stringify!($setting), $least, config.$setting)
+            };
+        }
         let settings = [
-            ("response_timeout", more_than_zero, config.response_timeout),
-            ("connect_timeout", more_than_zero, config.connect_timeout),
-            ("retry_window", more_than_zero, config.retry_window),
-            ("safety_interval", more_than_zero, config.safety_interval),
-            ("scan_interval", more_than_zero, config.scan_interval),
-            (
-                "fair_lock_wait_timeout",
-                more_than_zero,
-                config.fair_lock_wait_timeout,
-            ),
-            (
-                "lock_watchdog_timeout",
-                SHORTEST_WATCHDOG_TIMEOUT,
-                config.lock_watchdog_timeout,
-            ),
-            ("local_hand_off", Duration::ZERO, config.local_hand_off),
+            at_least!(some, response_timeout),
+            at_least!(some, connect_timeout),
+            at_least!(some, retry_window),
+            at_least!(some, safety_interval),
+            at_least!(some, scan_interval),
+            at_least!(some, fair_lock_wait_timeout),
+            at_least!(SHORTEST_WATCHDOG_TIMEOUT, lock_watchdog_timeout),
+            at_least!(Duration::ZERO, local_hand_off),
         ];
         let call_timeout = config.call_timeout;
-        let call_timeout = call_timeout.map(|set| ("call_timeout", more_than_zero, set));
+        let call_timeout = call_timeout.map(|set| ("call_timeout", some, set));
         for (name, least, value) in settings.into_iter().chain(call_timeout) {
             if value < least || value > LONGEST_SETTING {
                 return Err(Error::Configuration {

@@ -34,6 +34,9 @@ use crate::stats::Stats;
 /// they have deferred has been carried out, the connections are closed; waiters left asleep elsewhere may keep them open
 /// for about a minute. A client belongs to the tokio runtime that it was made in, or to that of [`ClientBuilder::runtime`], and
 /// [ends with it](crate::Error::RuntimeEnded). Calls may be made in any runtime.
+///
+/// Methods that take a name make a handle, without I/O. A name or setting that cannot be used is an error of the handle's first operation.
+/// Names have 64 KiB at the most.
 #[derive(Clone)]
 pub struct Client {
     core: Arc<Core>,
@@ -60,87 +63,74 @@ impl Client {
         ClientBuilder::of(Config::new(url))
     }
 
-    /// The semaphore called `name`: a handle, made without I/O. Redisson: `getSemaphore(String)`.
-    ///
-    /// A name that cannot be used is an error of the first operation; names have 64 KiB at the most, those of all objects.
+    /// The semaphore called `name`. Redisson: `getSemaphore(String)`.
     #[must_use]
     pub fn semaphore(&self, name: &str) -> RSemaphore {
         RSemaphore::new(&self.core, name)
     }
 
-    /// The lock called `name`: a handle, made without I/O. Its guards exclude each other; for calls without a guard it is an owner of its own.
+    /// The lock called `name`. Its guards exclude each other; for calls without a guard the handle is an owner of its own.
     /// Redisson: `getLock(String)`.
-    ///
-    /// A name that cannot be used is an error of the first operation.
     #[must_use]
     pub fn lock(&self, name: &str) -> RLock {
         RLock::new(&self.core, name)
     }
 
-    /// The lock called `name` that gives fencing tokens: a handle as [`lock`](Self::lock) makes one. Redisson:
-    /// `getFencedLock(String)`.
+    /// The lock called `name` that gives fencing tokens; see [`lock`](Self::lock). Redisson: `getFencedLock(String)`.
     #[must_use]
     pub fn fenced_lock(&self, name: &str) -> RFencedLock {
         RFencedLock::new(&self.core, name)
     }
 
-    /// The lock called `name` that its callers get in their order: a handle as [`lock`](Self::lock) makes one. Redisson:
-    /// `getFairLock(String)`.
+    /// The lock called `name` that its callers get in their order; see [`lock`](Self::lock). Redisson: `getFairLock(String)`.
     #[must_use]
     pub fn fair_lock(&self, name: &str) -> RFairLock {
         RFairLock::new(&self.core, name)
     }
 
-    /// The read-write lock called `name`: a handle as [`lock`](Self::lock) makes one, with two sides. Redisson: `getReadWriteLock(String)`.
+    /// The read-write lock called `name`, with two sides; see [`lock`](Self::lock). Redisson: `getReadWriteLock(String)`.
     #[must_use]
     pub fn read_write_lock(&self, name: &str) -> RReadWriteLock {
         RReadWriteLock::new(&self.core, name)
     }
 
-    /// The count-down latch called `name`: a handle, made without I/O. Redisson: `getCountDownLatch(String)`.
-    ///
-    /// A name that cannot be used is an error of the first operation.
+    /// The count-down latch called `name`. Redisson: `getCountDownLatch(String)`.
     #[must_use]
     pub fn count_down_latch(&self, name: &str) -> RCountDownLatch {
         RCountDownLatch::new(&self.core, name)
     }
 
-    /// The semaphore called `name` whose permits have ids and leases: a handle, made without I/O. Redisson:
-    /// `getPermitExpirableSemaphore(String)`.
-    ///
-    /// A name that cannot be used is an error of the first operation.
+    /// The semaphore called `name` whose permits have ids and leases. Redisson: `getPermitExpirableSemaphore(String)`.
     #[must_use]
     pub fn permit_expirable_semaphore(&self, name: &str) -> RPermitExpirableSemaphore {
         RPermitExpirableSemaphore::new(&self.core, name)
     }
 
-    /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
-    ///
-    /// A name or setting that cannot be used is an error of the first operation.
+    /// The timestamp semaphore called `name`, of the classic recipes.
     #[must_use]
     pub fn timestamp_semaphore(&self, name: &str, limit: u32) -> TimestampSemaphore {
         TimestampSemaphore::new(&self.core, name, limit)
     }
 
-    /// The fair semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    /// The fair semaphore called `name`, of the classic recipes.
     #[must_use]
     pub fn fair_semaphore(&self, name: &str, limit: u32) -> FairSemaphore {
         FairSemaphore::new(&self.core, name, limit)
     }
 
-    /// The set semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    /// The set semaphore called `name`, of the classic recipes.
     #[must_use]
     pub fn set_semaphore(&self, name: &str, limit: u32) -> SetSemaphore {
         SetSemaphore::new(&self.core, name, limit)
     }
 
-    /// The slot strings called `name`, of the classic recipes: a handle, made without I/O.
+    /// The slot strings called `name`, of the classic recipes.
     #[must_use]
     pub fn slot_semaphore(&self, name: &str, limit: u32) -> SlotSemaphore {
         SlotSemaphore::new(&self.core, name, limit)
     }
 
-    /// The string lock `lock:name`, of the classic recipes: a handle, made without I/O.
+    /// The string lock `lock:name`, of the classic recipes.
     #[must_use]
     pub fn string_lock(&self, name: &str) -> StringLock {
         StringLock::new(&self.core, name)
@@ -157,10 +147,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`](crate::Error::Unavailable) at once where there is no connection at the moment, and when no answer comes;
-    /// [`Error::RefusedForNow`](crate::Error::RefusedForNow), [`Error::Authentication`](crate::Error::Authentication) or [`Error::Tls`](crate::Error::Tls) where that is why;
-    /// [`Error::ShutDown`](crate::Error::ShutDown) after the shutdown, [`Error::RuntimeEnded`](crate::Error::RuntimeEnded) after the end
-    /// of the client's runtime.
+    /// [`Unavailable`](crate::Error::Unavailable) at once where there is no connection at the moment, and when no answer comes;
+    /// [`RefusedForNow`](crate::Error::RefusedForNow), [`Authentication`](crate::Error::Authentication) or [`Tls`](crate::Error::Tls) where
+    /// that is why; [`ShutDown`](crate::Error::ShutDown) after the shutdown; [`RuntimeEnded`](crate::Error::RuntimeEnded) after the end of
+    /// the client's runtime.
     ///
     /// # Cancel safety
     ///
@@ -169,23 +159,24 @@ impl Client {
         self.core.within(self.core.ping()).await
     }
 
+    /// For the tool `rsem`, as the other hidden methods: they are no part of the crate's API, and may change at any time.
+    ///
     /// Sends a command that only reads, once, and returns the answer; in a cluster to `master`, or to the one that has its key. Keys are not
     /// mapped. It ends when the server is silent for the response time-out. A command that changes something may have done so although it
-    /// fails. For the tool `rsem`: it is no part of the crate's API, and may change at any time.
+    /// fails.
     #[doc(hidden)]
     pub async fn ask(&self, master: Option<&str>, words: &[&str]) -> Result<Answer> {
         self.core.within(self.core.ask(master, words)).await
     }
 
-    /// The masters of a cluster, that [`ask`](Self::ask) takes; of a single server none. It is no part of the crate's API, and may
-    /// change at any time.
+    /// The masters of a cluster, that [`ask`](Self::ask) takes; of a single server none.
     #[doc(hidden)]
     #[must_use]
     pub fn masters(&self) -> Vec<String> {
         self.core.connection.masters()
     }
 
-    /// Whether sharded messages wake waiters. It is no part of the crate's API, and may change at any time.
+    /// Whether sharded messages wake waiters.
     #[doc(hidden)]
     #[must_use]
     pub fn has_sharded_messages(&self) -> bool {
@@ -222,7 +213,7 @@ impl Client {
         self.core.look()
     }
 
-    /// How many entries the client keeps, of each kind. It is no part of the crate's API, and may change at any time.
+    /// How many entries the client keeps, of each kind.
     #[doc(hidden)]
     #[must_use]
     pub fn entries(&self) -> Vec<(&'static str, usize)> {
@@ -231,15 +222,14 @@ impl Client {
 
     /// Carries out deferred calls, above all the releases of dropped guards, and ends the client.
     ///
-    /// Callers that wait get [`Error::ShutDown`](crate::Error::ShutDown), and so does every later call. A caller whose request was sent and not
-    /// answered gets [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown). A guard
-    /// that is dropped after this can't give its permits back, and neither can a call that has been granted some and was
-    /// left unpolled until now. A second call waits for the first one, and returns
-    /// the same.
+    /// Callers that wait get [`ShutDown`](crate::Error::ShutDown), and so does every later call. A caller whose request was sent and not
+    /// answered gets [`OutcomeUnknown`](crate::Error::OutcomeUnknown). A guard that is dropped after this can't give its permits back, and
+    /// neither can a call that has been granted some and was left unpolled until now. A second call waits for the first one, and returns the
+    /// same.
     ///
     /// # Errors
     ///
-    /// [`Error::Unfinished`](crate::Error::Unfinished) if something could not be carried out within the retry window. A call without a known outcome has
+    /// [`Unfinished`](crate::Error::Unfinished) if something could not be carried out within the retry window. A call without a known outcome has
     /// the retry window from its first sending, even if its caller has its error already; after that it gets one more try, not another window. A call that the server
     /// refuses for a missing permission is tried once more and then given up. Where it has no caller, only the log reports that.
     pub async fn shutdown(&self) -> Result<()> {
@@ -253,7 +243,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unfinished`](crate::Error::Unfinished) if something could not be carried out within `limit`, or the retry window where that is shorter.
+    /// [`Unfinished`](crate::Error::Unfinished) if something could not be carried out within `limit`, or the retry window where that is shorter.
     ///
     /// # Cancel safety
     ///
