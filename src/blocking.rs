@@ -67,9 +67,16 @@ impl Client {
     /// As there; [`Error::Configuration`] where no thread can be had.
     pub fn with(builder: ClientBuilder) -> Result<Self> {
         let (end, ended) = oneshot::channel::<()>();
-        let runtime = start(ended).map_err(|error| Error::Configuration {
+        let failed = |error| Error::Configuration {
             reason: format!("no thread for the client: {error}"),
-        })?;
+        };
+        let background = Builder::new_current_thread().enable_all().build();
+        let background = background.map_err(failed)?;
+        let runtime = background.handle().clone();
+        // Carries on whatever is spawned, until there is no client any more and drops the end.
+        let carry_on = move || drop(background.block_on(ended));
+        let thread = thread::Builder::new().name("redisson-sem".to_owned());
+        thread.spawn(carry_on).map_err(failed)?;
         let client = runtime.block_on(builder.connect())?;
         client.ends_with(end);
         Ok(Client { client, runtime })
@@ -135,19 +142,6 @@ handles! {
     fn fenced_lock(&self) -> Lock;
     fn fair_lock(&self) -> Lock;
     fn count_down_latch(&self) -> CountDownLatch;
-}
-
-/// A thread that carries on whatever is spawned, until there is no client any more.
-fn start(ended: oneshot::Receiver<()>) -> std::io::Result<Handle> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
-    thread::Builder::new()
-        .name("redisson-sem".to_owned())
-        .spawn(move || {
-            // Never sent: it is dropped.
-            let _ = runtime.block_on(ended);
-        })?;
-    Ok(handle)
 }
 
 /// A wrapper around the handles of a trait.
