@@ -87,84 +87,51 @@ fn source() -> Vec<File> {
     all
 }
 
-/// The paths that a `use` tree names: `a::{b, c::{d}}`.
-fn expand(tree: &str, prefix: &[String], paths: &mut Vec<Vec<String>>) {
-    let tree = tree.trim();
-    if let Some((head, rest)) = tree.split_once("::")
-        && !head.contains(['{', ','])
-    {
-        let prefix = [prefix, &[head.trim().to_owned()]].concat();
-        return expand(rest, &prefix, paths);
-    }
-    let Some(list) = tree
-        .strip_prefix('{')
-        .and_then(|tree| tree.strip_suffix('}'))
-    else {
-        let name = tree.split(" as ").next().unwrap_or_default().to_owned();
-        return paths.push([prefix, &[name]].concat());
-    };
-    let mut depth = 0;
-    for item in list.split(|c| {
+/// The paths of the tree that begins here: `a::{b, c::{d}}`.
+fn expand(text: &str) -> Vec<String> {
+    let (mut paths, mut outer, mut path) = (Vec::new(), Vec::new(), String::new());
+    for c in text.chars() {
         match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        c == ',' && depth == 0
-    }) {
-        if !item.trim().is_empty() {
-            expand(item, prefix, paths);
+            '{' if path.ends_with("::") => outer.push(path.clone()),
+            ',' | '}' if !outer.is_empty() => {
+                let before = outer.last().cloned().unwrap_or_default();
+                paths.push(std::mem::replace(&mut path, before));
+                if c == '}' {
+                    outer.pop();
+                }
+            }
+            _ if c.is_alphanumeric() || "_:$".contains(c) => path.push(c),
+            _ if c.is_whitespace() && !outer.is_empty() => {}
+            _ => break,
         }
     }
+    paths.push(path);
+    paths
 }
 
-/// All that a file names by a path from the crate's root: `use` with `super` and `self`, too.
+/// All that a file names by a path from the crate's root, or from its parent.
 fn imports(file: &File) -> BTreeSet<Vec<String>> {
-    let mut paths = Vec::new();
-    for (start, _) in file.text.match_indices("use ") {
-        let before = file.text[..start].chars().next_back();
-        if before.is_none_or(|before| before.is_whitespace() || before == ')') {
-            let tree = file.text[start + 4..].split(';').next().unwrap_or_default();
-            let tree = tree.split_whitespace().collect::<Vec<_>>().join(" ");
-            expand(&tree, &[], &mut paths);
-        }
-    }
+    let mut imports = BTreeSet::new();
     for root in ["crate::", "$crate::", "super::", "redis::"] {
         for (start, _) in file.text.match_indices(root) {
             let before = file.text[..start].chars().next_back();
             if before.is_some_and(|before| before.is_alphanumeric() || "_:$".contains(before)) {
                 continue;
             }
-            let path = |c: char| c.is_alphanumeric() || "_:$".contains(c);
-            let path: String = file.text[start..]
-                .chars()
-                .take_while(|c| path(*c))
-                .collect();
-            let parts = path.split("::").filter(|part| !part.is_empty());
-            paths.push(parts.map(str::to_owned).collect());
-        }
-    }
-    let resolved = paths.iter().filter_map(|path| resolve(path, &file.module));
-    resolved.filter(|path| !path.is_empty()).collect()
-}
-
-fn resolve(path: &[String], module: &[String]) -> Option<Vec<String>> {
-    let mut at = module.to_vec();
-    let mut rest = path;
-    match &*rest.first()?.clone() {
-        "crate" | "$crate" => at.clear(),
-        "redis" => return Some(path.to_vec()),
-        "self" => {}
-        "super" => {
-            while rest.get(1).is_some_and(|next| next == "super") {
-                at.pop();
-                rest = &rest[1..];
+            for path in expand(&file.text[start..]) {
+                let parts = path.split("::").filter(|part| !part.is_empty());
+                let parts: Vec<_> = parts.map(str::to_owned).collect();
+                let parent = &file.module[..file.module.len() - 1];
+                imports.insert(match root {
+                    "redis::" => parts,
+                    "super::" => [parent, &parts[1..]].concat(),
+                    _ => parts[1..].to_vec(),
+                });
             }
-            at.pop();
         }
-        _ => return None,
     }
-    Some([&at[..], &rest[1..]].concat())
+    imports.retain(|path| !path.is_empty());
+    imports
 }
 
 /// What breaks the rules.
@@ -178,6 +145,9 @@ fn broken(all: &[File]) -> BTreeSet<String> {
             broken.insert(format!("{part} has no place among the parts"));
             continue;
         };
+        if file.text.contains("super::super") {
+            broken.insert(format!("{name} climbs twice"));
+        }
         for import in imports(file) {
             let other = &*import[0];
             if other == "redis" {
@@ -238,6 +208,8 @@ fn what_is_forbidden_is_found() {
     let forbidden = [
         ("error", "use crate::recipes::Units;"),
         ("error", "field: crate::recipes::Units,"),
+        ("error", "use crate::{units, recipes::{self, Units}};"),
+        ("queue/state", "use super::super::engine::Core;"),
         ("transport/live", "use crate::engine::core::Core;"),
         ("engine/once", "use crate::queue::Object;"),
         ("queue/state", "use crate::redisson::semaphore::RSemaphore;"),
