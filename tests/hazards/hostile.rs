@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::Effect;
+use redisson_semaphore::{Effect, Error};
 
 use crate::lost::builder;
 use crate::subject::{Expected, Subject, tolerance, waits_without_limit};
@@ -18,6 +18,7 @@ use crate::support::clients::LIMIT;
 use crate::support::monitor::{Command, Monitor};
 use crate::support::server::RedisServer;
 use crate::support::snapshot::{Snapshot, snapshot};
+use crate::support::waiters::until;
 use tokio::time::timeout;
 
 /// How each is written into a key.
@@ -36,8 +37,44 @@ const VALUES: [&[&str]; 12] = [
     &["SET", "1 -1 0 999"],
 ];
 
-/// How many of them are tried with each call and key.
-const EACH: usize = 3;
+/// How many of them are tried with each call and key, and with each call and record.
+const EACH: [usize; 2] = [3, 6];
+
+/// What may stand in a record behind the number.
+const ANSWERS: [&str; 8] = [
+    "",
+    " x",
+    " -1 0 999",
+    " done 1 -1 0 0 0 0 0 11 - - -",
+    " done 5 -1 -1 0 0 0 1 |",
+    " refused ERR anything",
+    " unreadable x",
+    " stale",
+];
+
+/// What is written into a record, some of it behind the number of the next call, or of the last one.
+fn forged(record: &Snapshot) -> Vec<Vec<Vec<u8>>> {
+    let number = record.value.first().and_then(|text| text.split(' ').next());
+    let number: u64 = number.map_or(0, |number| number.parse().unwrap());
+    let texts = [
+        "",
+        "no number",
+        "9999999999999999 -1 0 1",
+        "1e999 x",
+        "nan x",
+        "-1 x",
+    ];
+    let mut all: Vec<Vec<u8>> = texts.map(Into::into).into();
+    all.push([format!("{number} ").as_bytes(), b"\xff\x00\xfe"].concat());
+    for (place, answer) in ANSWERS.iter().enumerate() {
+        let number = number + u64::from(place % 4 != 1);
+        all.push(format!("{number:016}{answer}").into());
+        all.push(format!("{number}{answer}").into());
+    }
+    all.into_iter()
+        .map(|text| vec![b"SET".into(), text])
+        .collect()
+}
 /// A call that waits for as long as it takes, because so it is told, is dropped then.
 const PATIENCE: Duration = Duration::from_millis(60);
 
@@ -76,10 +113,11 @@ fn keys_of(commands: &[Command]) -> BTreeSet<String> {
     all
 }
 
-async fn write(redis: &mut MultiplexedConnection, key: &str, value: &[&str]) {
+async fn write(redis: &mut MultiplexedConnection, key: &str, value: &[Vec<u8>]) {
     let mut pipe = redis::pipe();
     pipe.atomic().cmd("DEL").arg(key).ignore();
-    pipe.cmd(value[0]).arg(key).arg(&value[1..]).ignore();
+    let command = std::str::from_utf8(&value[0]).expect("a command");
+    pipe.cmd(command).arg(key).arg(&value[1..]).ignore();
     // Slots without an end are given one.
     pipe.pexpire(key, 3_600_000).ignore();
     let _: () = pipe.query_async(redis).await.unwrap();
@@ -107,7 +145,8 @@ async fn in_each_key<S: Subject>() {
     let mut redis = server.connection().await;
     let mut monitor = Monitor::start(&server).await;
     let teacher = builder(server.url()).connect().await.unwrap();
-    Expected::of::<S>(&teacher, &mut redis).await;
+    let expected = Expected::of::<S>(&teacher, &mut redis).await;
+    let usual = VALUES.map(|words| words.iter().map(|word| word.as_bytes().to_vec()).collect());
     let (mut tried, mut refused) = (0, 0);
     for (number, (call, _)) in S::CALLS.iter().enumerate() {
         if call.ends_with("drop") {
@@ -123,9 +162,10 @@ async fn in_each_key<S: Subject>() {
         let keys = keys_of(&monitor.until_marker().await);
         assert!(!keys.is_empty());
         for (place, key) in keys.iter().enumerate() {
+            let is_record = key.contains("_once");
             // Each value comes about with each key, at this call or another.
-            let values = VALUES.iter().cycle().skip(number * EACH + place).take(EACH);
-            for value in values {
+            let each = EACH[usize::from(is_record)];
+            for turn in number * each + place..(number + 1) * each + place {
                 tried += 1;
                 let name = format!("hostile-{tried}-name");
                 let here = |key: &String| key.replace(&taught, &name);
@@ -133,9 +173,16 @@ async fn in_each_key<S: Subject>() {
                 // A client's own records tell of refusals, too.
                 let others = |other: &&String| **other == key || !other.contains(client.id());
                 let others: Vec<_> = keys.iter().filter(others).collect();
-                let what = format!("{} {call}: {value:?} in {key}", S::NAME);
                 let subject = S::new(&client, &name);
                 subject.prepare(call).await.unwrap();
+                let values = match is_record {
+                    true => forged(&snapshot(&mut redis, &key).await),
+                    false => usual.to_vec(),
+                };
+                let value = &values[turn % values.len()];
+                let text = value.join(&b' ');
+                let text = String::from_utf8_lossy(&text);
+                let what = format!("{} {call}: {text:?} in {key}", S::NAME);
                 write(&mut redis, &key, value).await;
                 let began = Instant::now();
                 let before = read(&mut redis, &others).await;
@@ -148,13 +195,31 @@ async fn in_each_key<S: Subject>() {
                     assert!(waits, "{what}: it hangs");
                     continue;
                 };
+                if is_record {
+                    // It may have been answered by what was forged; it does not take effect twice, or in part.
+                    let allowed = [expected.before(call), expected.after(call)];
+                    until(
+                        &format!("{what}: {told:?}, then {allowed:?}"),
+                        LIMIT,
+                        async || allowed.contains(&&*subject.left(&mut redis).await),
+                    )
+                    .await;
+                }
                 if let Err(error) = told {
                     refused += 1;
                     let what = format!("{what}: told {error}");
                     assert!(error.to_string().contains(&name), "{what}");
                     assert!(!error.is_retryable(), "{what}");
+                    let known = matches!(
+                        error,
+                        Error::Server { .. }
+                            | Error::NotANumber { .. }
+                            | Error::WrongType { .. }
+                            | Error::OutcomeUnknown { .. }
+                    );
+                    assert!(known || !is_record, "{what}");
                     // A call that was sent twice can't know, without its record, what the first sending has done.
-                    let is_known = error.effect() == Effect::NotApplied || key.contains("_once");
+                    let is_known = error.effect() == Effect::NotApplied || is_record;
                     assert!(is_known || !what.contains("WRONGTYPE"), "{what}");
                     if error.effect() == Effect::NotApplied {
                         let after = read(&mut redis, &others).await;

@@ -1,11 +1,11 @@
-//! Values that nobody of ours has written, in every key that is read: nobody panics, every call ends, and no permit is
-//! lost while the counter itself was left alone.
+//! Values that nobody of ours has written, in the keys of single primitives, and in a server's answers: nobody panics, and every call
+//! ends.
 
 use std::time::Duration;
 
 use crate::hostile::{assert_no_panic, count_panics};
 use crate::layouts::Shape;
-use crate::support::clients::{LIMIT, builder};
+use crate::support::clients::{LIMIT, builder, connect};
 use crate::support::server::RedisServer;
 use crate::support::waiters::until_subscribers;
 use redis::AsyncCommands;
@@ -14,67 +14,6 @@ use redisson_semaphore::{Client, Error, Lock};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-
-/// What may stand in a record behind the number; some of it could be an answer of ours.
-const ANSWERS: [&str; 32] = [
-    "",
-    " ",
-    " x",
-    " -1",
-    " -1 0",
-    " -1 0 999",
-    " -1 3 2",
-    " -1 5 1",
-    " -1 5 1 1",
-    " done 1 -1 0 0 0 0 0 11 - - -",
-    " -1 0 1 1",
-    " -1 0 999 999",
-    " -1 0 -5 -5",
-    " -1 0 1:2 1:2",
-    " -1 0 missing missing",
-    " -1 0 9223372036854775808 1",
-    " 99999999999999999999 0 1 1",
-    " done 5 -1 -1 0 0 0 1 |",
-    " done 5 -1 -1 0 1 1 1 1 |",
-    " done 0 0 0 0 1 1 999 | a1 g2",
-    " done 5 -1 -1 0 0 0 1 1 1 1 1 1 | a18446744073709551615",
-    " done 5 9223372036854775807 9223372036854775807 4294967295 1 18446744073709551615 1 |",
-    " done -1 -2 -3 -4 5 6 7 | x",
-    " refused ERR anything",
-    " unreadable x",
-    " stale",
-    " done 1 -1 0 0 18446744073709551615 1 0 - - - -",
-    " done 1 -1 0 0 9 9 9 111 111 1,2 -",
-    " done 1 9223372036854775807 0 1 0 0 0 - - 0 -",
-    " done 18446744073709551615 -1 18446744073709551615 1 0 0 0 - - - -",
-    " locked 18446744073709551615",
-    " done x",
-];
-
-/// Records that look like the one with `number`, or later than any.
-fn records(number: u64) -> Vec<Vec<u8>> {
-    let mut records: Vec<Vec<u8>> = Vec::new();
-    for answer in ANSWERS {
-        records.push(format!("{number}{answer}").into_bytes());
-        records.push(format!("{number:016}{answer}").into_bytes());
-    }
-    records.push([format!("{number} ").as_bytes(), b"\xff\x00\xfe"].concat());
-    for text in [
-        "",
-        "no number",
-        "9999999999999999 -1 0 1",
-        "1e999 x",
-        "nan x",
-        "-1 x",
-    ] {
-        records.push(text.into());
-    }
-    records
-}
-
-async fn connect(server: &RedisServer) -> Client {
-    builder(server.url()).connect().await.unwrap()
-}
 
 /// An answer, whatever it is; an error must say what it is about.
 fn clear<T>(what: &str, answer: Result<T, Error>) -> Option<T> {
@@ -90,51 +29,6 @@ fn clear<T>(what: &str, answer: Result<T, Error>) -> Option<T> {
             None
         }
         Err(error) => panic!("{what}: {error}"),
-    }
-}
-
-/// What a record of a semaphore can meet: calls that travel together, a caller who waits, guards.
-async fn use_semaphore(client: &Client, name: &str) {
-    let semaphore = client.semaphore(name);
-    let guards = async {
-        let (one, two) = tokio::join!(semaphore.try_permit(1), semaphore.try_permit(1));
-        drop((clear(name, one), clear(name, two)));
-    };
-    let all = async {
-        guards.await;
-        clear(name, semaphore.available_permits().await);
-        let (one, two) = tokio::join!(
-            semaphore.permit_for(1, Duration::from_millis(10)),
-            semaphore.permit_for(9, Duration::from_millis(10)),
-        );
-        drop((clear(name, one), clear(name, two)));
-        clear(name, semaphore.add_permits(0).await);
-        clear(name, semaphore.release_if_exists(0).await);
-    };
-    timeout(LIMIT, all).await.expect("every call ends");
-}
-
-#[tokio::test]
-async fn records_of_semaphores_that_nobody_of_ours_has_written() {
-    count_panics();
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let mut made = 0;
-    for number in [2, 3, 5] {
-        for text in records(number) {
-            made += 1;
-            let name = format!("seats-{made}");
-            let what = format!("{:?} for {name}", String::from_utf8_lossy(&text));
-            let client = connect(&server).await;
-            let _: () = control.set(&name, 5).await.unwrap();
-            let own = format!("redisson_sc_once:{{{name}}}:{}", client.id());
-            let _: () = control.set(&own, &text).await.unwrap();
-            use_semaphore(&client, &name).await;
-            assert_no_panic(&what);
-            client.shutdown().await.unwrap();
-            let left: i64 = control.get(&name).await.unwrap();
-            assert_eq!(left, 5, "{what}");
-        }
     }
 }
 
@@ -160,44 +54,11 @@ async fn use_recipe(semaphore: &crate::layouts::Handle) {
 }
 
 #[tokio::test]
-async fn records_of_recipes_that_nobody_of_ours_has_written() {
-    count_panics();
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let witness = connect(&server).await;
-    let mut made = 0;
-    for layout in crate::layouts::ALL {
-        for place in 0..records(1).len() {
-            made += 1;
-            // The first number is that of the line itself.
-            let text = &records(2 + made % 3)[place];
-            let name = format!("seats-{made}");
-            let what = format!("{:?} for {layout:?}", String::from_utf8_lossy(text));
-            let client = connect(&server).await;
-            let semaphore = layout.make(&client, &name, Shape::new(2));
-            // Its name is known by its first use.
-            use_recipe(&semaphore).await;
-            let record = format!("redisson_sc_recipe_once:{}:{{{name}}}:*", layout.word());
-            let records: Vec<String> = control.keys(record).await.unwrap();
-            for record in &records {
-                let _: () = control.set(record, text).await.unwrap();
-            }
-            assert_eq!(records.len(), 1, "{what}");
-            use_recipe(&semaphore).await;
-            assert_no_panic(&what);
-            client.shutdown().await.unwrap();
-            let left = layout.make(&witness, &name, Shape::new(2));
-            assert_eq!(left.holders().await.unwrap(), [], "{what}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn lines_of_recipes_that_nobody_of_ours_has_written() {
     count_panics();
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
-    let client = connect(&server).await;
+    let client = connect(server.url()).await;
     let texts = [
         "",
         "x",
@@ -255,7 +116,7 @@ async fn holders_of_a_lock_that_nobody_of_ours_has_written() {
     count_panics();
     let server = RedisServer::start().await;
     let control = server.connection().await;
-    let client = connect(&server).await;
+    let client = connect(server.url()).await;
     let meets = async |doors: &[&dyn Lock], text: &str, fields: &[(&str, &str)]| {
         let mut control = control.clone();
         let token = "redisson_lock_token:{door}";
@@ -328,7 +189,7 @@ async fn a_token_that_is_none_does_not_keep_the_holder_from_unlocking() {
     let mut control = server.connection().await;
     let token = "redisson_lock_token:{door}";
     for list in [false, true] {
-        let client = connect(&server).await;
+        let client = connect(server.url()).await;
         let holder = client.lock("door").guard().await.unwrap();
         let next = client.fenced_lock("door");
         let waits = tokio::spawn(async move { next.guard().await.map(drop) });
@@ -356,7 +217,7 @@ async fn a_token_that_is_none_does_not_keep_the_holder_from_unlocking() {
 async fn a_counter_of_tokens_that_nobody_of_ours_has_written() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
-    let client = connect(&server).await;
+    let client = connect(server.url()).await;
     let door = client.fenced_lock("door");
     let counter = "redisson_lock_token:{door}";
     for text in [
