@@ -2,6 +2,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use redisson_semaphore::recipes;
 use redisson_semaphore::{
     Client, FencedGuard, Lock as _, LockGuard, RFairLock, RFencedLock, RLock, Result,
 };
@@ -12,7 +13,7 @@ use crate::support::snapshot::snapshot;
 
 /// Two owners of a lock, and a guard of the first one.
 macro_rules! lock {
-    ($subject:ident, $name:literal, $lock:ident, $guard:ident, $make:ident) => {
+    ($subject:ident, $name:literal, $lock:ty, $guard:ty, $make:expr, $key:literal, $looks:literal, $calls:expr, $needs:expr) => {
         pub struct $subject {
             one: $lock,
             two: $lock,
@@ -21,41 +22,33 @@ macro_rules! lock {
 
         impl Subject for $subject {
             const NAME: &'static str = $name;
-            const CALLS: &'static [(&'static str, Kind)] = &[
-                ("try_lock", Take),
-                ("lock", Take),
-                ("lock with a lease", Take),
-                ("lock, again", Take),
-                ("try_lock_for, in vain", Nothing),
-                ("guard, dropped", Nothing),
-                ("unlock", Give),
-                ("unlock, one of two", Give),
-                ("guard's unlock", Give),
-                ("guard's drop", Give),
-                ("hold_count", Look),
-                ("is_locked", Look),
-                ("force_unlock", Change),
-            ];
-            const NEEDS: &'static [&'static str] = needs($name);
+            const CALLS: &'static [(&'static str, Kind)] = &$calls;
+            const NEEDS: &'static [&'static str] = &$needs;
 
+            const LOOKS: bool = $looks;
             const ONCE: &'static [&'static str] = &["guard's unlock"];
 
             fn new(client: &Client, name: &str) -> Self {
+                let make: fn(&Client, &str) -> $lock = $make;
                 $subject {
-                    one: client.$make(name),
-                    two: client.$make(name),
+                    one: make(client, name),
+                    two: make(client, name),
                     guard: Mutex::default(),
                 }
             }
 
             fn keys(&self) -> Vec<String> {
-                vec![self.one.name().to_owned()]
+                vec![format!("{}{}", $key, self.one.name())]
             }
 
             /// How often it is held, and how many wait in Redisson's queue.
             async fn left(&self, redis: &mut MultiplexedConnection) -> String {
-                let holders = snapshot(redis, self.one.name()).await.value;
-                let holds: Vec<_> = holders.iter().map(|one| one.rsplit('=').next()).collect();
+                let holders = snapshot(redis, &self.keys()[0]).await.value;
+                let holds: Vec<_> = holders.iter().map(|one| one.rsplit_once('=')).collect();
+                let holds: Vec<_> = holds
+                    .iter()
+                    .map(|one| one.map(|(_, count)| count))
+                    .collect();
                 let queue = format!("redisson_lock_queue:{{{}}}", self.one.name());
                 let queue = snapshot(redis, &queue).await.value;
                 let ends = format!("redisson_lock_timeout:{{{}}}", self.one.name());
@@ -107,7 +100,7 @@ macro_rules! lock {
                     None => self.one.lock().await.map(|()| true),
                     Some(limit) => {
                         let taken = self.one.try_lock_for(limit).await?;
-                        if !taken {
+                        if !taken && !Self::LOOKS {
                             // Behind the call that leaves the queue.
                             self.one.hold_count().await?;
                         }
@@ -123,16 +116,81 @@ macro_rules! lock {
     };
 }
 
-/// Commands that scripts use. A fair lock publishes only where somebody waits.
-const fn needs(name: &str) -> &'static [&'static str] {
-    match name.as_bytes() {
-        b"fair" => &[
-            "hset", "pexpire", "pttl", "del", "hget", "lindex", "rpush", "zadd",
-        ],
-        _ => &["hset", "pexpire", "pttl", "del", "hget", "publish"],
-    }
-}
+const CALLS: [(&str, Kind); 13] = [
+    ("try_lock", Take),
+    ("lock", Take),
+    ("lock with a lease", Take),
+    ("lock, again", Take),
+    ("try_lock_for, in vain", Nothing),
+    ("guard, dropped", Nothing),
+    ("unlock", Give),
+    ("unlock, one of two", Give),
+    ("guard's unlock", Give),
+    ("guard's drop", Give),
+    ("hold_count", Look),
+    ("is_locked", Look),
+    ("force_unlock", Change),
+];
+/// Of a lock that nobody can take again.
+const CALLS_OF_ONE_HOLD: [(&str, Kind); 9] = [
+    ("try_lock", Take),
+    ("lock", Take),
+    ("try_lock_for, in vain", Nothing),
+    ("guard, dropped", Nothing),
+    ("unlock", Give),
+    ("guard's unlock", Give),
+    ("guard's drop", Give),
+    ("is_locked", Look),
+    ("force_unlock", Change),
+];
+const NEEDS: [&str; 6] = ["hset", "pexpire", "pttl", "del", "hget", "publish"];
+/// A fair lock publishes only where somebody waits.
+const NEEDS_OF_FAIR: [&str; 8] = [
+    "hset", "pexpire", "pttl", "del", "hget", "lindex", "rpush", "zadd",
+];
+const NEEDS_OF_STRING: [&str; 5] = ["get", "set", "time", "mget", "del"];
 
-lock!(Lock, "lock", RLock, LockGuard, lock);
-lock!(Fenced, "fenced", RFencedLock, FencedGuard, fenced_lock);
-lock!(Fair, "fair", RFairLock, LockGuard, fair_lock);
+lock!(
+    Lock,
+    "lock",
+    RLock,
+    LockGuard,
+    |client, name| client.lock(name),
+    "",
+    false,
+    CALLS,
+    NEEDS
+);
+lock!(
+    Fenced,
+    "fenced",
+    RFencedLock,
+    FencedGuard,
+    |client, name| client.fenced_lock(name),
+    "",
+    false,
+    CALLS,
+    NEEDS
+);
+lock!(
+    Fair,
+    "fair",
+    RFairLock,
+    LockGuard,
+    |client, name| client.fair_lock(name),
+    "",
+    false,
+    CALLS,
+    NEEDS_OF_FAIR
+);
+lock!(
+    StringLock,
+    "string_lock",
+    recipes::StringLock,
+    LockGuard,
+    |client, name| client.string_lock(name).timeout(HOUR),
+    "lock:",
+    true,
+    CALLS_OF_ONE_HOLD,
+    NEEDS_OF_STRING
+);

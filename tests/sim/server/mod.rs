@@ -124,11 +124,6 @@ impl Server {
         self.core.borrow_mut().connections.remove(&connection);
     }
 
-    /// Whether the connection is open.
-    pub fn is_connected(&self, connection: ConnectionId) -> bool {
-        self.core.borrow().connections.contains_key(&connection)
-    }
-
     /// Carries out a command of an open connection. `None`: it is answered by what is [pushed](Self::pushed), as
     /// subscriptions are; or it [waits](Self::waits), and sends no other command before that is answered.
     pub fn execute(&mut self, connection: ConnectionId, words: &[&[u8]]) -> Option<Reply> {
