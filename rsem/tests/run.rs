@@ -275,55 +275,25 @@ async fn what_is_ignored_stays_ignored() {
     );
 }
 
+/// By a signal, and for good after the grace.
 #[tokio::test]
 async fn a_command_whose_lock_is_lost_is_ended() {
     let server = RedisServer::start().await;
-    let script = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done";
-    let arguments = [
-        "run",
-        "-l",
-        "door",
-        "--lock-timeout",
-        "300ms",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ];
-    let mut running = Program::start(&server.url(), &arguments);
-    assert_eq!(running.line().await, "up");
-    let _: () = server.connection().await.del("door").await.unwrap();
-    let ended = running.ended().await;
-    assert_eq!((ended.status, ended.out.as_str()), (76, "asked\n"));
-    assert!(
-        ended.err.contains("lock \"door\" was lost"),
-        "{}",
-        ended.err
-    );
-}
-
-#[tokio::test]
-async fn a_command_that_does_not_end_is_killed_after_the_grace() {
-    let server = RedisServer::start().await;
-    let script = "trap 'echo asked' TERM; echo up; while :; do sleep 0.05; done";
-    let options = [
-        "run",
-        "-l",
-        "door",
-        "--lock-timeout",
-        "300ms",
-        "--grace",
-        "400ms",
-    ];
-    let mut running = Program::start(
-        &server.url(),
-        &[&options[..], &["sh", "-c", script]].concat(),
-    );
-    assert_eq!(running.line().await, "up");
-    let _: () = server.connection().await.del("door").await.unwrap();
-    let ended = running.ended().await;
-    assert_eq!((ended.status, ended.out.as_str()), (76, "asked\n"));
-    assert!(ended.err.contains("killing it"), "{}", ended.err);
+    let lock = ["run", "-l", "door", "--lock-timeout", "300ms"];
+    for (grace, then, told) in [
+        (&[][..], "; exit 0", "lock \"door\" was lost"),
+        (&["--grace", "400ms"], "", "killing it"),
+    ] {
+        let script = format!("trap 'echo asked{then}' TERM; echo up; while :; do sleep 0.05; done");
+        let command = ["--", "sh", "-c", &script];
+        let arguments = [&lock[..], grace, &command].concat();
+        let mut running = Program::start(&server.url(), &arguments);
+        assert_eq!(running.line().await, "up");
+        let _: () = server.connection().await.del("door").await.unwrap();
+        let ended = running.ended().await;
+        assert_eq!((ended.status, ended.out.as_str()), (76, "asked\n"));
+        assert!(ended.err.contains(told), "{}", ended.err);
+    }
 }
 
 /// The command ended by itself, but not under the lock.

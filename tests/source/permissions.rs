@@ -8,7 +8,7 @@ use crate::subjects::{
     Fair, Fenced, Latch, Leased, Lock, Permits, ReadWrite, Semaphore, StringLock, Unwatched,
     Watched,
 };
-use crate::support::acl::set_user;
+use crate::support::acl::{grants, set_user};
 use crate::support::channel::Channel;
 use crate::support::clients::{LIMIT, builder, served};
 use crate::support::proxy::{Fate, Proxy};
@@ -18,20 +18,6 @@ use futures::future::LocalBoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, FromRedisValue};
 use redisson_semaphore::{Client, Lock as _, NameMapper};
-
-const OPERATIONS: &str = include_str!("../../src/guide/operations.md");
-
-/// The commands of the guide that grant what is needed for something, after the words that introduce it.
-fn grants(introduction: &str) -> Vec<&'static str> {
-    let (_, behind) = OPERATIONS.split_once(introduction).expect(introduction);
-    let (_, block) = behind.split_once("```text\n").expect("a block");
-    let (block, _) = block.split_once("```").expect("its end");
-    let lines = block.lines().map(|line| {
-        let rules = line.strip_prefix("ACL SETUSER app ");
-        rules.expect("a command for the user `app`")
-    });
-    lines.collect()
-}
 
 /// Nobody has been refused anything.
 async fn nothing_is_refused(control: &mut MultiplexedConnection) {
