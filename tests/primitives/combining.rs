@@ -1,8 +1,11 @@
 //! How many scripts the calls of one client cost, counted by the server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::clients::scripts;
+use crate::layouts::{self, Handle, Shape};
+use crate::support::clients::{connect, scripts};
+use crate::support::crowd::Turns;
 use crate::support::monitor::Monitor;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until_subscribers;
@@ -46,17 +49,42 @@ async fn a_caller_alone_sends_one_script_a_call() {
     assert_eq!(monitor.scripts().await, 30);
 }
 
+/// The first call leaves at once; the others wait for it and follow, more and more at a time. Taken by so many scripts at the most, and
+/// taken and given back by so many.
+async fn travel_together(server: &RedisServer, object: &impl Turns, count: usize, most: [u64; 2]) {
+    object.give(object.take().await).await;
+    let mut redis = server.connection().await;
+    let before = scripts(&mut redis).await;
+    let held = join_all((0..count).map(|_| object.take())).await;
+    let taken = scripts(&mut redis).await - before;
+    assert!((2..=most[0]).contains(&taken), "{count} in {taken} scripts");
+    join_all(held.into_iter().map(|held| object.give(held))).await;
+    let all = scripts(&mut redis).await - before;
+    assert!(all <= most[1], "{count} pairs in {all} scripts");
+}
+
+/// A semaphore, permits with ids, and the recipes, of which a caller alone also costs a script a call.
 #[tokio::test]
 async fn calls_made_together_travel_together() {
     let server = RedisServer::start().await;
     let semaphore = semaphore(&server, 1_000, HOUR).await;
-    let before = scripts(&mut server.connection().await).await;
-    let calls = (0..500).map(|_| semaphore.acquire(1));
-    assert!(join_all(calls).await.iter().all(Result::is_ok));
-    // The first call leaves at once; the others wait for it and follow, more and more at a time.
-    let used = scripts(&mut server.connection().await).await - before;
-    assert!((2..=8).contains(&used), "500 calls in {used} scripts");
-    assert_eq!(semaphore.available_permits().await.unwrap(), 500);
+    travel_together(&server, &semaphore, 500, [8, 16]).await;
+    assert_eq!(semaphore.available_permits().await, Ok(1_000));
+    let client = connect(server.url()).await;
+    let jobs = client.permit_expirable_semaphore("jobs");
+    assert_eq!(jobs.try_set_permits(300).await, Ok(true));
+    let jobs: Handle = Arc::new(jobs);
+    travel_together(&server, &jobs, 300, [30, 60]).await;
+    for layout in layouts::ALL {
+        let recipe = layout.make(&client, &format!("many-{layout:?}"), Shape::new(256));
+        recipe.holders().await.unwrap();
+        let mut monitor = Monitor::start(&server).await;
+        for _ in 0..10 {
+            recipe.give(recipe.take().await).await;
+        }
+        assert_eq!(monitor.scripts().await, 20, "{layout:?}");
+        travel_together(&server, &recipe, 256, [4, 8]).await;
+    }
 }
 
 /// Callers that wait one behind the other; each gives back what it got.

@@ -5,40 +5,9 @@ use std::time::Duration;
 use super::{NEVER, acquire, lock_as_peer, served, start, unlock_as_peer};
 use crate::layouts::{Layout, Shape};
 use crate::support::clients::{LIMIT, scripts};
-use crate::support::monitor::Monitor;
 use crate::support::waiters::{until, until_listening};
-use futures::future::{join_all, try_join_all};
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep};
-
-/// One caller alone costs one script a call, and 256 callers of one process travel together.
-#[tokio::test]
-async fn calls_made_at_the_same_time_share_a_script() {
-    let (server, mut redis, client) = start().await;
-    for layout in crate::layouts::ALL {
-        let semaphore = layout.make(&client, &format!("many-{layout:?}"), Shape::new(256));
-        semaphore.holders().await.unwrap();
-        let mut monitor = Monitor::start(&server).await;
-        for _ in 0..10 {
-            let held = semaphore.acquire().await.unwrap();
-            semaphore.release(held.id()).await.unwrap();
-        }
-        assert_eq!(monitor.scripts().await, 20, "{layout:?}");
-        drop(monitor);
-        let before = scripts(&mut redis).await;
-        let held = try_join_all((0..256).map(|_| semaphore.acquire()));
-        let held = held.await.unwrap();
-        let acquired = scripts(&mut redis).await - before;
-        assert!(
-            acquired <= 4,
-            "{layout:?}: {acquired} scripts for 256 acquisitions"
-        );
-        let released = join_all(held.iter().map(|held| semaphore.release(held.id()))).await;
-        assert!(released.into_iter().all(Result::unwrap));
-        let all = scripts(&mut redis).await - before;
-        assert!(all <= 8, "{layout:?}: {all} scripts for 256 pairs");
-    }
-}
 
 /// Nobody publishes: the check finds what was released, at its pace and not faster.
 #[tokio::test]
