@@ -108,6 +108,7 @@ async fn nothing_is_locked_where_something_is_logged() {
     assert!(lines_with(log::LOCKED).is_empty());
 }
 
+/// Those of releases that are on their way, and of releases that are queued.
 #[test]
 fn permits_that_are_owed_when_the_runtime_ends_are_named() {
     record();
@@ -122,6 +123,9 @@ fn permits_that_are_owed_when_the_runtime_ends_are_named() {
         let semaphore = client.semaphore("ended");
         semaphore.try_set_permits(9).await.unwrap();
         let recipe = client.set_semaphore("ended-recipe", 9);
+        let sent = client.semaphore("sent");
+        sent.try_set_permits(9).await.unwrap();
+        let sent = sent.permit(2).await.unwrap();
         let guards = (
             semaphore.permit(2).await.unwrap(),
             semaphore.permit(3).await.unwrap(),
@@ -130,6 +134,7 @@ fn permits_that_are_owed_when_the_runtime_ends_are_named() {
         );
         let id = guards.3.id().to_owned();
         server.freeze();
+        drop(sent);
         // In its way, so that the releases are queued.
         let asked = client.lock("ended-lock");
         tokio::spawn(async move { semaphore.exists().await });
@@ -149,6 +154,9 @@ fn permits_that_are_owed_when_the_runtime_ends_are_named() {
         let told = |line: &String| line.contains(release) && line.contains("not carried out");
         assert!(lines.iter().any(told), "{release} in {lines:#?}");
     }
+    let lines = lines_with("\"sent\"");
+    let told = |line: &String| line.contains("release(2)") && line.contains("not known");
+    assert!(lines.iter().any(told), "{lines:#?}");
     let lines = lines_with("\"ended-lock\"");
     let told = |line: &String| line.contains("unlock(") && line.contains("not carried out");
     assert!(lines.iter().any(told), "{lines:#?}");
@@ -156,32 +164,7 @@ fn permits_that_are_owed_when_the_runtime_ends_are_named() {
     assert!(lines.iter().any(|line| line.contains(&id)), "{lines:#?}");
 }
 
-#[test]
-fn permits_that_were_on_their_way_when_the_runtime_ended_are_named() {
-    record();
-    let outer = tokio::runtime::Runtime::new().unwrap();
-    let mut server = outer.block_on(RedisServer::start());
-    let inner = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    inner.block_on(async {
-        let client = Client::connect(server.url()).await.unwrap();
-        let semaphore = client.semaphore("sent");
-        semaphore.try_set_permits(9).await.unwrap();
-        let guard = semaphore.permit(2).await.unwrap();
-        server.freeze();
-        drop(guard);
-        tokio::task::yield_now().await;
-    });
-    drop(inner);
-    server.thaw();
-    let lines = lines_with("\"sent\"");
-    let told = |line: &String| line.contains("release(2)") && line.contains("not known");
-    assert!(lines.iter().any(told), "{lines:#?}");
-}
-
-/// The same for a lock; and its caller, who waits on another runtime, is told that it may have been taken.
+/// A lock that was on its way; and its caller, who waits on another runtime, is told that it may have been taken.
 #[test]
 fn a_lock_that_was_asked_for_when_the_runtime_ended_is_named() {
     record();

@@ -1,8 +1,8 @@
 //! Faults of servers, networks and runtimes, wrong input, and calls that are dropped or time out.
 
+mod abandoned;
 mod bad_input;
 mod blocked_runtime;
-mod cancellation;
 mod connecting;
 mod late_request;
 mod outage;
@@ -11,7 +11,6 @@ mod reconnect;
 mod records;
 mod runtime_ended;
 mod shutdown;
-mod slow_server;
 #[path = "../support/mod.rs"]
 mod support;
 mod wakeups;
