@@ -13,7 +13,7 @@ use crate::support::channel::Channel;
 use crate::support::clients::{LIMIT, builder, served};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
-use crate::support::waiters::{channel, until, until_in_queue, until_subscribers};
+use crate::support::waiters::{channel, until, until_in_queue};
 use futures::future::LocalBoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, FromRedisValue};
@@ -292,12 +292,6 @@ async fn of_latches(granted: &mut Granted) {
     proxy.at_script(1, Fate::LoseReplyAndClose);
     done.count_down().await.unwrap();
     client.shutdown().await.unwrap();
-    until_subscribers(
-        &mut granted.control,
-        "redisson_countdownlatch__channel__{done}",
-        0,
-    )
-    .await;
 }
 
 #[tokio::test]
