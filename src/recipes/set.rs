@@ -10,7 +10,8 @@ use super::handle::Handle;
 ///
 /// **Permits last for ever**: that is the nature of this layout. The permits of a process that was killed stay taken
 /// until a caller releases them: [`holders`](crate::LeasedSemaphore::holders) lists the ids,
-/// [`release_all`](crate::LeasedSemaphore::release_all) frees all. A guard is not refreshed, and does not notice when its
+/// [`release_all`](crate::LeasedSemaphore::release_all) frees all. A grant that such a process has not confirmed is freed by the next call
+/// of this crate. A guard is not refreshed, and does not notice when its
 /// permit is taken away; [`refresh`](crate::LeasedSemaphore::refresh) asks.
 ///
 /// ```no_run
