@@ -304,10 +304,11 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             && ["queue", "timeout"]
                 .iter()
                 .any(|which| key.starts_with(&format!("redisson_lock_{which}:")));
-        // What the dead held of recipes is taken out by the next caller; tokens and numbers are kept for ever.
+        // What the dead held of recipes, or were granted of a set, is taken out by the next caller; tokens and numbers are kept for ever.
         let kept = [":counter", ":owner", ":timeout"]
             .iter()
-            .any(|end| key.ends_with(end));
+            .any(|end| key.ends_with(end))
+            || somebody_died && key.starts_with("redisson_sc_recipe_grants:set:");
         let name = key.trim_start_matches('x').trim_matches(['{', '}']);
         let counter = is_object(name) || kept || key.contains("_token:");
         if left == -1 && !counter && !is_of_a_dead_peer(&key) && !passed_later {
