@@ -73,11 +73,11 @@ impl World {
         let renews = self.renewed(words);
         let written = self.nodes.node(ALONE).server.written();
         let replica = &mut self.replica;
+        // It may have nothing to put off only for a write that the replica does not have.
+        for write in replica.writes.values_mut() {
+            write.renews.extend(renews.clone());
+        }
         if written == replica.seen {
-            // It may have nothing to put off only for the last writes.
-            if let Some(mut last) = replica.writes.last_entry() {
-                last.get_mut().renews.extend(renews);
-            }
             return;
         }
         for number in replica.seen + 1..=written {
