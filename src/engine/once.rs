@@ -75,7 +75,7 @@ impl Core {
         let (mut unanswered, mut disowned) = (false, 0);
         loop {
             // The usual case first: nothing is prepared for trouble that does not come.
-            let ending = match self.try_once_confirmed(request).await {
+            let ending = match self.try_once(request).await {
                 Ok(answer) => self.answered_at_once(request, answer),
                 Err(failure) => {
                     let is_wanted = |trouble: &Trouble<'_>| {
@@ -190,7 +190,7 @@ impl Core {
                 }
                 if let Some(route) = route {
                     self.stats.note_retry();
-                    match self.attempt(route, request, true).await {
+                    match self.attempt(route, request).await {
                         Ok(answer) => {
                             return match first_sent {
                                 None => self.answered_at_once(request, answer),
@@ -216,18 +216,11 @@ impl Core {
         Ending::Answer(answer)
     }
 
-    /// Sends something of no consequence once.
+    /// Sends a request once, and not again where it fails.
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
         let route = self.connection.route(request.key());
         let route = route.map_err(Failure::NoConnection)?;
-        self.attempt(route, request, false).await
-    }
-
-    /// The same for what replicas are to confirm.
-    async fn try_once_confirmed(&self, request: &Request) -> Result<Value, Failure> {
-        let route = self.connection.route(request.key());
-        let route = route.map_err(Failure::NoConnection)?;
-        self.attempt(route, request, true).await
+        self.attempt(route, request).await
     }
 
     /// Whether the record of a request that was `first_sent` then may be gone before a repetition arrives.
@@ -235,15 +228,10 @@ impl Core {
         first_sent.age() >= self.config.repeat_horizon()
     }
 
-    /// `confirmed`: if replicas are wanted, they are waited for, unless a script says that nothing has changed.
-    async fn attempt(
-        &self,
-        route: Route<'_>,
-        request: &Request,
-        confirmed: bool,
-    ) -> Result<Value, Failure> {
+    /// If replicas are wanted, they are waited for where the request takes effect once, unless its script says that nothing has changed.
+    async fn attempt(&self, route: Route<'_>, request: &Request) -> Result<Value, Failure> {
         let messages = self.connection.messages();
-        let confirmed = confirmed && request.is_to_be_confirmed();
+        let confirmed = request.is_to_be_confirmed();
         let how = |command: Command| match confirmed {
             true => command.confirmed(),
             false => command,
