@@ -15,7 +15,7 @@ impl<P: Primitive> State<P> {
         self.announcements.end();
         self.look_at = None;
         (self.look, self.confirm_all) = (false, false);
-        self.unwatch |= std::mem::take(&mut self.listens_to_jvms);
+        self.watch_no_more();
         self.surplus_at = None;
         for call in self.held.last_calls() {
             self.call(call, None, now);
@@ -41,10 +41,10 @@ impl<P: Primitive> State<P> {
     }
 
     /// The round of the batch under way was dropped, with its runtime: its callers get that error. Returns its calls, for the log.
-    pub(super) fn lose(&mut self, now: Instant) -> Option<String> {
+    pub(super) fn lose(&mut self) -> Option<String> {
         let batch = self.under_way.take()?.batch;
         let contents = batch.contents();
-        let unanswered = self.unanswered(RUNTIME_ENDED, now);
+        let unanswered = self.unanswered(RUNTIME_ENDED, Instant::now());
         for mut queued in batch.calls {
             queued.fail(&mut self.held, NotDone::Unknown);
             queued.give_up(&unanswered, true, &mut self.replies);
@@ -58,7 +58,8 @@ impl<P: Primitive> State<P> {
     /// All waits end with the error `why`, as the client has ended. Grants that they may have got meanwhile are released.
     fn end_waits(&mut self, why: &'static str, now: Instant) {
         let unanswered = self.unanswered(why, now);
-        let sent = self.under_way.as_ref().filter(|batch| batch.sent);
+        let sent = self.under_way.as_ref();
+        let sent = sent.filter(|under_way| under_way.maybe_done);
         let batch = sent.map(|under_way| &under_way.batch);
         let asked = batch.map_or(Vec::new(), |batch| batch.asked.clone());
         // They may have what is being confirmed.

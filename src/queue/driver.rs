@@ -91,15 +91,11 @@ impl<P: Primitive> Object<P> {
     /// The request of the batch under way has ended; an earlier sending may have been `unanswered`.
     async fn ended(&self, request: &Request, ending: Ending, unanswered: bool) {
         let name = self.name();
-        let now = Instant::now();
+        let record = request.record();
+        let unconfirmed = record.filter(|_| matches!(ending, Ending::Unconfirmed(_)));
         let (error, unknown) = match ending {
-            Ending::Answer(value) => match self.answered(&value, None) {
-                Some(errors) => errors,
-                None => return,
-            },
-            Ending::Unconfirmed(value) => {
-                let number = request.record().map(|(_, number)| number);
-                match self.answered(&value, number) {
+            Ending::Answer(value) | Ending::Unconfirmed(value) => {
+                match self.answered(&value, unconfirmed.map(|(_, number)| number)) {
                     Some(errors) => errors,
                     None => return,
                 }
@@ -110,13 +106,13 @@ impl<P: Primitive> Object<P> {
             }
             Ending::NotSent => {
                 let mut inner = self.lock();
-                inner.state.not_sent(now);
+                inner.state.not_sent(Instant::now());
                 return self.finish(inner);
             }
             Ending::Unknown => {
                 let mut inner = self.lock();
                 let calls = inner.state.contents();
-                inner.state.never_answered(now);
+                inner.state.never_answered(Instant::now());
                 self.finish(inner);
                 return log::unknown(name, calls);
             }
@@ -189,7 +185,7 @@ impl<P: Primitive> Rounds for Object<P> {
             let (lost, departed) = {
                 let mut inner = self.lock();
                 // A batch that is still there was left by a round that has panicked.
-                let lost = inner.state.lose(Instant::now());
+                let lost = inner.state.lose();
                 let batch = inner.state.depart(Moment::now());
                 let departed = batch.map(|batch| (self.encode(batch), batch.sent));
                 match &lost {
@@ -225,7 +221,7 @@ impl<P: Primitive> Rounds for Object<P> {
             let mut inner = self.lock();
             self.core.note_idle(&mut inner.busy);
             let state = &mut inner.state;
-            let lost = state.lose(Instant::now());
+            let lost = state.lose();
             let deferred = state.abandon(Instant::now());
             let replies = std::mem::take(&mut state.replies);
             (replies, lost, deferred, inner.kept.take())

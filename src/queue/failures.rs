@@ -86,7 +86,7 @@ impl<P: Primitive> State<P> {
         }
         // Those that come now ask, too.
         self.leaving.extend(self.entries.take_all());
-        self.note_surplus(Instant::now());
+        self.note_surplus(now);
     }
 
     /// These grants are not confirmed yet, though guards use them.
@@ -164,13 +164,13 @@ impl<P: Primitive> State<P> {
     pub(super) fn troubled(&mut self, trouble: &Trouble<'_>, now: Instant) -> bool {
         if let Some(under_way) = &mut self.under_way {
             under_way.trouble = Some(trouble.why.clone());
-            (under_way.sent, under_way.departed) = (trouble.maybe_done, false);
+            (under_way.maybe_done, under_way.departed) = (trouble.maybe_done, false);
         }
         self.give_up(now);
         let Some(under_way) = &mut self.under_way else {
             return false;
         };
-        under_way.sent |= trouble.departs;
+        under_way.maybe_done |= trouble.departs;
         under_way.departed = trouble.departs;
         let batch = &under_way.batch;
         batch.asked.iter().all(|id| self.waiters.has(*id))
@@ -184,8 +184,9 @@ impl<P: Primitive> State<P> {
         let trouble = under_way.as_ref().and_then(|batch| batch.trouble.clone());
         let between = under_way.as_ref().is_some_and(|batch| !batch.departed);
         let window = between.then(|| self.core.config.retry_window);
-        let mut unanswered = self.unanswered("its time is over", now);
-        unanswered.why = trouble.unwrap_or(unanswered.why);
+        let why = trouble.unwrap_or_else(|| Refusal::unreachable("its time is over"));
+        let name = self.name.clone();
+        let unanswered = Unanswered { name, why, now };
         let mut next: Option<Instant> = None;
         let mut is_over = |since: Instant, due: Option<Instant>| {
             let window = window.and_then(|window| since.checked_add(window));
@@ -194,7 +195,7 @@ impl<P: Primitive> State<P> {
             next = next.into_iter().chain(due.filter(|_| !over)).min();
             over
         };
-        let sent = under_way.as_ref().is_some_and(|batch| batch.sent);
+        let sent = under_way.as_ref().is_some_and(|batch| batch.maybe_done);
         let batch = under_way
             .iter_mut()
             .flat_map(|under_way| &mut under_way.batch.calls);

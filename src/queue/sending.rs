@@ -99,7 +99,7 @@ impl<P: Primitive> State<P> {
         let under_way = Box::new(UnderWay {
             touches: touches.collect(),
             batch,
-            sent: true,
+            maybe_done: true,
             trouble: None,
             departed: true,
         });

@@ -45,7 +45,7 @@ pub(super) struct UnderWay<P: Primitive> {
     /// The entries whose grants it may change.
     pub(super) touches: Vec<Ticket>,
     /// It may have been carried out.
-    pub(super) sent: bool,
+    pub(super) maybe_done: bool,
     /// Why it has no answer yet; and whether a sending is under way.
     pub(super) trouble: Option<Refusal>,
     pub(super) departed: bool,
