@@ -14,7 +14,7 @@ use redis::AsyncCommands;
 use redisson_semaphore::RSemaphore;
 use tokio::time::{Instant, timeout};
 
-/// What a frozen server may cost in all, however many calls are made meanwhile.
+/// The cost of a frozen server in all, however many calls are made meanwhile.
 const MOST_MEMORY: u64 = 48 << 20;
 
 /// This process's memory in use, in bytes.

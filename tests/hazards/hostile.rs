@@ -40,7 +40,7 @@ const VALUES: [&[&str]; 12] = [
 /// How many of them are tried with each call and key, and with each call and record.
 const EACH: [usize; 2] = [3, 6];
 
-/// What may stand in a record behind the number.
+/// Texts behind the number of a record.
 const ANSWERS: [&str; 8] = [
     "",
     " x",
@@ -52,7 +52,7 @@ const ANSWERS: [&str; 8] = [
     " stale",
 ];
 
-/// What is written into a record, some of it behind the number of the next call, or of the last one.
+/// Texts of others in a record, some behind the number of the next call, or of the last one.
 fn forged(record: &Snapshot) -> Vec<Vec<Vec<u8>>> {
     let number = record.value.first().and_then(|text| text.split(' ').next());
     let number: u64 = number.map_or(0, |number| number.parse().unwrap());

@@ -304,7 +304,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             && ["queue", "timeout"]
                 .iter()
                 .any(|which| key.starts_with(&format!("redisson_lock_{which}:")));
-        // What the dead held of recipes, or were granted of a set, is taken out by the next caller; tokens and numbers are kept for ever.
+        // Holds of the dead at recipes, and their grants of a set, are taken out by the next caller; tokens and numbers are kept for ever.
         let kept = [":counter", ":owner", ":timeout"]
             .iter()
             .any(|end| key.ends_with(end))

@@ -28,7 +28,7 @@ async fn nothing_is_refused(control: &mut MultiplexedConnection) {
         let object = String::from_redis_value_ref(&entry["object"]);
         object.expect("a word")
     });
-    // Who the client is, for the reader of `CLIENT LIST` only: not every server knows the command.
+    // The name of the client, for the reader of `CLIENT LIST` only: not every server knows the command.
     let refused: Vec<String> = refused
         .filter(|object| !["client", "client|setinfo"].contains(&&**object))
         .collect();
