@@ -16,7 +16,7 @@
 //! effect once. A notification that is lost costs order, never permits: all entries are confirmed anew when the subscription is made
 //! anew, when a grant has run out, and every few seconds while a caller waits.
 //!
-//! The steps of a batch of one client, and the answer of its script (the unit test [`tests::a_batch_reads_so`] has it from the code):
+//! The steps of a batch of one client, and the answer of its script (the unit test [`tests::cases::a_batch_reads_so`] has it from the code):
 //!
 //! ```text
 //! release 1 1                  one permit comes back, by one call

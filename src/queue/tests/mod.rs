@@ -1,0 +1,3 @@
+mod cases;
+mod histories;
+mod model;
