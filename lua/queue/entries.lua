@@ -39,8 +39,8 @@ end
 -- How many entries there are; how many callers this script has served; whether the queue is kept; the notifications of those that were
 -- granted something.
 local waiting, served, kept, messages = 0, 0, false, {}
--- The note of the client that looks, where it has been read; whether a note was written.
-local looks, noted
+-- The note of the client that looks, and the client that listens to JVMs, where these have been read; whether a note was written.
+local looks, watcher, noted
 -- By client, when the first of the grants ends behind which it has sent no script; whether that has changed.
 local lent, lent_changed = {}, false
 -- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when. Where the order is `strict` it always
@@ -63,7 +63,10 @@ local function notify()
 end
 -- Removes the entries of these clients, and notifies the clients. None of them listens to JVMs any more.
 local function drop_all(gone)
-  if next(gone) and gone[heal('HGET', NOTES, 'watch')] then redis.call('HDEL', NOTES, 'watch') end
+  if next(gone) and gone[heal('HGET', NOTES, 'watch')] then
+    redis.call('HDEL', NOTES, 'watch')
+    watcher = nil
+  end
   for _, entry in ipairs(waiting > 0 and redis.call('ZRANGE', QUEUE, 0, -1) or {}) do
     if gone[client_of(entry)] then drop(entry) end
   end

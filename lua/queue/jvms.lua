@@ -15,7 +15,7 @@ local STAY, LONGEST_STAY, MOST_CREDIT = 10000, 80000, 64
 
 -- JVMs that listen; -1 where that was not asked.
 local jvms = -1
-local watcher, account, has_notes
+local account, has_notes
 -- This client has watched until now: its subscription may last a moment longer.
 local unwatches
 

@@ -21,7 +21,7 @@ local PAGE = 256
 local store = {}
 
 -- JVMs know nothing of recipes.
-local total, reserved, jvms, watcher, account, has_notes = 0, 0, 0, nil, nil, false
+local total, reserved, jvms, account, has_notes = 0, 0, 0, nil, false
 local function close_account() return 0 end
 local function count_jvms() return 0 end
 
