@@ -51,15 +51,19 @@ async fn a_caller_alone_sends_one_script_a_call() {
 
 /// The first call leaves at once; the others wait for it and follow, more and more at a time. Taken by so many scripts at the most, and
 /// taken and given back by so many.
-async fn travel_together(server: &RedisServer, object: &impl Turns, count: usize, most: [u64; 2]) {
+async fn travel_together(
+    server: &RedisServer,
+    (object, name): (&impl Turns, &str),
+    count: usize,
+    most: [usize; 2],
+) {
     object.give(object.take().await).await;
-    let mut redis = server.connection().await;
-    let before = scripts(&mut redis).await;
+    let mut monitor = Monitor::start(server).await;
     let held = join_all((0..count).map(|_| object.take())).await;
-    let taken = scripts(&mut redis).await - before;
+    let taken = monitor.scripts_about(name).await;
     assert!((2..=most[0]).contains(&taken), "{count} in {taken} scripts");
     join_all(held.into_iter().map(|held| object.give(held))).await;
-    let all = scripts(&mut redis).await - before;
+    let all = taken + monitor.scripts_about(name).await;
     assert!(all <= most[1], "{count} pairs in {all} scripts");
 }
 
@@ -68,22 +72,23 @@ async fn travel_together(server: &RedisServer, object: &impl Turns, count: usize
 async fn calls_made_together_travel_together() {
     let server = RedisServer::start().await;
     let semaphore = semaphore(&server, 1_000, HOUR).await;
-    travel_together(&server, &semaphore, 500, [8, 16]).await;
+    travel_together(&server, (&semaphore, "counted"), 500, [8, 16]).await;
     assert_eq!(semaphore.available_permits().await, Ok(1_000));
     let client = connect(server.url()).await;
     let jobs = client.permit_expirable_semaphore("jobs");
     assert_eq!(jobs.try_set_permits(300).await, Ok(true));
     let jobs: Handle = Arc::new(jobs);
-    travel_together(&server, &jobs, 300, [30, 60]).await;
+    travel_together(&server, (&jobs, "jobs"), 300, [30, 60]).await;
     for layout in layouts::ALL {
-        let recipe = layout.make(&client, &format!("many-{layout:?}"), Shape::new(256));
+        let name = format!("{layout:?}-many");
+        let recipe = layout.make(&client, &name, Shape::new(256));
         recipe.holders().await.unwrap();
         let mut monitor = Monitor::start(&server).await;
         for _ in 0..10 {
             recipe.give(recipe.take().await).await;
         }
-        assert_eq!(monitor.scripts().await, 20, "{layout:?}");
-        travel_together(&server, &recipe, 256, [4, 8]).await;
+        assert_eq!(monitor.scripts_about(&name).await, 20, "{layout:?}");
+        travel_together(&server, (&recipe, &name), 256, [4, 8]).await;
     }
 }
 

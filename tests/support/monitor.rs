@@ -139,6 +139,14 @@ impl Monitor {
         }
     }
 
+    /// How many scripts have carried out calls on the object called `name` since the last look. Permits of other objects may be announced to JVMs meanwhile.
+    pub async fn scripts_about(&mut self, name: &str) -> usize {
+        let commands = self.until_marker().await;
+        let about =
+            |one: &&Command| one.is_script() && one.args.iter().any(|arg| arg.contains(name));
+        commands.iter().filter(about).count()
+    }
+
     /// How many scripts have carried out calls since the last look.
     pub async fn scripts(&mut self) -> usize {
         let commands = self.until_marker().await;
