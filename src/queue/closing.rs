@@ -42,9 +42,11 @@ impl<P: Primitive> State<P> {
 
     /// The round of the batch under way was dropped, with its runtime: its callers get that error. Returns its calls, for the log.
     pub(super) fn lose(&mut self) -> Option<String> {
-        let batch = self.under_way.take()?.batch;
+        let mut batch = self.under_way.take()?.batch;
         let contents = batch.contents();
-        let unanswered = self.unanswered(RUNTIME_ENDED, Instant::now());
+        let now = Instant::now();
+        self.carry_over(&mut batch, true, now);
+        let unanswered = self.unanswered(RUNTIME_ENDED, now);
         for mut queued in batch.calls {
             queued.fail(&mut self.held, NotDone::Unknown);
             queued.give_up(&unanswered, true, &mut self.replies);

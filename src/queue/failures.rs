@@ -3,7 +3,6 @@
 use tokio::time::Instant;
 
 use super::batch::{Batch, Queued};
-use super::entries::Unconfirmed;
 use super::messages::CONFIRM_AFTER;
 use super::outcome::{Grant, Ticket};
 use super::primitive::{NotDone, Primitive};
@@ -39,23 +38,14 @@ impl Unanswered {
 impl<P: Primitive> State<P> {
     /// The batch was not carried out, because of `error`. Where the outcome of an earlier sending is unknown, `unknown` says why.
     pub(super) fn failed(&mut self, error: &Error, unknown: Option<&str>, now: Instant) {
-        let batch = self.take_batch();
+        let mut batch = self.take_batch();
         let unknown = unknown.map(|why| self.unanswered(why, now));
-        let told = |operation, since, may_change: bool| match &unknown {
+        let error_of = |operation, since, may_change: bool| match &unknown {
             Some(unknown) if may_change => unknown.error(operation, since, true),
             _ => error.clone(),
         };
         self.landed(now);
-        if unknown.is_some() {
-            // Entries may have left the queue.
-            self.may_have_missed();
-        }
-        // Something else may have been refused.
-        if !(batch.calls.is_empty() && batch.runs.is_empty() && batch.confirms.is_empty()) {
-            self.leaving.extend(batch.leaves);
-            self.note_surplus(now);
-        }
-        self.still_confirms(batch.extends, now);
+        self.carry_over(&mut batch, unknown.is_some(), now);
         let why = match unknown {
             Some(_) => NotDone::Unknown,
             None => NotDone::Refused,
@@ -64,8 +54,8 @@ impl<P: Primitive> State<P> {
             // Without a caller nobody knows of it, and nobody tries again.
             let known = queued.has_caller();
             queued.fail(&mut self.held, if known { why } else { NotDone::Unknown });
-            let told = told(queued.name(), queued.since, !queued.is_plain());
-            queued.answer(Err(told), &mut self.replies);
+            let error = error_of(queued.name(), queued.since, !queued.is_plain());
+            queued.answer(Err(error), &mut self.replies);
         }
         if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
             return;
@@ -81,25 +71,36 @@ impl<P: Primitive> State<P> {
         // An error that stops the waiters of this batch stops all.
         for (id, waiter) in self.waiters.take_all() {
             let asked = batch.asked.binary_search(&id).is_ok();
-            let told = told(P::WAIT, waiter.since, asked && P::MOST_QUEUED > 0);
-            self.replies.add(waiter.reply, Err(told));
+            let error = error_of(P::WAIT, waiter.since, asked && P::MOST_QUEUED > 0);
+            self.replies.add(waiter.reply, Err(error));
         }
         // Those that come now ask, too.
         self.leaving.extend(self.entries.take_all());
         self.note_surplus(now);
     }
 
-    /// These grants are not confirmed yet, though guards use them.
-    fn still_confirms(&mut self, extends: Vec<(Ticket, Unconfirmed<P::Want>)>, now: Instant) {
-        if !extends.is_empty() {
-            self.unconfirmed.extend(extends);
+    /// The batch was not carried out, or that is `unknown`: a later one confirms the grants that guards use, and takes entries out of the
+    /// queue.
+    pub(super) fn carry_over(&mut self, batch: &mut Batch<P>, unknown: bool, now: Instant) {
+        if unknown {
+            // Entries may have left the queue.
+            self.may_have_missed();
+        }
+        // Something else may have been refused.
+        if !(batch.calls.is_empty() && batch.runs.is_empty() && batch.confirms.is_empty()) {
+            self.leaving.append(&mut batch.leaves);
+            self.note_surplus(now);
+        }
+        if !batch.extends.is_empty() {
+            self.unconfirmed.extend(batch.extends.drain(..));
             self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
         }
     }
 
     /// The batch has not been carried out, and one of its callers has gone: what is left of it is the first of the next one.
     pub(super) fn not_sent(&mut self, now: Instant) {
-        let batch = self.take_batch();
+        let mut batch = self.take_batch();
+        self.carry_over(&mut batch, false, now);
         // Grants that were never made are not taken back.
         let calls = batch
             .calls
@@ -109,23 +110,22 @@ impl<P: Primitive> State<P> {
             queued.fail(&mut self.held, NotDone::Refused);
             self.calls.push_front(queued);
         }
-        self.still_confirms(batch.extends, now);
         self.granted
             .extend(batch.confirms.iter().map(|(ticket, _)| *ticket));
-        self.leaving.extend(batch.leaves);
         self.confirm_all |= batch.check && !self.entries.is_empty();
         self.look |= batch.look;
         self.heard += batch.heard;
         self.handed += batch.handed;
         self.unwatch |= batch.unwatch;
-        self.note_surplus(now);
+        self.announcements.due |= batch.announce;
         self.landed(now);
     }
 
     /// The outcome of the batch stays unknown: its callers have that error, and those that waited before it, as they may have been granted
     /// something.
     pub(super) fn never_answered(&mut self, now: Instant) {
-        let batch = self.take_batch();
+        let mut batch = self.take_batch();
+        self.carry_over(&mut batch, true, now);
         let unanswered = self.unanswered("its batch was never answered", now);
         let serves = P::MOST_QUEUED > 0 && batch.request().is_none();
         for mut queued in batch.calls {

@@ -82,6 +82,25 @@ async fn a_waiter_asks_behind_changes_that_stay() {
     assert_eq!(waits.try_recv().err(), Some(TryRecvError::Empty));
 }
 
+/// A batch without an answer may not have removed the entries that it was to remove.
+#[tokio::test(start_paused = true)]
+async fn an_entry_leaves_behind_a_batch_without_an_answer() {
+    let state = &mut World::new().clients[0].state;
+    for round in 0..2 {
+        state.leaving.push((7, entry(one(false))));
+        state.call(Call::Release(1), None, Instant::now());
+        assert!(state.depart(Moment::now()).is_some());
+        match round {
+            0 => state.never_answered(Instant::now()),
+            _ => assert!(state.lose().is_some()),
+        }
+        state.call(Call::Release(1), None, Instant::now());
+        let batch = state.depart(Moment::now()).expect("it departs");
+        assert_eq!(batch.leaves.len(), 1);
+        state.under_way = None;
+    }
+}
+
 /// The subscription may be confirmed before the answer to the batch that has queued the entry.
 #[tokio::test(start_paused = true)]
 async fn an_entry_is_confirmed_behind_a_subscription_that_came_before_its_answer() {
