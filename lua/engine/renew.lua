@@ -30,7 +30,7 @@ local function put_off(key, left)
   if left < lease then redis.call('PEXPIRE', key, lease) end
 end
 
--- Whether `id` holds a lock or a slot, from what is found there. First what needs no memory: Redis takes what stands behind it.
+-- Whether `id` holds a lock or a slot, from what is found there. The first command needs no memory, so a server without memory takes the next.
 local holds = {
   locks = function(lock)
     put_off(lock, redis.call('PTTL', lock))
@@ -78,7 +78,7 @@ while ARGV[at] do
     answer[#answer + 1] = held and 1 or 0
   end
   if #changes > 0 then
-    -- This changes nothing. Redis takes what stands behind a command that needs no memory.
+    -- This changes nothing and needs no memory, so a server without memory takes the next one.
     redis.call('ZREM', key, '')
     redis.call('ZADD', key, 'XX', 'GT', unpack(changes))
   end

@@ -1,8 +1,9 @@
 -- Purpose: ends a script of the queue: notifies JVMs, and returns the answer
--- Counterpart: extension; the part behind queue/jvms.lua
+-- Counterpart: extension; the part behind queue/jvms.lua, or recipes/first.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- Returns: nothing by itself. It defines `finish`, which returns "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a
---   step, "|", and the entries of this client that were served, or could not be. Times in microseconds, -1 for none
+--   step, "|", and the entries of this client that were served, or could not be. Times in microseconds, -1 for none; when to look is
+--   below -1 where more entries than so many were passed, see `look_in`
 -- Publishes: as announce.lua has it, with "+" while a client watches
 -- Repeat-safe: yes, by record.lua
 -- Invariant: nothing but notes is changed, and clients that cannot be notified leave the queue

@@ -1,5 +1,5 @@
 -- Purpose: lets callers wait in the queue, and serves it; see src/queue/mod.rs
--- Counterpart: extension; the part behind queue/entries.lua. The primitive's parts define `free`, `fits` and `take`
+-- Counterpart: extension; the part behind queue/entries.lua and the primitive's. The primitive's parts define `free`, `fits` and `take`
 -- ARGV[11..] steps, of which it knows
 --   wait: what is wanted, how many callers, kind, first ticket, us that the first has waited, arrival of the client's last caller, life of a
 --   grant in ms and what stands behind that in the entry, how many may queue; nine words

@@ -1,5 +1,5 @@
 -- Purpose: makes a batch take effect once, however often its request arrives
--- Counterpart: extension; the first part of each script of src/queue
+-- Counterpart: extension; a part of each script of src/queue, behind the usual case in short and queue/announce.lua
 -- KEYS[1] record: string, "<number> <answer>" of the client's last batch on this object that changed something
 -- ARGV[2] number of this batch: rises within a client, always of the same width
 -- ARGV[3] life of the record in milliseconds
@@ -33,7 +33,7 @@ local function change_order(...)
   return redis.call(...)
 end
 
--- Redis takes what stands behind a command that needs no memory.
+-- A server without memory refuses a script whose first write needs some, and none behind it: so one that needs none goes first.
 local function needs_no_memory() redis.call('PEXPIRE', KEYS[1], LIFE) end
 
 -- A command on a key that is ours; what stands there and is of another type goes.
@@ -46,20 +46,20 @@ local function heal(command, key, ...)
 end
 
 -- Carries `work` out, whose answer is on record if something has changed or an earlier sending may arrive still; `tell` is last, as
--- nothing takes a message back. An error of a first sending may be answered by another sending.
+-- nothing takes a message back. A first sending that fails before any change leaves no record: the client may send it again.
 local function once(work, tell)
   local earlier = redis.call('GET', KEYS[1])
   local last = earlier and string.match(earlier, '^(%d+) ')
   local word = last == NUMBER and string.match(earlier, ' (%l+)', #NUMBER + 1)
   if SENDING == '4' and word == 'back' then
-    redis.call('PEXPIRE', KEYS[1], LIFE)
+    needs_no_memory()
     return string.sub(earlier, #NUMBER + 7)
   elseif SENDING == '4' and word ~= 'done' then
     return 'none'
   end
   if SENDING ~= '4' and last and #last == #NUMBER and (last == NUMBER or last > NUMBER and SENDING ~= '2') then
     -- Replicas are asked for the last thing that this connection has written. This takes no memory.
-    redis.call('PEXPIRE', KEYS[1], LIFE)
+    needs_no_memory()
     return last == NUMBER and SENDING ~= '0' and string.sub(earlier, #NUMBER + 2) or 'stale'
   end
   local done, answer = pcall(function()

@@ -210,7 +210,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.core.look()
+        self.core.snapshot()
     }
 
     /// How many entries the client keeps, of each kind.

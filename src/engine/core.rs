@@ -140,7 +140,7 @@ impl Core {
 
     /// The number of the next call or batch: rises within the client, whatever the object.
     pub(crate) fn next_sequence(&self) -> u64 {
-        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+        self.next_sequences(1)
     }
 
     /// The first of so many numbers for what the client has in queues: tickets.
@@ -166,9 +166,9 @@ impl Core {
     }
 
     /// Counts of the calls by result.
-    pub(crate) fn look(&self) -> Stats {
+    pub(crate) fn snapshot(&self) -> Stats {
         let reconnections = self.connection.reconnects();
-        self.stats.look(self.objects.waiting(), reconnections)
+        self.stats.snapshot(self.objects.waiting(), reconnections)
     }
 
     /// How many entries there are of each kind: none of them may grow with what has been. The simulator asks.
@@ -298,7 +298,7 @@ impl Core {
 #[cfg(feature = "metrics")]
 async fn publish(core: std::sync::Weak<Core>) {
     while let Some(core) = core.upgrade() {
-        core.stats.publish(&core.look());
+        core.stats.publish(&core.snapshot());
         let finished = core.is_finished();
         drop(core);
         if finished {

@@ -8,7 +8,6 @@
 //!
 //! Batches are carried out by [`drive`], [`once`] repeats them, [`holds`] has the leases, [`records`] deletes records.
 
-pub(crate) mod answer;
 mod ask;
 pub(crate) mod call;
 pub(crate) mod core;

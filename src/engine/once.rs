@@ -6,13 +6,14 @@
 //! refused. A request that is sent for the first time finds neither, unless another program has written there: it is refused, too,
 //! and sent once more with a number of its own. So a request may be sent again after a lost reply, on the same connection or a new one.
 //!
-//! A call that was sent and not answered is sent again as it is. If the record knows its number, it answers; if not, the call is carried
-//! out then. When it has no caller any more, it only reads what has been done, and its number is on record from then on, so that a late copy
-//! does nothing.
+//! A request without an answer:
 //!
-//! It is repeated even when none of its callers waits any more:
-//! only its answer says what has to be released. That ends half a record's life after the first
-//! sending, by whichever clock says that it is over, as the record must outlive every repetition.
+//! | | all its callers wait still | one of them has gone |
+//! |---|---|---|
+//! | it was sent | it is sent again as it is; the record answers, or it is carried out then | it is sent again to read from the record what has been done, which tells what has to be released; its number is on record from then on, so that a late copy does nothing |
+//! | it was not | it is sent | it is not sent; the callers that are left go into another one |
+//!
+//! Repetitions end half a record's life after the first sending, by the first clock that says so, as the record must outlive each of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +33,8 @@ pub(crate) enum Ending {
     /// The same, which too few replicas have confirmed, and a caller with a possible grant has gone: the grant is to be
     /// undone.
     Unconfirmed(Value),
-    /// The server refuses it: nothing took effect.
-    Refused(Refusal),
+    /// The server refuses it: that sending took no effect. Whether an earlier one may have.
+    Refused(Refusal, bool),
     /// It was never sent, and not all of its callers wait for it any more.
     NotSent,
     /// It was sent, and no answer came for the time that the record allows, or until the client was shut down; or it changes nothing, and has
@@ -131,7 +132,7 @@ impl Core {
                     ..
                 } if first_sent.is_some() && answer.is(NOTHING) => return Ending::Answer(answer),
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
-                    return Ending::Refused(refusal);
+                    return Ending::Refused(refusal, first_sent.is_some());
                 }
                 Failure::Refused(refusal) | Failure::NoConnection(refusal) => {
                     unconfirmed = None;

@@ -156,7 +156,7 @@ impl Core {
         let parts: Vec<_> = alike.flat_map(|alike| alike.chunks(TOGETHER)).collect();
         let delete = async |some: &[(Arc<str>, u64)]| {
             let keys = some.iter().map(|(key, _)| Arc::clone(key)).collect();
-            let numbers = some.iter().map(|(_, number)| Arg::Sequence(*number));
+            let numbers = some.iter().map(|(_, number)| Arg::number(*number));
             let request = Request::script(&FORGET, keys, numbers.collect());
             let _ = self.try_once(&request).await;
         };

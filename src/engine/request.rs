@@ -44,8 +44,6 @@ pub(crate) enum Arg {
     Text(Arc<str>),
     Bytes(Arc<[u8]>),
     Number(i64),
-    /// A sequence number: of a fixed width, so that scripts can compare them as texts.
-    Sequence(u64),
 }
 
 impl Arg {
@@ -170,7 +168,7 @@ impl Request {
     /// The same; it takes back what the call of that number has done.
     pub(crate) fn takes_back(&mut self, number: u64) {
         self.number(number);
-        self.is_sent(Sending::TakingBack);
+        self.set_sending(Sending::TakingBack);
     }
 
     /// Its record and its number.
@@ -182,20 +180,20 @@ impl Request {
     /// which does not count. Only for a call each sending of which was answered.
     pub(crate) fn disown_record(&mut self, number: u64) {
         self.number(number);
-        self.is_sent(Sending::Disowning);
+        self.set_sending(Sending::Disowning);
     }
 
     /// Nobody wants it any more: what has not been done by now is not to be.
     pub(crate) fn withdraw(&mut self) {
-        self.is_sent(Sending::Withdrawn);
+        self.set_sending(Sending::Withdrawn);
     }
 
     /// A copy of this call may be on its way to the server.
     pub(crate) fn mark_repeated(&mut self) {
-        self.is_sent(Sending::Again);
+        self.set_sending(Sending::Again);
     }
 
-    fn is_sent(&mut self, sending: Sending) {
+    fn set_sending(&mut self, sending: Sending) {
         let once = self.once.as_mut();
         if let Some(once) = once.filter(|once| once.sending != Sending::TakingBack) {
             once.sending = sending;
@@ -215,6 +213,7 @@ impl Request {
         }
         if let Some(once) = &self.once {
             command.word(messages.publish());
+            // Of a fixed width: scripts compare them as texts.
             command.formatted(format_args!("{:016}", once.number));
             command.number(whole_millis(once.life));
             command.number(once.sending as i64);
@@ -225,7 +224,6 @@ impl Request {
                 Arg::Text(text) => command.word(text),
                 Arg::Bytes(bytes) => command.bytes(bytes),
                 Arg::Number(number) => command.number(*number),
-                Arg::Sequence(number) => command.formatted(format_args!("{number:016}")),
             }
         }
         command

@@ -3,8 +3,10 @@
 use std::str::{FromStr, SplitAsciiWhitespace};
 use std::time::Duration;
 
+use super::batch::{Batch, Run};
 use super::entries::Entry;
 use super::outcome::{Outcome, Taken, Ticket, Want};
+use super::primitive::{self, Call, Primitive};
 use crate::engine::once::{NOTHING, STALE};
 
 /// A longer time counts as so many microseconds, a day.
@@ -31,9 +33,9 @@ pub(super) enum Said<'a, W> {
 pub(super) struct Answer<'a, W> {
     /// How much is free behind it.
     pub(super) available: i64,
-    /// When to look whether grants have run out, if this client is to do so.
-    pub(super) look: Option<Duration>,
-    /// So many entries were skip, and there are more: the next script is to go on behind them.
+    /// When this client is to have the queue served again, if it is to do so: a grant or a lease ends then.
+    pub(super) serve_in: Option<Duration>,
+    /// The script has passed so many entries, and there are more: the next one is to go on behind them.
     pub(super) skip: Option<u64>,
     /// For how long the first entry of another client has waited.
     pub(super) foreign: Option<Duration>,
@@ -76,15 +78,15 @@ impl<'a, W: Want> Answer<'a, W> {
         let micros =
             |time: f64| (time >= 0.0).then(|| Duration::from_micros(time.min(LONGEST) as u64));
         let available = number(words.next())?;
-        let look: f64 = number(words.next())?;
+        let next: f64 = number(words.next())?;
         let own_words = served.split_ascii_whitespace();
         let (dropped, served): (Vec<_>, Vec<_>) = own_words.partition(|word| word.starts_with('-'));
         let served = served.into_iter().map(own);
         let dropped = dropped.into_iter().map(|word| number(word.get(1..)));
         Some(Answer {
             available,
-            look: micros(look),
-            skip: (look < -1.0).then(|| (-1.0 - look) as u64),
+            serve_in: micros(next),
+            skip: (next < -1.0).then(|| (-1.0 - next) as u64),
             foreign: micros(number(words.next())?),
             jvms: listeners(words.next())?,
             watches: number::<u8>(words.next())? == 1,
@@ -100,7 +102,7 @@ impl<'a, W: Want> Answer<'a, W> {
         let mut words = text.split_ascii_whitespace();
         Some(Answer {
             available: number(words.next())?,
-            look: None,
+            serve_in: None,
             skip: None,
             foreign: None,
             jvms: listeners(words.next())?,
@@ -133,6 +135,58 @@ impl<'a, W: Want> Answer<'a, W> {
 
     pub(super) fn is_read(&mut self) -> bool {
         self.results.next().is_none()
+    }
+}
+
+/// The results of the steps of a batch.
+pub(super) struct Results<W> {
+    pub(super) extends: Vec<bool>,
+    pub(super) confirms: Vec<Option<Taken>>,
+    /// One for each call.
+    pub(super) calls: Vec<primitive::Result<W>>,
+    /// How many of each run have been served, and how the last of these was.
+    pub(super) runs: Vec<(usize, Taken)>,
+}
+
+impl<W: Want> Results<W> {
+    /// `None` for what the script never answers to `batch`.
+    pub(super) fn read<P: Primitive<Want = W>>(
+        name: &str,
+        batch: &Batch<P>,
+        answer: &mut Answer<'_, W>,
+    ) -> Option<Self> {
+        let extends = batch.extends.iter().map(|_| answer.flag());
+        let extends = extends.collect::<Option<_>>()?;
+        let confirms = batch.confirms.iter().map(|_| match answer.count()? {
+            (0, _) => Some(None),
+            (1, taken) => Some(Some(taken)),
+            _ => None,
+        });
+        let confirms = confirms.collect::<Option<_>>()?;
+        for _ in &batch.leaves {
+            answer.result()?;
+        }
+        let mut calls = Vec::with_capacity(batch.calls.len());
+        for step in batch.steps() {
+            let word = answer.result()?;
+            for index in 0..step.len() {
+                calls.push(step[0].call()?.read(name, word, index)?);
+            }
+        }
+        let count = |run: &Run<W>, answer: &mut Answer<'_, W>| {
+            answer.count().filter(|(served, _)| *served <= run.count)
+        };
+        let runs = batch.runs.iter().map(|run| count(run, answer));
+        let runs = runs.collect::<Option<_>>()?;
+        for _ in batch.flags() {
+            answer.result()?;
+        }
+        answer.is_read().then_some(Results {
+            extends,
+            confirms,
+            calls,
+            runs,
+        })
     }
 }
 

@@ -86,13 +86,17 @@ pub(crate) struct Batch<P: Primitive> {
     pub(super) behind: u64,
     /// The waiters in the runs.
     pub(super) asked: Vec<Id>,
-    /// It is sent though it may carry nothing; and its script goes on behind so many entries.
-    pub(super) look: bool,
+    /// It is sent so that its script serves the queue, though it may carry nothing else.
+    pub(super) serve: bool,
+    /// Its script goes on behind so many entries.
     pub(super) skip: Option<u64>,
+    /// It tells JVMs what is free.
     pub(super) announce: bool,
+    /// It checks whether the client that listens to JVMs can be notified.
     pub(super) check: bool,
     /// It confirms all entries.
     pub(super) confirms_all: bool,
+    /// This client listens to JVMs no more.
     pub(super) unwatch: bool,
     /// How many releases of JVMs were heard.
     pub(super) heard: u32,
@@ -217,7 +221,7 @@ impl<P: Primitive> Queued<P> {
 
 impl<P: Primitive> Batch<P> {
     /// A batch of nothing.
-    pub(super) fn empty() -> Self {
+    pub(super) fn empty(sent: Moment) -> Self {
         Batch {
             header: Arc::default(),
             extends: Vec::new(),
@@ -227,7 +231,7 @@ impl<P: Primitive> Batch<P> {
             runs: Vec::new(),
             behind: 0,
             asked: Vec::new(),
-            look: false,
+            serve: false,
             skip: None,
             announce: false,
             check: false,
@@ -236,7 +240,7 @@ impl<P: Primitive> Batch<P> {
             heard: 0,
             handed: 0,
             next: 0,
-            sent: Moment::now(),
+            sent,
             unconfirmed: None,
             takes_back: None,
             apart: false,
@@ -327,6 +331,12 @@ impl<P: Primitive> Batch<P> {
     pub(super) fn concerns(&self, want: P::Want) -> bool {
         self.wants().any(|other| other.lets_in(want))
             || (self.calls.iter().filter_map(Queued::call)).any(|call| call.concerns(want))
+    }
+
+    /// Whether it may change the grant to the entry `ticket` for `want`. Where entries have no owners, its confirmations alone do.
+    pub(super) fn touches(&self, ticket: Ticket, want: P::Want) -> bool {
+        self.confirms.iter().any(|(other, _)| *other == ticket)
+            || want.lets_in(want) && self.concerns(want)
     }
 
     /// The request that it carries alone.

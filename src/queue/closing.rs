@@ -13,8 +13,8 @@ impl<P: Primitive> State<P> {
     pub(super) fn close(&mut self, why: &'static str, now: Instant) {
         self.closed = true;
         self.announcements.end();
-        self.look_at = None;
-        (self.look, self.confirm_all) = (false, false);
+        self.serve_at = None;
+        (self.serve, self.confirm_all) = (false, false);
         self.watch_no_more();
         self.surplus_at = None;
         for call in self.held.last_calls() {
@@ -78,7 +78,7 @@ impl<P: Primitive> State<P> {
 
     /// Ends a wait, as the client has ended.
     fn end_wait(&mut self, id: Id, unanswered: &Unanswered, maybe_granted: bool) {
-        if maybe_granted && P::MOST_QUEUED > 0 {
+        if maybe_granted && P::QUEUES {
             self.give_up_waiter(id, unanswered, true);
         } else if let Some(waiter) = self.waiters.remove(id) {
             let error = self.core.gone(&self.name);

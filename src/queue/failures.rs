@@ -8,6 +8,7 @@ use super::outcome::{Grant, Ticket};
 use super::primitive::{NotDone, Primitive};
 use super::state::State;
 use super::waiters::Id;
+use crate::clock::Moment;
 use crate::engine::once::Trouble;
 use crate::error::Error;
 use crate::transport::Refusal;
@@ -57,7 +58,7 @@ impl<P: Primitive> State<P> {
             let error = error_of(queued.name(), queued.since, !queued.is_plain());
             queued.answer(Err(error), &mut self.replies);
         }
-        if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
+        if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.serve {
             return;
         }
         if let (Some(unknown), Error::RefusedForNow { .. }) = (&unknown, error) {
@@ -71,7 +72,7 @@ impl<P: Primitive> State<P> {
         // An error that stops the waiters of this batch stops all.
         for (id, waiter) in self.waiters.take_all() {
             let asked = batch.asked.binary_search(&id).is_ok();
-            let error = error_of(P::WAIT, waiter.since, asked && P::MOST_QUEUED > 0);
+            let error = error_of(P::WAIT, waiter.since, asked && P::QUEUES);
             self.replies.add(waiter.reply, Err(error));
         }
         // Those that come now ask, too.
@@ -113,7 +114,7 @@ impl<P: Primitive> State<P> {
         self.granted
             .extend(batch.confirms.iter().map(|(ticket, _)| *ticket));
         self.confirm_all |= batch.check && !self.entries.is_empty();
-        self.look |= batch.look;
+        self.serve |= batch.serve;
         self.heard += batch.heard;
         self.handed += batch.handed;
         self.unwatch |= batch.unwatch;
@@ -127,7 +128,7 @@ impl<P: Primitive> State<P> {
         let mut batch = self.take_batch();
         self.carry_over(&mut batch, true, now);
         let unanswered = self.unanswered("its batch was never answered", now);
-        let serves = P::MOST_QUEUED > 0 && batch.request().is_none();
+        let serves = P::QUEUES && batch.request().is_none();
         for mut queued in batch.calls {
             queued.fail(&mut self.held, NotDone::Unknown);
             queued.give_up(&unanswered, true, &mut self.replies);
@@ -181,12 +182,15 @@ impl<P: Primitive> State<P> {
     /// have.
     pub(super) fn give_up(&mut self, now: Instant) {
         let mut under_way = self.under_way.take();
-        let trouble = under_way.as_ref().and_then(|batch| batch.trouble.clone());
-        let between = under_way.as_ref().is_some_and(|batch| !batch.departed);
+        let trouble = under_way.as_ref().and_then(|one| one.trouble.clone());
+        let sent = under_way.as_ref().is_some_and(|one| one.maybe_done);
+        let between = under_way.as_ref().is_some_and(|one| !one.departed);
         let window = between.then(|| self.core.config.retry_window);
-        let why = trouble.unwrap_or_else(|| Refusal::unreachable("its time is over"));
-        let name = self.name.clone();
-        let unanswered = Unanswered { name, why, now };
+        let unanswered = Unanswered {
+            name: self.name.clone(),
+            why: trouble.unwrap_or_else(|| Refusal::unreachable("its time is over")),
+            now,
+        };
         let mut next: Option<Instant> = None;
         let mut is_over = |since: Instant, due: Option<Instant>| {
             let window = window.and_then(|window| since.checked_add(window));
@@ -195,12 +199,10 @@ impl<P: Primitive> State<P> {
             next = next.into_iter().chain(due.filter(|_| !over)).min();
             over
         };
-        let sent = under_way.as_ref().is_some_and(|batch| batch.maybe_done);
-        let batch = under_way
-            .iter_mut()
-            .flat_map(|under_way| &mut under_way.batch.calls);
-        let batch = batch.map(|queued| (queued, sent));
-        for (queued, sent) in batch.chain(self.calls.iter_mut().map(|queued| (queued, false))) {
+        let departed = under_way.iter_mut().flat_map(|one| &mut one.batch.calls);
+        let departed = departed.map(|queued| (queued, sent));
+        let waiting = self.calls.iter_mut().map(|queued| (queued, false));
+        for (queued, sent) in departed.chain(waiting) {
             if queued.has_caller() && is_over(queued.since, queued.due) {
                 queued.give_up(&unanswered, sent, &mut self.replies);
             }
@@ -209,7 +211,7 @@ impl<P: Primitive> State<P> {
         let waiters = self.waiters.unanswered();
         let late = waiters.filter(|(_, waiter)| is_over(waiter.since, waiter.due));
         let late: Vec<Id> = late.map(|(id, _)| id).collect();
-        let asked = under_way.as_ref().map(|under_way| &under_way.batch.asked);
+        let asked = under_way.as_ref().map(|one| &one.batch.asked);
         for id in late {
             let asked = asked.is_some_and(|asked| asked.binary_search(&id).is_ok());
             self.give_up_waiter(id, &unanswered, sent && asked);
@@ -222,7 +224,7 @@ impl<P: Primitive> State<P> {
     /// Ends a wait without an answer; `sent`: it may have been granted. A wait that takes nothing, as at a latch, has had no effect.
     pub(super) fn give_up_waiter(&mut self, id: Id, unanswered: &Unanswered, sent: bool) {
         if let Some(waiter) = self.waiters.remove(id) {
-            let sent = sent && P::MOST_QUEUED > 0;
+            let sent = sent && P::QUEUES;
             let error = unanswered.error(P::WAIT, waiter.since, sent);
             self.replies.add(waiter.reply, Err(error));
         }
@@ -245,13 +247,13 @@ impl<P: Primitive> State<P> {
 
     /// The batch under way has ended; it counts as under way until it has [`landed`](Self::landed).
     pub(super) fn take_batch(&mut self) -> Batch<P> {
-        let batch = self
-            .under_way
-            .as_mut()
-            .map(|under_way| &mut under_way.batch);
-        batch.map_or_else(Batch::empty, |batch| {
-            std::mem::replace(batch, Batch::empty())
-        })
+        match &mut self.under_way {
+            Some(under_way) => {
+                let nothing = Batch::empty(under_way.batch.sent);
+                std::mem::replace(&mut under_way.batch, nothing)
+            }
+            None => Batch::empty(Moment::now()),
+        }
     }
 
     /// The server forbids the subscription: its waiters would never be notified. The batch under way may serve some.

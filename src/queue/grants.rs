@@ -21,17 +21,13 @@ impl<P: Primitive> State<P> {
         entry: &Entry<P::Want>,
         taken: Taken,
     ) {
-        // The waiter that it was made for has gone, and another one has it now.
+        // An entry that was about to leave the queue need not, as it is granted.
         self.leaving.retain(|(leaving, _)| *leaving != ticket);
         let lease = self.held.lease_time(entry.want);
         let until = batch.sent + lease;
         let over = batch.unconfirmed.is_some() || self.is_over(entry.want, lease, until);
         // That a latch was open then says nothing to those that have come since.
-        let end = if P::MOST_QUEUED > 0 {
-            Id::MAX
-        } else {
-            batch.next
-        };
+        let end = if P::QUEUES { Id::MAX } else { batch.next };
         let waiter = if over {
             None
         } else {
@@ -52,7 +48,7 @@ impl<P: Primitive> State<P> {
         want.is_leased() && until.has_come() && lease > 2 * self.core.round_trip()
     }
 
-    /// To calls that wait it is as if it had never been taken.
+    /// Releases it before the calls that wait, which find it free.
     pub(super) fn release_unclaimed(&mut self, batch: &Batch<P>, grant: Grant<P::Want>) {
         let call = P::give_back(grant);
         if let Some(number) = batch.unconfirmed {

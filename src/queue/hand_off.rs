@@ -5,14 +5,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::outcome::{Grant, Outcome, Want};
-use super::primitive::{Held, Primitive};
+use super::primitive::{Call, Held, Primitive};
 use super::state::State;
 
 /// Waiters that came so much later than the first entry of another client are still served by a release of this client.
 const LEEWAY: Duration = Duration::from_millis(5);
+
 impl<P: Primitive> State<P> {
-    /// Serves the first waiters by what `freed` frees, without Redis; `false` where that is not fair or not possible.
-    pub(super) fn hand_off(&mut self, freed: Grant<P::Want>, now: Instant) -> bool {
+    /// Serves the first waiters by what `call` frees, without Redis; `false` where that is not fair or not possible.
+    pub(super) fn hand_off(&mut self, call: &P::Call, now: Instant) -> bool {
+        let Some(freed) = call.frees().filter(|_| !self.waiters.is_empty()) else {
+            return false;
+        };
         let window = self.core.config.local_hand_off;
         let Some(known) = self.known.as_ref().filter(|known| known.available >= 0) else {
             return false;

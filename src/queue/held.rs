@@ -20,11 +20,6 @@ use crate::lease::Lease;
 /// One script call renews so many at the most, which takes half a millisecond.
 const MOST_RENEWED: usize = 250;
 
-/// The permits of a guard that `call` releases; `true`: they stay taken.
-fn of_guard(call: &impl Call<Want = Amount>) -> Option<(Grant<Amount>, bool)> {
-    call.gives().filter(|(grant, _)| grant.want.leased)
-}
-
 pub(crate) struct Leases<P> {
     core: Arc<Core>,
     /// The key of the grants.
@@ -120,7 +115,7 @@ where
     }
 
     fn queued(&mut self, call: &P::Call) -> Option<String> {
-        self.take(of_guard(call)?.0)
+        self.take(call.ends()?)
     }
 
     fn answered(
@@ -130,7 +125,7 @@ where
         result: Result<Amount>,
         sent: Moment,
     ) -> Result<Amount> {
-        if let Some((grant, _)) = of_guard(call) {
+        if let Some(grant) = call.ends() {
             let (ticket, until) = (grant.ticket, sent + self.watchdog());
             match result {
                 Ok(Outcome::Number(0)) => self.extended(ticket, grant.want, None),
@@ -184,7 +179,7 @@ where
     }
 
     /// Guards may belong to clients that are killed while no other client makes calls.
-    fn looks_after(&self) -> Option<Duration> {
+    fn checks_after(&self) -> Option<Duration> {
         self.used.then(|| 2 * self.watchdog())
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::entries::MOST;
+use super::entries::{Entry, MOST};
 use super::outcome::{Taken, Ticket, Want};
 use super::primitive::{Held, Primitive};
 use super::state::State;
@@ -39,14 +39,14 @@ impl<P: Primitive> State<P> {
             Some("watch") if !self.waiters.is_empty() => {
                 self.listens_to_jvms = true;
                 // The answer of a batch under way may know of another one.
-                self.look = true;
+                self.serve = true;
             }
             Some("watch") => self.unwatch = true,
             // The answer to the batch may know less.
-            Some("first") if self.under_way.is_some() => self.look = true,
+            Some("first") if self.under_way.is_some() => self.serve = true,
             Some("first") => {
                 let micros = words.next().and_then(|word| word.parse().ok());
-                self.look_as_first(micros.map(Duration::from_micros), now);
+                self.check_as_first(micros.map(Duration::from_micros), now);
             }
             // "gone", or that a latch has changed.
             _ => self.may_have_missed(),
@@ -57,12 +57,15 @@ impl<P: Primitive> State<P> {
     pub(super) fn grant(&mut self, ticket: Ticket, made: Option<(u64, u64)>, now: Instant) {
         if self.leaving.iter().any(|(other, _)| *other == ticket) {
             // Others wait for it.
-            self.look = true;
+            self.serve = true;
             return;
         }
         let under_way = self.under_way.as_ref();
-        let touched = under_way.is_some_and(|batch| batch.touches.contains(&ticket));
-        let Some(entry) = self.entries.get(ticket).copied().filter(|_| !touched) else {
+        let touched = |entry: &Entry<P::Want>| {
+            under_way.is_some_and(|under_way| under_way.batch.touches(ticket, entry.want))
+        };
+        let entry = self.entries.get(ticket).filter(|entry| !touched(entry));
+        let Some(entry) = entry.copied() else {
             match under_way {
                 Some(_) => self.early.push(ticket),
                 None => self.may_have_missed(),
@@ -90,7 +93,7 @@ impl<P: Primitive> State<P> {
     /// A JVM has released.
     pub(super) fn jvm_released(&mut self) {
         self.heard = self.heard.saturating_add(1);
-        self.look = true;
+        self.serve = true;
     }
 
     /// Messages of JVMs are not heard any more.
@@ -100,26 +103,27 @@ impl<P: Primitive> State<P> {
 
     /// This client is the first in the queue. It checks for permits that are freed without a message: after `pause`, as some may
     /// be free then, and at the pace of its handle.
-    pub(super) fn look_as_first(&mut self, pause: Option<Duration>, now: Instant) {
+    pub(super) fn check_as_first(&mut self, pause: Option<Duration>, now: Instant) {
         let Some(pause) = self.held.pace().map(|pace| pause.unwrap_or(pace).min(pace)) else {
             return;
         };
         if pause.is_zero() {
-            self.look = true;
+            self.serve = true;
         } else {
-            self.look_at = self.look_at.into_iter().chain([now + pause]).min();
+            self.serve_at = self.serve_at.into_iter().chain([now + pause]).min();
         }
     }
 
-    pub(super) fn look(&mut self) {
-        self.look |= !self.waiters.is_empty();
+    /// The next batch is for the waiters, if there are any.
+    pub(super) fn serve_waiters(&mut self) {
+        self.serve |= !self.waiters.is_empty();
     }
 
     /// Messages may have been missed.
     pub(super) fn may_have_missed(&mut self) {
         // A batch under way may queue entries.
         self.confirm_all |= !self.entries.is_empty() || self.under_way.is_some();
-        self.look |= P::MOST_QUEUED == 0 && !self.waiters.is_empty();
+        self.serve |= !P::QUEUES && !self.waiters.is_empty();
     }
 
     /// The slow check; not where all entries are new.
@@ -128,7 +132,7 @@ impl<P: Primitive> State<P> {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < interval / 2;
         if !self.checked.is_some_and(is_recent) {
             self.may_have_missed();
-            self.look();
+            self.serve_waiters();
         }
     }
 

@@ -23,7 +23,7 @@
 //! wait 2 1 a 7 1500 0 3000 1   two permits for one caller: kind a, ticket 7, it has waited for 1500 us, no entry of the client stands
 //!                              before it, its grant would last for 3000 ms, and it may queue
 //! done 1 -1 -1 0 0 1000000000 1 0 |
-//!                              one permit is free; no look is asked for, no other client waits, no JVM listens, nor does this client to
+//!                              one permit is free; no batch is asked for, no other client waits, no JVM listens, nor does this client to
 //!                              JVMs; the server's clock in us; one release was carried out, and no caller was served
 //! ```
 //!
@@ -37,11 +37,10 @@
 
 mod announcements;
 mod answer;
-mod answers;
 mod batch;
 mod by_want;
 mod closing;
-mod driver;
+mod effects;
 mod entries;
 mod failures;
 mod grants;
@@ -53,7 +52,7 @@ mod object;
 mod outcome;
 mod pending;
 mod primitive;
-mod results;
+mod round;
 mod sending;
 mod state;
 mod waiters;

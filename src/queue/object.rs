@@ -5,12 +5,11 @@ use std::sync::{Arc, LazyLock, Weak};
 use tokio::time::Instant;
 
 use super::outcome::Ticket;
-use super::primitive::{Call, Held, Primitive};
+use super::primitive::{Held, Primitive};
 use super::state::State;
 use super::waiters::Id;
 use crate::engine::Core;
-use crate::engine::answer;
-use crate::engine::drive::{self, Driver, Inline};
+use crate::engine::drive::{self, Driver};
 use crate::engine::keys::Keys;
 use crate::engine::once::{CLIENT_CLOSED, refused};
 use crate::engine::registry::Shared;
@@ -124,9 +123,18 @@ impl<P: Primitive> Object<P> {
         &self.core
     }
 
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// The key beside the object.
     pub(crate) fn beside(&self) -> &Arc<str> {
         &self.queue.beside
+    }
+
+    /// The channel of the waiters to notify, as the object has the name of these keys from now on.
+    pub(crate) fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
+        P::TELLS_AGAIN.then(|| keys.channel())
     }
 
     pub(super) fn name(&self) -> &str {
@@ -141,7 +149,7 @@ impl<P: Primitive> Object<P> {
     pub(crate) fn defer(self: &Arc<Self>, call: P::Call) {
         let mut inner = self.lock();
         let now = Instant::now();
-        if self.hand_off(&mut inner, &call, now) {
+        if inner.state.hand_off(&call, now) {
             return self.finish(inner);
         }
         if inner.state.closed && self.core.is_finished() {
@@ -152,17 +160,6 @@ impl<P: Primitive> Object<P> {
         }
         inner.state.call(call, None, now);
         self.finish(inner);
-    }
-
-    /// Serves waiters of this client by what `call` frees, without Redis.
-    pub(super) fn hand_off(&self, inner: &mut Inner<P>, call: &P::Call, now: Instant) -> bool {
-        if inner.state.waiters.is_empty() || inner.state.closed {
-            return false;
-        }
-        match call.gives() {
-            Some((freed, false)) => inner.state.hand_off(freed, now),
-            _ => false,
-        }
     }
 
     /// The lease of what is held under `ticket`.
@@ -188,16 +185,6 @@ impl<P: Primitive> Object<P> {
     /// The error for a call, as the client has ended.
     pub(super) fn gone(&self) -> Error {
         self.core.gone(self.name())
-    }
-
-    pub(super) fn drive(self: &Arc<Self>) -> Option<Inline<Self>> {
-        answer::drive(self, &self.core.runtime)
-    }
-
-    /// Ends a change by a caller, that sees to the work itself.
-    pub(super) fn begin(&self, mut inner: MutexGuard<'_, Inner<P>>) {
-        self.core.note_busy(&mut inner.busy);
-        self.unlock(inner);
     }
 
     /// Ends a change: starts the work that is left, and answers callers.
@@ -237,10 +224,7 @@ impl<P: Primitive> Object<P> {
         } else {
             None
         };
-        let task = match alarm.is_some() || waits {
-            true => inner.timer.set(alarm, waits, &self.itself),
-            false => None,
-        };
+        let task = inner.timer.set(alarm, waits, &self.itself);
         drop(inner);
         if let Some(task) = task {
             self.core.runtime.spawn(task);
@@ -250,13 +234,13 @@ impl<P: Primitive> Object<P> {
     /// The channels are subscribed as long as the state listens. That of JVMs goes first: a client with that subscription alone is taken for
     /// a JVM.
     fn listen(&self, inner: &mut Inner<P>) {
-        let listens = inner.state.listens();
+        let listens = inner.state.update_listening();
         let watches = listens && inner.state.listens_to_jvms;
         let missed = self.subscribe(&mut inner.jvms, watches, self.keys.channel())
             | self.subscribe(&mut inner.own, listens, &self.queue.own_channel);
         if missed {
             inner.state.may_have_missed();
-            inner.state.look();
+            inner.state.serve_waiters();
         }
         inner.state.hears = !listens || inner.own.as_ref().is_some_and(Subscription::is_confirmed);
         if !listens {
@@ -286,7 +270,7 @@ impl<P: Primitive> Object<P> {
                     inner.state.notified(&String::from_utf8_lossy(message), now);
                 }
                 Wake::Confirmed => inner.state.may_have_missed(),
-                Wake::Look => inner.state.slow_check(now),
+                Wake::Check => inner.state.slow_check(now),
                 Wake::Lost => inner.state.deaf(),
                 Wake::Refused(refusal) => {
                     inner.own = None;
@@ -299,26 +283,15 @@ impl<P: Primitive> Object<P> {
                 Wake::Message(message) if message.first() != Some(&OURS) => {
                     inner.state.jvm_released();
                 }
-                Wake::Confirmed => inner.state.look(),
+                Wake::Confirmed => inner.state.serve_waiters(),
                 Wake::Refused(_) => {
                     inner.jvms = None;
                     inner.state.watch_no_more();
                 }
-                Wake::Message(_) | Wake::Look | Wake::Lost => {}
+                Wake::Message(_) | Wake::Check | Wake::Lost => {}
             }
         }
         self.finish(inner);
-    }
-}
-
-impl<P: Primitive> Object<P> {
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.keys
-    }
-
-    /// The channel of the waiters to notify, as the object has the name of these keys from now on.
-    pub(crate) fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
-        P::TELLS_AGAIN.then(|| keys.channel())
     }
 }
 

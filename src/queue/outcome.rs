@@ -16,7 +16,7 @@ pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
     /// The kind of its entries in `lua/queue/queue.lua`.
     fn kind(self) -> &'static str;
 
-    /// The amount in its entries, or what stands in that place.
+    /// How many permits it is for; for a lock the number of its owner, which stands in the place of an amount.
     fn amount(self) -> u64;
 
     /// It is held under a lease.

@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -13,8 +14,7 @@ use super::object::{Inner, Object};
 use super::outcome::{Outcome, Reply};
 use super::primitive::{Call, Primitive};
 use super::waiters::Id;
-use crate::engine::answer::poll_answer;
-use crate::engine::drive::Inline;
+use crate::engine::drive::{self, Inline};
 use crate::engine::request::Request;
 use crate::error::{Effect, Result};
 use crate::transport::Value;
@@ -34,7 +34,7 @@ impl<P: Primitive> Object<P> {
     ) -> Result<Outcome<P::Want>> {
         let again = call.is_deferred().then(|| call.clone());
         let queue = |inner: &mut Inner<P>, reply, now| {
-            if self.hand_off(inner, &call, now) {
+            if inner.state.hand_off(&call, now) {
                 return ControlFlow::Break(());
             }
             inner.state.call(call, Some((reply, due)), now);
@@ -71,7 +71,7 @@ impl<P: Primitive> Object<P> {
         self.begun(None, queue).await
     }
 
-    /// Queues something by `queue`, and waits for its outcome. A waiter has a place; what breaks has been done without Redis.
+    /// Queues something by `queue`, and waits for its outcome. `Continue` has the place of a waiter; `Break`: it was done without Redis.
     async fn begun(
         self: &Arc<Self>,
         release: Option<P::Call>,
@@ -86,7 +86,8 @@ impl<P: Primitive> Object<P> {
             }
             match queue(&mut inner, reply, Instant::now()) {
                 ControlFlow::Continue(waiter) => {
-                    self.begin(inner);
+                    self.core.note_busy(&mut inner.busy);
+                    self.unlock(inner);
                     waiter
                 }
                 ControlFlow::Break(()) => {
@@ -103,6 +104,17 @@ impl<P: Primitive> Object<P> {
             inline: self.drive(),
         };
         pending.await
+    }
+
+    /// Sees to what has been queued: as part of the caller's own future, where that runs on the client's runtime; its timers must not be polled
+    /// anywhere else.
+    fn drive(self: &Arc<Self>) -> Option<Inline<Self>> {
+        let here = Handle::try_current().is_ok_and(|here| here.id() == self.core.runtime.id());
+        if here {
+            return drive::drive(self);
+        }
+        drive::kick(self);
+        None
     }
 }
 
@@ -121,8 +133,20 @@ impl<P: Primitive> Future for Pending<'_, P> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let outcome = ready!(poll_answer(&mut this.inline, &mut this.outcome, cx));
-        Poll::Ready(outcome.unwrap_or_else(|| Err(this.object.gone())))
+        if let Some(round) = &mut this.inline {
+            let outcome = &this.outcome;
+            // Without its waker in the channel, an answer that comes out of its own round does not wake the caller for a second time. The round
+            // may go on behind the answer; a task sees to that.
+            if Pin::new(round).poll(cx).is_pending()
+                && outcome.is_empty()
+                && !outcome.is_terminated()
+            {
+                return Poll::Pending;
+            }
+            this.inline = None;
+        }
+        let outcome = Pin::new(&mut this.outcome).poll(cx);
+        outcome.map(|outcome| outcome.unwrap_or_else(|_| Err(this.object.gone())))
     }
 }
 

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entries::MOST;
 use super::outcome::{Grant, Outcome, Ticket, Want};
 use crate::clock::Moment;
 use crate::engine::request::Arg;
@@ -15,7 +14,7 @@ use crate::lease::Lease;
 /// A batch carries so many calls or waiters at the most.
 pub(super) const MOST_TOGETHER: usize = 1024;
 
-/// How a primitive uses the queue. Its script ends with `lua/queue` and has its own steps.
+/// How a primitive uses the queue. Its script has the parts of `lua/queue`, and its own steps at the end; `src/lua.rs` puts it together.
 pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     /// In the client's registry.
     const KIND: &'static str;
@@ -23,8 +22,8 @@ pub(crate) trait Primitive: Sized + Send + Sync + 'static {
     const WAIT: &'static str;
     /// So many waiters are asked for together where the client has no entry.
     const MOST_ASKED: usize = MOST_TOGETHER;
-    /// So many waiters of a client stand in the queue. Where none does, its waiters ask again when something may have changed.
-    const MOST_QUEUED: usize = MOST;
+    /// Its waiters stand in the queue. Where none does, they ask again when something may have changed.
+    const QUEUES: bool = true;
     /// Free permits are announced to JVMs again, as JVMs do not pass a wake-up on.
     const TELLS_AGAIN: bool = false;
     type Want: Want;
@@ -88,9 +87,13 @@ pub(crate) trait Call: Clone + PartialEq + Send + Unpin + Debug + Display + 'sta
         false
     }
 
-    /// The permits that it releases, where these may serve a waiter of this client without Redis; `true`: they only end to be held, and stay
-    /// taken.
-    fn gives(&self) -> Option<(Grant<Self::Want>, bool)> {
+    /// The permits that it frees, where these may serve a waiter of this client without Redis.
+    fn frees(&self) -> Option<Grant<Self::Want>> {
+        None
+    }
+
+    /// The permits of a guard that are held no more behind it, whether it frees them or leaves them taken.
+    fn ends(&self) -> Option<Grant<Self::Want>> {
         None
     }
 
@@ -120,8 +123,8 @@ pub(crate) enum NotDone {
 /// The permits of one object that the callers of this client hold, under leases that the table of
 /// [`engine::holds`](crate::engine::holds) renews.
 pub(crate) trait Held<P: Primitive>: Send + 'static {
-    /// The script's argument about them, and about the owners of these where it needs that: computed when all of a batch is known. For
-    /// semaphores it is the text that the client adds to its entries.
+    /// The script's argument about what is held (`ARGV[7]`), computed when all of a batch is known. For semaphores it is the text that the client
+    /// adds to its entries, for locks the owner and its count, for permits with ids the secret of these, for recipes their settings.
     fn header(&mut self, wants: &mut dyn Iterator<Item = P::Want>) -> Arc<str>;
 
     /// `call` is on its way.
@@ -179,7 +182,7 @@ pub(crate) trait Held<P: Primitive>: Send + 'static {
     }
 
     /// The time until a client has to check whether a lease of another client has run out.
-    fn looks_after(&self) -> Option<Duration> {
+    fn checks_after(&self) -> Option<Duration> {
         None
     }
 

@@ -10,7 +10,7 @@
 //! | `surplus_at` | an entry has no waiter any more | a batch takes it out of the queue |
 //! | `confirm_at` | a guard uses a grant | a batch confirms the grant |
 //! | `ask_at` | a waiter comes while all is held by this client | a batch asks for the waiter |
-//! | `look_at` | an answer says when something ends | a batch lets its script serve the queue |
+//! | `serve_at` | an answer says when something ends | a batch lets its script serve the queue |
 //! | `announcements` | permits are left for JVMs | a batch announces them again |
 //! | `listens` | the last waiter has gone | the channels are left |
 
@@ -42,8 +42,6 @@ const SURPLUS_AFTER: Duration = Duration::from_millis(5);
 /// The batch under way.
 pub(super) struct UnderWay<P: Primitive> {
     pub(super) batch: Batch<P>,
-    /// The entries whose grants it may change.
-    pub(super) touches: Vec<Ticket>,
     /// It may have been carried out.
     pub(super) maybe_done: bool,
     /// Why it has no answer yet; and whether a sending is under way.
@@ -83,7 +81,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) calls: VecDeque<Queued<P>>,
     /// Calls that release grants which no replica has confirmed, of the batch with this number.
     pub(super) returns: Option<(u64, Vec<P::Call>)>,
-    /// No caller is without an answer for too long before this.
+    /// When the first of the callers without an answer gets its error.
     pub(super) due_at: Option<Instant>,
 
     // Grants of which this client was notified.
@@ -99,19 +97,20 @@ pub(super) struct State<P: Primitive> {
 
     // Batches.
     pub(super) under_way: Option<Box<UnderWay<P>>>,
-    /// A batch is to be sent though it may carry nothing: its script serves the queue. At `look_at` at the latest.
-    pub(super) look: bool,
-    pub(super) look_at: Option<Instant>,
-    /// The look comes soon, and others rely on it.
-    pub(super) looks_soon: bool,
+    /// The next batch has its script serve the queue, though it may carry nothing else. It departs at `serve_at` at the latest.
+    pub(super) serve: bool,
+    pub(super) serve_at: Option<Instant>,
+    /// That comes soon, and other clients rely on it.
+    pub(super) serves_soon: bool,
     /// The last script has passed so many entries, and there are more: the next one goes on behind them.
     pub(super) skip: Option<u64>,
     /// The next batch confirms all entries, as a message may have been missed.
     pub(super) confirm_all: bool,
     /// When all entries were confirmed, or the first of them was made.
     pub(super) checked: Option<Instant>,
-    /// Whether notifications are wanted, and are heard. Until then entries may leave the queue at any time.
+    /// Whether notifications are wanted.
     listens: Listens,
+    /// Whether they are heard: until then entries may leave the queue at any time.
     pub(super) hears: bool,
     /// The server forbids the subscription; waiters get that error behind the batch under way.
     pub(super) subscription_refused: Option<Error>,
@@ -143,10 +142,10 @@ impl<P: Primitive> State<P> {
             unconfirmed: BTreeMap::new(),
             confirm_at: None,
             confirm_all: false,
-            look: false,
+            serve: false,
             skip: None,
-            look_at: None,
-            looks_soon: false,
+            serve_at: None,
+            serves_soon: false,
             checked: None,
             surplus_at: None,
             ask_at: None,
@@ -185,7 +184,7 @@ impl<P: Primitive> State<P> {
         // A wait that the clock cannot express has no end.
         let deadline = wait.and_then(|wait| now.checked_add(wait));
         let due = self.core.due(wait);
-        self.is_due(due);
+        self.note_due(due);
         let all_answered = self.waiters.unanswered().next().is_none();
         if self.ask_at.is_none() && !self.asks() {
             let known = self.known.as_ref().filter(|known| known.is_alone());
@@ -229,7 +228,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// A caller ends then that has no answer.
-    fn is_due(&mut self, due: Option<Instant>) {
+    fn note_due(&mut self, due: Option<Instant>) {
         self.due_at = self.due_at.into_iter().chain(due).min();
     }
 
@@ -244,7 +243,7 @@ impl<P: Primitive> State<P> {
         let mut queued = self.queued(call, now);
         if let Some((reply, due)) = caller {
             (queued.reply, queued.due) = (Some(reply), due);
-            self.is_due(due);
+            self.note_due(due);
         }
         self.calls.push_back(queued);
     }
@@ -258,7 +257,7 @@ impl<P: Primitive> State<P> {
     ) {
         self.tidy();
         let due = self.core.due(Some(Duration::ZERO));
-        self.is_due(due);
+        self.note_due(due);
         self.calls.push_back(Queued {
             what: What::Request(operation, Box::new(request)),
             reply: Some(reply),
@@ -305,9 +304,9 @@ impl<P: Primitive> State<P> {
         self.ask_at.take_if(|at| *at <= now);
         let late_surplus = self.surplus_at.take_if(|at| *at <= now).is_some();
         let late_confirmation = self.confirm_at.take_if(|at| *at <= now).is_some();
-        let looks = self.look_at.take_if(|at| *at <= now).is_some()
-            && (P::MOST_QUEUED > 0 || !self.waiters.is_empty());
-        self.look |= late_surplus || looks || late_confirmation && !self.unconfirmed.is_empty();
+        let serves = self.serve_at.take_if(|at| *at <= now).is_some()
+            && (P::QUEUES || !self.waiters.is_empty());
+        self.serve |= late_surplus || serves || late_confirmation && !self.unconfirmed.is_empty();
         self.announcements.tick(now);
     }
 
@@ -317,13 +316,13 @@ impl<P: Primitive> State<P> {
             || !self.leaving.is_empty()
             || self.listens != Listens::Not
             || self.unwatch
-            || self.looks_soon && self.look_at.is_some()
+            || self.serves_soon && self.serve_at.is_some()
             || self.announcements.keep_object()
     }
 
-    /// Whether the channels are to be subscribed: while a caller waits, and a while longer.
-    pub(super) fn listens(&mut self) -> bool {
-        let queued = P::MOST_QUEUED == 0 || !self.entries.is_empty();
+    /// Begins or ends to listen. Returns whether the channels are to be subscribed: while a caller waits, and a while longer.
+    pub(super) fn update_listening(&mut self) -> bool {
+        let queued = !P::QUEUES || !self.entries.is_empty();
         if queued && !self.waiters.is_empty() {
             self.listens = Listens::Now;
         } else if self.closed {
@@ -359,7 +358,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn alarm(&self) -> Option<Instant> {
         let all = [
             self.waiters.first_deadline(),
-            self.look_at,
+            self.serve_at,
             self.surplus_at,
             self.announcements.alarm(),
             self.confirm_at,

@@ -32,7 +32,7 @@ pub(super) struct Waiters<W: Want> {
     all: ByWant<Waiter<W>>,
     deadlines: BTreeSet<(Instant, Id)>,
     next: Id,
-    /// The server has answered since all before this one came: these wait for a grant.
+    /// The waiters before this one have had an answer, or need none: they wait for a grant, and may time out.
     answered: Id,
 }
 

@@ -122,7 +122,7 @@ impl Counters {
     }
 
     /// So many callers wait, and the connection has come back so often.
-    pub(crate) fn look(&self, waiting: u64, reconnections: u64) -> Stats {
+    pub(crate) fn snapshot(&self, waiting: u64, reconnections: u64) -> Stats {
         let read = |number: &AtomicI64| u64::try_from(number.load(Relaxed)).unwrap_or(0);
         Stats {
             granted: read(&self.granted),
@@ -143,7 +143,7 @@ impl Counters {
 #[cfg(feature = "metrics")]
 impl Drop for Counters {
     fn drop(&mut self) {
-        self.publish(&self.look(0, 0));
+        self.publish(&self.snapshot(0, 0));
     }
 }
 
@@ -248,20 +248,20 @@ mod tests {
         let mut all = Holding::new(&counters, What::Permits, "seats", 5);
         let lock = Holding::new(&counters, What::Lock, "door", 1);
         let two = all.split(2);
-        assert_eq!(counters.look(0, 0).held_permits, 5);
+        assert_eq!(counters.snapshot(0, 0).held_permits, 5);
         drop(two);
-        assert_eq!(counters.look(0, 0).held_permits, 3);
+        assert_eq!(counters.snapshot(0, 0).held_permits, 3);
         let one = all.split(1);
         all.merge(one);
-        assert_eq!(counters.look(0, 0).held_permits, 3);
+        assert_eq!(counters.snapshot(0, 0).held_permits, 3);
         lock.note_lost();
-        assert_eq!(counters.look(0, 0).held_locks, 1);
+        assert_eq!(counters.snapshot(0, 0).held_locks, 1);
         drop(lock);
         drop(all);
         let stats = Stats {
             lost: 1,
             ..Stats::default()
         };
-        assert_eq!(counters.look(0, 0), stats);
+        assert_eq!(counters.snapshot(0, 0), stats);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum Wake {
     /// Somebody has sent this.
     Message(Vec<u8>),
     /// There was no message for a while.
-    Look,
+    Check,
     /// The connection is gone; the subscription is being made again.
     Lost,
     /// The server forbids the subscription.
@@ -300,7 +300,7 @@ async fn check(registry: Arc<Registry>) {
     loop {
         tokio::time::sleep(pace).await;
         for (name, known) in registry.due(Instant::now()) {
-            tell(&name, Some(known), &Wake::Look);
+            tell(&name, Some(known), &Wake::Check);
         }
     }
 }

@@ -13,11 +13,10 @@ use crate::config::Config;
 use crate::engine::Core;
 use crate::engine::request::Arg;
 use crate::error::Error;
-use crate::queue::answer::Said;
+use crate::queue::answer::{Results, Said};
 use crate::queue::entries::Entry;
 use crate::queue::outcome::{Amount, Grant, Taken};
 use crate::queue::primitive::{Held, Primitive};
-use crate::queue::results::Results;
 use crate::queue::state::State;
 
 fn one(leased: bool) -> Amount {
@@ -172,14 +171,14 @@ async fn the_first_client_looks_though_an_older_answer_comes_later() {
     assert!(state.has_work());
 }
 
-/// An object without handles is kept for a look that it has promised, also where a later answer does not speak of it.
+/// An object without handles is kept for a batch that it has promised, also where a later answer does not speak of it.
 #[tokio::test(start_paused = true)]
-async fn a_promised_look_keeps_the_object() {
+async fn a_promised_batch_keeps_the_object() {
     let state = &mut World::new().clients[0].state;
-    for look in [1_000_000, -1] {
+    for pause in [1_000_000, -1] {
         state.call(Call::Release(1), None, Instant::now());
         let batch = state.depart(Moment::now()).expect("it departs");
-        let text = format!("done 0 {look} -1 0 0 {CLOCK} 1 |");
+        let text = format!("done 0 {pause} -1 0 0 {CLOCK} 1 |");
         let Some(Said::Done(mut answer)) = Said::read(&text) else {
             panic!("{text}");
         };
@@ -212,7 +211,7 @@ async fn a_batch_reads_so() {
         Arg::Word(word) => (*word).to_owned(),
         Arg::Text(text) => text.to_string(),
         Arg::Number(number) => number.to_string(),
-        Arg::Bytes(_) | Arg::Sequence(_) => unreachable!("no step has these"),
+        Arg::Bytes(_) => unreachable!("no step has these"),
     });
     let steps = format!("release 1 1 wait 2 1 a {ticket} 1500 0 3000 1");
     assert_eq!(words.collect::<Vec<_>>().join(" "), steps);

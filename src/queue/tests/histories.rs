@@ -13,12 +13,11 @@ use crate::clock::Moment;
 use crate::config::Config;
 use crate::engine::Core;
 use crate::engine::keys::Keys;
-use crate::queue::answer::Said;
+use crate::queue::answer::{Results, Said};
 use crate::queue::batch::Queued;
 use crate::queue::held::Leases;
 use crate::queue::outcome::{Amount, Grant, Outcome, Ticket};
-use crate::queue::primitive::{self, Held, Primitive};
-use crate::queue::results::Results;
+use crate::queue::primitive::{Held, Primitive};
 use crate::queue::state::State;
 
 /// One client and its callers.
@@ -73,8 +72,7 @@ impl Client {
         }
         let grant = self.held.swap_remove(index % self.held.len());
         let (call, now) = (Model::give_back(grant), Instant::now());
-        let (freed, _) = primitive::Call::gives(&call).expect("each call frees");
-        match self.state.hand_off(freed, now) {
+        match self.state.hand_off(&call, now) {
             true => self.tell(),
             false => self.state.call(call, None, now),
         }

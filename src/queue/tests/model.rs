@@ -59,16 +59,19 @@ impl primitive::Call for Call {
         matches!(self, Call::Release(_))
     }
 
-    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
+    fn frees(&self) -> Option<Grant<Amount>> {
         let want = |amount| Amount {
             amount,
             leased: false,
         };
-        let grant = match self {
+        Some(match self {
             Call::Release(amount) => Grant::new(want(*amount), 0),
             Call::GiveBack(grant) => *grant,
-        };
-        Some((grant, false))
+        })
+    }
+
+    fn ends(&self) -> Option<Grant<Amount>> {
+        self.frees().filter(|grant| grant.want.leased)
     }
 
     fn adds(&self) -> bool {

@@ -32,7 +32,7 @@ impl Primitive for Latch {
     const KIND: &'static str = "count_down_latch";
     const WAIT: &'static str = "wait";
     const MOST_ASKED: usize = usize::MAX;
-    const MOST_QUEUED: usize = 0;
+    const QUEUES: bool = false;
     type Want = Amount;
     type Call = Call;
     type Held = Nothing;

@@ -21,7 +21,7 @@ impl Listener for Waiter {
         match wake {
             Wake::Lost => {}
             Wake::Refused(refusal) => self.0.set(Some(refusal.clone())),
-            Wake::Confirmed | Wake::Message(_) | Wake::Look => {
+            Wake::Confirmed | Wake::Message(_) | Wake::Check => {
                 self.0.set(None);
             }
         }

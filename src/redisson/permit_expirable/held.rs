@@ -193,7 +193,7 @@ impl Held<PermitExpirable> for Kept {
     }
 
     /// Others wait for an end that this client has brought nearer.
-    fn looks_after(&self) -> Option<Duration> {
+    fn checks_after(&self) -> Option<Duration> {
         self.used
             .then(|| 2 * self.core.config.lock_watchdog_timeout)
     }

@@ -109,11 +109,19 @@ impl queue::Call for Call {
         }
     }
 
-    fn gives(&self) -> Option<(Grant<Amount>, bool)> {
+    fn frees(&self) -> Option<Grant<Amount>> {
         match *self {
-            Call::Release(permits) => Some((grant(permits, None), false)),
-            Call::GiveBack(permits, ticket) => Some((grant(permits, Some(ticket)), false)),
-            Call::Forget(permits, ticket) => Some((grant(permits, Some(ticket)), true)),
+            Call::Release(permits) => Some(grant(permits, None)),
+            Call::GiveBack(permits, ticket) => Some(grant(permits, Some(ticket))),
+            _ => None,
+        }
+    }
+
+    fn ends(&self) -> Option<Grant<Amount>> {
+        match *self {
+            Call::GiveBack(permits, ticket) | Call::Forget(permits, ticket) => {
+                Some(grant(permits, Some(ticket)))
+            }
             _ => None,
         }
     }

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::answer::Said;
+use super::answer::{Results, Said};
 use super::batch::Batch;
 use super::object::{Inner, Object};
 use super::primitive::Primitive;
-use super::results::Results;
 use crate::clock::Moment;
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::log;
@@ -23,56 +22,80 @@ use crate::transport::{Refusal, Value};
 /// Queue and notes are kept for a minute without use, or for so many slow checks.
 const CHECKS_KEPT: u32 = 4;
 
-impl<P: Primitive> Object<P> {
-    fn encode(&self, batch: &Batch<P>) -> Request {
-        let mut request = batch.request().cloned().unwrap_or_else(|| {
-            let mut args = self.header(&batch.header);
-            batch.encode(&mut args);
-            let life = self.core.config.record_life();
-            Request::once(self.script, self.script_keys(), life, args)
-        });
-        match batch.takes_back {
-            Some(number) => request.takes_back(number),
-            None => request.number(self.core.next_sequence()),
+impl<P: Primitive> Rounds for Object<P> {
+    fn round(self: Arc<Self>) -> Round {
+        let runtime = self.core.runtime.clone();
+        let round = async move {
+            let (lost, departed) = {
+                let mut inner = self.lock();
+                // A batch that is still there was left by a round that has panicked.
+                let lost = inner.state.lose();
+                let batch = inner.state.depart(Moment::now());
+                let departed = batch.map(|batch| (self.encode(batch), batch.sent));
+                match &lost {
+                    Some(_) => self.finish(inner),
+                    None => self.unlock(inner),
+                }
+                (lost, departed)
+            };
+            if let Some(calls) = lost {
+                self.core.lost(self.name(), &calls);
+            }
+            if let Some((request, sent)) = departed {
+                self.carry_out(request, sent).await;
+            }
+        };
+        // A caller may poll it on another runtime.
+        Box::pin(async move { runtime.within(round).await })
+    }
+
+    fn has_work(&self) -> bool {
+        let mut inner = self.lock();
+        if inner.state.under_way.is_some() || inner.state.has_work() {
+            self.core.note_busy(&mut inner.busy);
+            return true;
         }
-        request
+        // Waiting alone is no work.
+        self.core.note_idle(&mut inner.busy);
+        false
     }
 
-    fn script_keys(&self) -> Vec<Arc<str>> {
-        let [record, object, channel] = self.keys.own();
-        let queue = &self.queue;
-        let keys = [
-            record,
-            object,
-            channel,
-            &queue.queue,
-            &queue.beside,
-            &queue.notes,
-        ];
-        keys.into_iter().chain(self.keys.parts()).cloned().collect()
+    fn abandon(&self) {
+        let (replies, lost, deferred, _kept) = {
+            let mut inner = self.lock();
+            self.core.note_idle(&mut inner.busy);
+            let state = &mut inner.state;
+            let lost = state.lose();
+            let deferred = state.abandon(Instant::now());
+            let replies = std::mem::take(&mut state.replies);
+            (replies, lost, deferred, inner.kept.take())
+        };
+        if let Some(calls) = lost {
+            self.core.lost(self.name(), &calls);
+        }
+        self.core.abandoned(self.name(), deferred);
+        // Errors; no grant is among them.
+        drop(replies.send());
     }
 
-    /// The arguments of each script, behind those of the record.
-    fn header(&self, held: &Arc<str>) -> Vec<Arg> {
-        let config = &self.core.config;
-        let kept = (config.safety_interval * CHECKS_KEPT).max(Duration::from_secs(60));
-        vec![
-            Arg::Text(Arc::clone(&self.queue.client)),
-            Arg::millis(config.lock_watchdog_timeout),
-            Arg::Text(Arc::clone(held)),
-            Arg::millis(kept),
-        ]
+    fn driver(&self) -> &Driver {
+        &self.driver
     }
 
+    fn spawn(&self, task: Round) {
+        self.core.runtime.spawn(task);
+    }
+}
+
+impl<P: Primitive> Object<P> {
     async fn carry_out(&self, mut request: Request, sent: Moment) {
         // A call that was never answered may arrive late: this one goes on record, whatever it does.
         if self.core.record_is_uncertain(self.keys.record()) {
             request.mark_repeated();
         }
-        let (mut smooth, mut unanswered) = (true, false);
+        let mut smooth = true;
         let is_wanted = |trouble: &Trouble<'_>| {
             smooth = false;
-            unanswered |= trouble.maybe_done;
             let mut inner = self.lock();
             let wanted = inner.state.troubled(trouble, Instant::now());
             self.finish(inner);
@@ -82,14 +105,14 @@ impl<P: Primitive> Object<P> {
         if smooth {
             self.core.note_round_trip(sent.timer().elapsed());
         }
-        self.ended(&request, ending, unanswered).await;
+        self.ended(&request, ending).await;
         if !self.lock().state.entries.is_empty() {
             self.core.record_is_awaited(self.keys.record());
         }
     }
 
-    /// The request of the batch under way has ended; an earlier sending may have been `unanswered`.
-    async fn ended(&self, request: &Request, ending: Ending, unanswered: bool) {
+    /// The request of the batch under way has ended.
+    async fn ended(&self, request: &Request, ending: Ending) {
         let name = self.name();
         let record = request.record();
         let unconfirmed = record.filter(|_| matches!(ending, Ending::Unconfirmed(_)));
@@ -100,7 +123,7 @@ impl<P: Primitive> Object<P> {
                     None => return,
                 }
             }
-            Ending::Refused(refusal) => {
+            Ending::Refused(refusal, unanswered) => {
                 let unknown = unanswered.then(|| refusal.detail.clone());
                 (refused(name, &refusal), unknown)
             }
@@ -176,69 +199,44 @@ impl<P: Primitive> Object<P> {
         let names = || self.script_keys().iter().map(ToString::to_string).collect();
         Refusal::from_text(text).naming(names)
     }
-}
 
-impl<P: Primitive> Rounds for Object<P> {
-    fn round(self: Arc<Self>) -> Round {
-        let runtime = self.core.runtime.clone();
-        let round = async move {
-            let (lost, departed) = {
-                let mut inner = self.lock();
-                // A batch that is still there was left by a round that has panicked.
-                let lost = inner.state.lose();
-                let batch = inner.state.depart(Moment::now());
-                let departed = batch.map(|batch| (self.encode(batch), batch.sent));
-                match &lost {
-                    Some(_) => self.finish(inner),
-                    None => self.unlock(inner),
-                }
-                (lost, departed)
-            };
-            if let Some(calls) = lost {
-                self.core.lost(self.name(), &calls);
-            }
-            if let Some((request, sent)) = departed {
-                self.carry_out(request, sent).await;
-            }
-        };
-        // A caller may poll it on another runtime.
-        Box::pin(async move { runtime.within(round).await })
-    }
-
-    fn has_work(&self) -> bool {
-        let mut inner = self.lock();
-        if inner.state.under_way.is_some() || inner.state.has_work() {
-            self.core.note_busy(&mut inner.busy);
-            return true;
+    fn encode(&self, batch: &Batch<P>) -> Request {
+        let mut request = batch.request().cloned().unwrap_or_else(|| {
+            let mut args = self.header(&batch.header);
+            batch.encode(&mut args);
+            let life = self.core.config.record_life();
+            Request::once(self.script, self.script_keys(), life, args)
+        });
+        match batch.takes_back {
+            Some(number) => request.takes_back(number),
+            None => request.number(self.core.next_sequence()),
         }
-        // Waiters leave nothing to carry out.
-        self.core.note_idle(&mut inner.busy);
-        false
+        request
     }
 
-    fn abandon(&self) {
-        let (replies, lost, deferred, _kept) = {
-            let mut inner = self.lock();
-            self.core.note_idle(&mut inner.busy);
-            let state = &mut inner.state;
-            let lost = state.lose();
-            let deferred = state.abandon(Instant::now());
-            let replies = std::mem::take(&mut state.replies);
-            (replies, lost, deferred, inner.kept.take())
-        };
-        if let Some(calls) = lost {
-            self.core.lost(self.name(), &calls);
-        }
-        self.core.abandoned(self.name(), deferred);
-        // A grant without a receiver must be released.
-        drop(replies.send());
+    fn script_keys(&self) -> Vec<Arc<str>> {
+        let [record, object, channel] = self.keys.own();
+        let queue = &self.queue;
+        let keys = [
+            record,
+            object,
+            channel,
+            &queue.queue,
+            &queue.beside,
+            &queue.notes,
+        ];
+        keys.into_iter().chain(self.keys.parts()).cloned().collect()
     }
 
-    fn driver(&self) -> &Driver {
-        &self.driver
-    }
-
-    fn spawn(&self, task: Round) {
-        self.core.runtime.spawn(task);
+    /// The arguments of each script, behind those of the record.
+    fn header(&self, held: &Arc<str>) -> Vec<Arg> {
+        let config = &self.core.config;
+        let kept = (config.safety_interval * CHECKS_KEPT).max(Duration::from_secs(60));
+        vec![
+            Arg::Text(Arc::clone(&self.queue.client)),
+            Arg::millis(config.lock_watchdog_timeout),
+            Arg::Text(Arc::clone(held)),
+            Arg::millis(kept),
+        ]
     }
 }

@@ -5,20 +5,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::announcements::Found;
-use super::answer::Answer;
+use super::answer::{Answer, Results};
 use super::batch::{Batch, Queued, Run, What};
 use super::entries::Entry;
 use super::known::Known;
 use super::outcome::{Outcome, Taken};
 use super::primitive::{self, Held, Primitive};
-use super::results::Results;
 use super::state::State;
 use crate::transport::Value;
 
 /// Grants that have run out are looked for so much later.
 const LATE: Duration = Duration::from_millis(2);
 
-/// An object is kept for a look that comes so soon though its last handle has gone: longer than a grant lasts.
+/// An object whose last handle has gone is kept for a batch that is due so soon: longer than a grant lasts.
 const SOON: Duration = Duration::from_secs(4);
 
 const UNCONFIRMED: &str = "too few replicas have confirmed it";
@@ -149,28 +148,12 @@ impl<P: Primitive> State<P> {
         });
         let alone = self.known.as_ref().is_some_and(Known::is_alone);
         self.ask_at = self.ask_at.filter(|_| alone && self.held.has_all());
-        let leases = self.held.looks_after();
-        let at = |look: Duration| now + look + LATE;
-        // An answer that says nothing does not take a promise back.
-        let needs = |look: &Duration| *look < SOON || leases.is_some() || !self.waiters.is_empty();
-        let look = answer.look.filter(needs).map(at);
-        self.looks_soon = match answer.look {
-            Some(look) => look < SOON,
-            None => self.looks_soon && self.look_at.is_some(),
-        };
-        self.look_at = look.or(self.look_at).or(leases.map(at));
-        if self.held.pace().is_some() {
-            if answer.watches && !self.waiters.is_empty() {
-                self.look_at = None;
-                self.look_as_first(answer.look, now);
-            }
-        } else {
+        self.plan(answer, now);
+        if self.held.pace().is_none() {
             // Without waiters the answer does not say that.
             self.listens_to_jvms =
                 answer.watches || self.listens_to_jvms && self.entries.is_empty();
         }
-        self.skip = answer.skip;
-        self.look |= self.skip.is_some();
         if P::TELLS_AGAIN {
             let found = Found {
                 before,
@@ -181,6 +164,27 @@ impl<P: Primitive> State<P> {
             };
             self.announcements.learn(&found, now);
         }
+    }
+
+    /// Notes when the queue is to be served next.
+    fn plan(&mut self, answer: &Answer<'_, P::Want>, now: Instant) {
+        let leases = self.held.checks_after();
+        let at = |pause: Duration| now + pause + LATE;
+        // An answer that says nothing does not take a promise back.
+        let needs =
+            |pause: &Duration| *pause < SOON || leases.is_some() || !self.waiters.is_empty();
+        let next = answer.serve_in.filter(needs).map(at);
+        self.serves_soon = match answer.serve_in {
+            Some(pause) => pause < SOON,
+            None => self.serves_soon && self.serve_at.is_some(),
+        };
+        self.serve_at = next.or(self.serve_at).or(leases.map(at));
+        if self.held.pace().is_some() && answer.watches && !self.waiters.is_empty() {
+            self.serve_at = None;
+            self.check_as_first(answer.serve_in, now);
+        }
+        self.skip = answer.skip;
+        self.serve |= self.skip.is_some();
     }
 
     fn call_answered(
