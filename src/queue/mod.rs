@@ -34,6 +34,48 @@
 //! caller -> Object -> State (no I/O) -> Batch -> Core::carry_out -> lua/queue, and the primitive's part
 //!             ^ wake     ^ answer, notification
 //! ```
+//!
+//! # One wait
+//!
+//! 1. `Object::wait` adds the waiter (`State::join`). Where the object is at rest its caller carries the round out itself, else a task does.
+//! 2. `State::depart` chooses the next batch. In its *runs* stand the waiters without an entry, each with a ticket for the entry that it may
+//!    get. `Object::round` sends it.
+//! 3. The script grants what is free, or makes an entry. `State::answered` gives the grant to the earliest waiter that wants the same
+//!    (`give_to_waiter`), or notes the entry in `entries`.
+//! 4. Some script frees permits, and a notification comes (`State::notified`). A guard has its grant by that, which is `unconfirmed` until a batch
+//!    *extends* it. Other waiters have theirs when a batch has *confirmed* it.
+//! 5. `Object::finish` sends outcomes when no mutex is held, starts the next round, and subscribes to what is to be heard.
+//!
+//! A waiter that goes, or is served otherwise, leaves its entry in `leaving`, or as a *surplus* one; a batch takes it out of the queue.
+//! Without an answer `failures` ends the callers whose time is over, and leaves the rest to the next batch.
+//!
+//! # Files, in the order to read
+//!
+//! | File | Contents |
+//! |---|---|
+//! | `outcome`, `primitive` | wants and grants; what a primitive says of its calls, and of what is held |
+//! | `waiters`, `entries`, `by_want` | the tables of waiters and entries |
+//! | `state` | all that a client knows of an object, and its times; what callers do |
+//! | `sending`, `batch` | the choice of a batch; a batch as arguments of the script |
+//! | `answer`, `effects`, `grants` | the answer as it reads; its effect on waiters and calls |
+//! | `messages`, `known`, `hand_off`, `announcements` | notifications; other clients and JVMs |
+//! | `failures`, `closing` | batches without an answer; the end of the client |
+//! | `object`, `pending`, `round` | the object with its channels and its timer; a caller's future; one batch from departure to answer |
+//! | `held` | the leases of the guards of a semaphore |
+//!
+//! `src/lua.rs` puts a script together from the files in `lua/`; these share their `local` names. Read one from its end: `steps.lua` calls the
+//! others. Where nobody waits, `short.lua` does the whole work of one call. Its effect must be that of `steps.lua`.
+//!
+//! # Keys and arguments of a script
+//!
+//! | | |
+//! |---|---|
+//! | `KEYS[1..3]` | record, object, channel of JVMs |
+//! | `KEYS[4..6]` | queue; grants, or another key of the primitive; notes |
+//! | `ARGV[1..4]` | publish command, number of the batch, life of the record in ms, earlier sendings (`Request`) |
+//! | `ARGV[5..8]` | client's id, lease of a guard in ms, what is held (`Held::header`), for how many ms queue and notes are kept |
+//! | `ARGV[9..10]` | releases of JVMs that were heard, callers that were served without Redis |
+//! | `ARGV[11..]` | the steps |
 
 mod announcements;
 mod answer;

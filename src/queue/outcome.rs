@@ -16,7 +16,7 @@ pub(crate) trait Want: Copy + Ord + Debug + Send + Sync + Unpin + 'static {
     /// The kind of its entries in `lua/queue/queue.lua`.
     fn kind(self) -> &'static str;
 
-    /// How many permits it is for; for a lock the number of its owner, which stands in the place of an amount.
+    /// How many permits it is for. In its place stands for a lock the number of the owner, for a recipe the limit of the handle.
     fn amount(self) -> u64;
 
     /// It is held under a lease.
