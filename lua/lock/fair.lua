@@ -19,24 +19,17 @@
 
 local WAITS, ENDS, WATCHDOG = KEYS[4], KEYS[5], ARGV[6] + 0
 
--- Whether the queue's head has left without the lock; whether it is held under a lease of its own from now on; and the server's clock in ms,
--- where it has been asked.
-local moved, leased, millis = false, false, nil
+-- Whether the queue's head has left without the lock; whether it is held under a lease of its own from now on.
+local moved, leased = false, false
 
-local function time()
-  if not millis then
-    local parts = redis.call('TIME')
-    millis = parts[1] * 1000 + math.floor(parts[2] / 1000)
-  end
-  return millis
-end
+local function millis() return math.floor(now() / 1000) end
 
 -- Drops the first waiters whose time is over, but `speaker`, which is there. Returns the head of the queue.
 local function head(speaker)
   while true do
     local field = redis.call('LINDEX', WAITS, 0)
     local ends = field and redis.call('ZSCORE', ENDS, field)
-    if not field or field == speaker or ends and tonumber(ends) > time() then return field end
+    if not field or field == speaker or ends and tonumber(ends) > millis() then return field end
     change_order('LPOP', WAITS)
     if ends then change_order('ZREM', ENDS, field) end
     moved = true
@@ -56,7 +49,7 @@ local function leave_queue(shares)
       sooner, moved = sooner + shares[field], moved or i == 1
       change_order('LREM', WAITS, 1, field)
     elseif sooner > 0 then
-      local ends = math.max(late - sooner, time() + share)
+      local ends = math.max(late - sooner, millis() + share)
       if ends < late then new[#new + 1], new[#new + 2] = score(ends), field end
     end
   end
@@ -77,7 +70,7 @@ local function join_queue(field, share)
   local place, ends = redis.call('LPOS', WAITS, field), redis.call('ZSCORE', ENDS, field)
   local before = place ~= 0 and redis.call('LINDEX', WAITS, place and place - 1 or -1)
   before = before and redis.call('ZSCORE', ENDS, before)
-  local from = math.max(tonumber(before or 0), time())
+  local from = math.max(tonumber(before or 0), millis())
   local new = math.max(place and tonumber(ends or 0) or 0, from + share)
   if ends and new == tonumber(ends) then return end
   change_order('ZADD', ENDS, score(new), field)
@@ -98,7 +91,7 @@ local function take_or_queue(number, lease, share)
   end
   if share > 0 then join_queue(field, share) end
   local left = total == 0 and redis.call('PTTL', LOCK) or -1
-  local ends = not first and redis.call('ZSCORE', ENDS, front) - time() or -1
+  local ends = not first and redis.call('ZSCORE', ENDS, front) - millis() or -1
   return score(left >= 0 and ends >= 0 and math.min(left, ends) or math.max(left, ends))
 end
 

@@ -7,14 +7,10 @@
 -- ARGV[3] life of its record in milliseconds
 -- ARGV[4] "0": the first sending
 -- ARGV[5..] those of steps.lua; the step from ARGV[11] on, of which it knows take, wait and release
--- Returns: "done <free> <jvms> <result of the step>": what steps.lua says, in short; nothing where it has changed nothing. It defines
---   `clock`
+-- Returns: "done <free> <jvms> <result of the step>": what steps.lua says, in short; nothing where it has changed nothing
 -- Publishes: "0" when the lock has become free
 -- Repeat-safe: yes, by the record
 -- Invariant: what it changes is what steps.lua would
-
--- The server's clock in microseconds, where it has been asked.
-local clock
 
 if ARGV[4] == '0' then
   local pcall, ARGV, lock, kind, number = redis.pcall, ARGV, KEYS[2], ARGV[11], ARGV[12]

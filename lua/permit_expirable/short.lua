@@ -4,12 +4,10 @@
 -- KEYS[1..] keys: those of steps.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2..] those of steps.lua; the step from ARGV[11] on, of which it knows take, wait and release
--- Returns: what steps.lua does; nothing where it has changed nothing. It defines `clock`, the server's in microseconds
+-- Returns: what steps.lua does; nothing where it has changed nothing
 -- Publishes: the number of permits available when one has come back
 -- Repeat-safe: yes, by the record
 -- Invariant: what it changes is what steps.lua would, but that permits whose time is over stay where they are
-
-local clock
 
 do
   local pcall, ARGV, permits, kind, what, lease, ticket = redis.pcall, ARGV, KEYS[5], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
@@ -22,7 +20,7 @@ do
   local fits = before and amount <= before and before - amount <= 2147483647
   if fits and (size == 3 and tonumber(score) or size ~= 3 and amount < 1000 and pcall('PTTL', KEYS[2]) == -1) then
     local time, heard, adds = pcall('TIME'), -1, {}
-    clock = time[1] and time[1] * 1000000 + time[2]
+    local clock = time[1] and time[1] * 1000000 + time[2]
     local now, hash = clock and math.floor(clock / 1000) or math.huge, size ~= 3 and redis.sha1hex(ARGV[7] .. ':' .. ticket)
     fits = clock and (size ~= 3 or tonumber(score) > now)
     local ends = lease == '0' and '922337203685477' or fits and string.format('%.0f', math.min(922337203685477, now + lease))

@@ -9,13 +9,15 @@
 -- ARGV[8] for how many milliseconds queue and notes are kept without use
 -- Returns: nothing by itself. It defines `now`, `parse`, `entry_for`, `open_queue`, `note`, `drop`, `drop_all`, `lend`, `open_lent`, `close_lent`, `enter`, `message`,
 --   `notify`
---   The part before it defines `clock`: the server's in microseconds where it is known
 -- Publishes: to the queue's name, ":" and a client's id: "grant <kind><ticket> <now in microseconds>", and what `take` adds; "none <kind><ticket>"
 --   where it cannot be granted: it has left the queue; "gone" where its entries have left the queue
 -- Repeat-safe: yes, by record.lua
 -- Invariant: queue and notes have a time to live
 
 local QUEUE, NOTES, CLIENT, KEPT = KEYS[4], KEYS[6], ARGV[5], ARGV[8]
+
+-- The server's clock in microseconds, where it has been asked.
+local clock
 
 local function now()
   if not clock then

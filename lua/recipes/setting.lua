@@ -4,14 +4,12 @@
 -- KEYS[7..] others: those of the layout; the last one the peers' lock, where they acquire under one
 -- ARGV[7] settings: "<limit> <ms that a holder lasts> <flags> <ms that a lock without an expiry is given, or 0>". Flags: "s" times are in
 --   seconds, "f" fair, "t" with tokens, "l" peers acquire under a lock, "r" a string lock, "-" none of these
--- Returns: nothing by itself. It defines `clock`, the settings, `expiring`, `id_of`, `put_back`, and what queue/jvms.lua
+-- Returns: nothing by itself. It defines the settings, `expiring`, `id_of`, `put_back`, and what queue/jvms.lua
 --   defines elsewhere
 -- Publishes: nothing
 -- Repeat-safe: yes, by record.lua
 -- Invariant: no two entries have the same id
 
--- The server's clock in microseconds, where it has been asked.
-local clock
 local CHANNEL = KEYS[3]
 local LIMIT, TIMEOUT, FLAGS, LOCK_TIMEOUT = string.match(ARGV[7], '^(%d+) (%d+) (%S+) (%d+)$')
 LIMIT, TIMEOUT, LOCK_TIMEOUT = LIMIT + 0, TIMEOUT + 0, LOCK_TIMEOUT + 0

@@ -7,20 +7,16 @@
 -- ARGV[3] life of its record in milliseconds
 -- ARGV[4] "0": the first sending
 -- ARGV[5..] those of queue/queue.lua; steps from ARGV[11] on, of which it knows release, leave, try, take and wait
--- Returns: what steps.lua does, for guards; else "done <free> <jvms>" and the results; nothing where it has changed nothing. It defines
---   `clock`
+-- Returns: what steps.lua does, for guards; else "done <free> <jvms>" and the results; nothing where it has changed nothing
 -- Publishes: as steps.lua does for a release; of more than one permit it leaves that to it
 -- Repeat-safe: yes, by the record
 -- Invariant: what it changes is what steps.lua would
-
--- The server's clock in microseconds, where it has been asked; the other parts need not ask for it again.
-local clock
 
 do
   local pcall, KEYS, ARGV = redis.pcall, KEYS, ARGV
   local guards = ARGV[11] == 'leave' or ARGV[11] == 'take' or ARGV[14] == 'g'
   local time = guards and pcall('TIME')
-  clock = time and time[1] and time[1] * 1000000 + time[2] or nil
+  local clock = time and time[1] and time[1] * 1000000 + time[2] or nil
   local now = clock or 0
   local first = clock and pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
   local ends = first and tonumber(first[2])

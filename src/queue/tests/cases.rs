@@ -100,6 +100,18 @@ async fn an_entry_leaves_behind_a_batch_without_an_answer() {
     }
 }
 
+/// A batch that was never sent has announced nothing.
+#[tokio::test(start_paused = true)]
+async fn an_announcement_goes_on_behind_a_batch_that_was_not_sent() {
+    let state = &mut World::new().clients[0].state;
+    state.announcements.due = true;
+    for _ in 0..2 {
+        let batch = state.depart(Moment::now()).expect("it announces");
+        assert!(batch.announce);
+        state.not_sent(Instant::now());
+    }
+}
+
 /// The subscription may be confirmed before the answer to the batch that has queued the entry.
 #[tokio::test(start_paused = true)]
 async fn an_entry_is_confirmed_behind_a_subscription_that_came_before_its_answer() {
