@@ -102,6 +102,8 @@ local function step(i)
   if kind == 'take' then return take_or_queue(first, second, ARGV[i + 3] + 0), i + 4 end
   if kind == 'release' then return release(first), i + 3 end
   if kind == 'force' then return force(), i + 3 end
+  -- A step of the queue: there is none here.
+  if kind ~= 'leave' then return 1, i + 3 end
   local fields, shares = {}, {}
   while ARGV[i] == 'leave' do
     fields[#fields + 1] = entry_of(ARGV[i + 1])

@@ -104,7 +104,7 @@ impl<P: Primitive> State<P> {
             serve: std::mem::take(&mut self.serve),
             skip: self.skip.take(),
             announce: std::mem::take(&mut self.announcements.due),
-            check: self.confirm_all,
+            check: self.confirm_all && !self.entries.is_empty(),
             confirms_all: self.confirm_all || !self.hears,
             unwatch: std::mem::take(&mut self.unwatch),
             heard: std::mem::take(&mut self.heard),

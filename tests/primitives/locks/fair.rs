@@ -57,6 +57,27 @@ async fn waiting(server: &RedisServer, lock: &RFairLock, others: usize) -> JoinH
     task
 }
 
+/// A step of the queue, as batches of other locks have them.
+#[tokio::test]
+async fn a_step_that_a_fair_lock_does_not_have_is_passed_over() {
+    let (server, mut redis) = start_controlled().await;
+    let script = concat!(
+        include_str!("../../../lua/queue/record.lua"),
+        include_str!("../../../lua/queue/entries.lua"),
+        include_str!("../../../lua/lock/hold.lua"),
+        include_str!("../../../lua/lock/fair.lua"),
+    );
+    let client = connect(server.url()).await;
+    let mut call = redis::cmd("EVAL");
+    call.arg(script).arg(6);
+    call.arg(&["once", "door", "channel", QUEUE, ENDS, "notes"]);
+    call.arg(&["PUBLISH", "0000000000000001", "60000", "0", client.id()]);
+    call.arg(&["30000", "0:0", "60000", "0", "0"]);
+    call.arg(&["take", "5", "30000", "300000", "check", "0", "0"]);
+    let answer: String = call.query_async(&mut redis).await.unwrap();
+    assert_eq!(answer, "done 0 -1 -1 -1 0 0 1:0:1 1 |");
+}
+
 /// The first one has not heard that the lock is free: when it leaves, the next one hears of it.
 #[tokio::test]
 async fn a_first_waiter_that_leaves_a_free_lock_wakes_the_next_one() {
