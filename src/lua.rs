@@ -55,7 +55,6 @@ pub(crate) const LOCK: &str = lua!(
 pub(crate) const FAIR_LOCK: &str = lua!("queue/record", "queue/entries", "lock/hold", "lock/fair");
 
 pub(crate) const READ_WRITE: &str = lua!(
-    "lock/short",
     "queue/announce",
     "queue/record",
     "queue/entries",

@@ -1,5 +1,5 @@
 -- Purpose: the usual case in short: one step takes the lock, which is free, or gives back what is held once; nobody waits, and it is not
---   fenced, nor a read-write lock. The first part of the script; what it does not carry out, the others do
+--   fenced. The first part of the script; what it does not carry out, the others do
 -- Counterpart: RLock.tryLock, unlock
 -- KEYS[1..] keys: those of steps.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH

@@ -87,7 +87,7 @@ pub struct RReadWriteLock {
 impl RReadWriteLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let names = names::of_read_write(name, &core.config.name_mapper, core.id());
-        let place = Arc::clone(names.0.channel());
+        let place = Arc::clone(names.0.record());
         let queue = queue::Object::at(core, place, names, &SCRIPT, Holds::shared);
         let number = core.next_owner();
         let side = |kind| RLock::of_owner(core, &queue, number, kind).for_itself();
@@ -113,7 +113,8 @@ impl RReadWriteLock {
     }
 
     /// The side for readers. Its `is_locked` tells whether anybody reads, its `force_unlock` takes the lock from all readers; both say
-    /// `false` while somebody only writes. Redisson: `readLock()`.
+    /// `false` while somebody only writes. While a writer reads, too, `is_locked` says `true`, and `force_unlock` says `false` and takes nothing.
+    /// Redisson: `readLock()`.
     #[must_use]
     pub fn read(&self) -> RLock {
         self.read.clone()

@@ -159,3 +159,17 @@ async fn thousands_of_readers_are_unlocked() {
         assert!(!redis.exists::<_, bool>("door").await.unwrap());
     }
 }
+
+/// They share a channel.
+#[tokio::test]
+async fn a_name_with_braces_is_another_lock() {
+    let (_server, _, client) = start().await;
+    let names = ["door", "{door}"];
+    let locks = names.map(|name| client.read_write_lock(name).write());
+    for lock in &locks {
+        assert_eq!(lock.try_lock().await, Ok(true));
+    }
+    for lock in &locks {
+        assert_eq!(lock.hold_count().await, Ok(1));
+    }
+}
