@@ -99,11 +99,12 @@ impl LeaseTable {
         self.look(key, id, LeaseEntry::is_renewed) == Some(true)
     }
 
-    /// The first such id under which `key` is held here.
+    /// Such an id under which `key` is held here: the one that has come last, as another client may have ended the others.
     pub(crate) fn holder(&self, key: &str, such: impl Fn(&str) -> bool) -> Option<Arc<str>> {
         let state = self.lock();
-        let mut all = state.by_object.get(key)?.iter();
-        let (id, _) = all.find(|(id, entry)| such(id) && !entry.is_lost())?;
+        let all = state.by_object.get(key)?.iter();
+        let held = all.filter(|(id, entry)| such(id) && !entry.is_lost());
+        let (id, _) = held.max_by_key(|(_, entry)| entry.since)?;
         Some(Arc::clone(id))
     }
 

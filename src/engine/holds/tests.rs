@@ -108,6 +108,15 @@ async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
     assert_eq!(holds.holder("x", |_| true).as_deref(), Some("b"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_holder_is_the_one_that_has_come_last() {
+    let holds = LeaseTable::default();
+    for id in ["b", "a", "c"] {
+        holds.keep(&"x".into(), &id.into(), after(30), RENEWING);
+        assert_eq!(holds.holder("x", |_| true).as_deref(), Some(id));
+    }
+}
+
 /// The holder of a long lease learns as soon as others where it is lost.
 #[tokio::test(start_paused = true)]
 async fn a_long_lease_is_renewed_as_often() {
