@@ -78,7 +78,7 @@ impl Counter {
 
     /// Gives permits back; `only` if the semaphore exists.
     fn release(&mut self, name: &str, permits: u32, only: bool) -> Result<bool> {
-        if permits == 0 || (only && self.available.is_none()) {
+        if only && self.available.is_none() {
             return Ok(false);
         }
         self.add(name, permits.into()).map(|()| true)
@@ -169,6 +169,9 @@ impl Semaphore {
     /// Gives permits back; `only` if the semaphore exists.
     async fn give_back(&self, operation: &'static str, permits: u32, only: bool) -> Result<bool> {
         self.check(permits)?;
+        if permits == 0 {
+            return Ok(false);
+        }
         let name = self.shared.name.clone();
         let release = move |counter: &mut Counter| counter.release(&name, permits, only);
         self.shared.carry_out(operation, release).await?
