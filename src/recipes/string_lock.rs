@@ -11,7 +11,7 @@ use super::settings::Layout;
 use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl, Sealed};
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::lease::Lease;
+use crate::lease::{LastLease, Lease};
 use crate::stats::{Holding, What};
 use crate::sync::Mutex;
 
@@ -25,7 +25,8 @@ use crate::sync::Mutex;
 /// It is **not reentrant**: an owner that holds it and asks again waits like everybody else, `try_lock` is `false`, and
 /// [`LockGuard::again`](crate::LockGuard::again) is an error.
 /// Without a lease it lasts for the [`timeout`](StringLock::timeout) and is refreshed every third of it, as long as the handle that took
-/// it, a clone of it or a guard is there: when nobody is who could unlock it, it ends with its time.
+/// it, a clone of it or a guard is there: when nobody is who could unlock it, it ends with its time. It also does so where an `unlock` was
+/// refused and is not tried again.
 ///
 /// ```no_run
 /// # async fn example(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
@@ -44,6 +45,7 @@ pub struct StringLock {
     handle: Handle,
     owner: Arc<str>,
     held: Arc<Mutex<Option<Own>>>,
+    last: LastLease,
     /// For how long this handle takes the lock; `None`: refreshed.
     lease: Option<Duration>,
 }
@@ -81,6 +83,7 @@ impl StringLock {
             owner: format!("{}:{}", core.id(), core.next_sequence()).into(),
             handle,
             held: Arc::default(),
+            last: LastLease::default(),
             lease,
         }
     }
@@ -213,6 +216,7 @@ impl Lock for StringLock {
             held,
             lease: lease.clone(),
         };
+        self.last.note(&lease);
         // Wakers run after the end of the mutex guard.
         let former = self.held.lock().replace(own);
         if let Some(former) = former {
@@ -269,9 +273,8 @@ impl Lock for StringLock {
     }
 
     fn lease(&self) -> Lease {
-        let own = self.held.lock();
-        own.as_ref()
-            .map_or_else(Lease::ended, |own| own.lease.clone())
+        let held = self.held.lock().as_ref().map(|own| own.lease.clone());
+        self.last.show(held)
     }
 
     fn holding(&self) -> Holding {

@@ -144,7 +144,7 @@ pub(crate) async fn the_lease_of_a_forced_lock_is_lost_when_its_owner_learns_of_
     let lease = lock.lease();
     fixture.stranger(&lock).force_unlock().await.unwrap();
     assert_not_held(lock.unlock().await, &lock);
-    assert!(lease.is_lost());
+    assert!(lease.is_lost() && lock.lease().is_lost());
 }
 
 pub(crate) async fn no_lease_without_a_hold(fixture: &impl Fixture) {
