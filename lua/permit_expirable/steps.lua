@@ -71,7 +71,6 @@ end
 -- Permits that are held, ended or not, count with those that are free.
 local function set(permits)
   if not stood then total, exists = 0, true end
-  if not stood then permits = permits + before end
   return add(permits - total - redis.call('ZCARD', PERMITS))
 end
 

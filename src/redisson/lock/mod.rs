@@ -98,8 +98,8 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 /// | key `name` | hash: the owner that holds the lock, `<client id>:<number>`, and how often it does; with a time to live |
 /// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free for JVMs; `+0`, which JVMs read as 0, while a client of this crate waits |
 /// | key `redisson_lock_waiters:{name}` | zset: an entry for each of the first 64 waiters of a client, with its arrival in microseconds of the server's clock |
-/// | channel `redisson_lock_waiters:{name}:<client id>` | `grant`, a ticket, the time, and a fencing token; `none` and a ticket: the entry could not be granted; `watch`: the client listens to JVMs from now on |
-/// | key `redisson_lock_notes:{name}` | hash: the client that listens to JVMs, their share, and the client that had the last grant |
+/// | channel `redisson_lock_waiters:{name}:<client id>` | `grant`, a ticket, the time, and a fencing token; `none` and a ticket: the entry could not be granted; `gone`: the client's entries have left the queue; `watch`: the client listens to JVMs from now on |
+/// | key `redisson_lock_notes:{name}` | hash: the client that listens to JVMs and their share, the client that checks next, and the clients that have not confirmed a grant |
 /// | key `redisson_lock_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last four begin with
