@@ -39,6 +39,7 @@ local function holds(number)
   return counts[number]
 end
 
+-- `fits`: a waiter may have the lock. `lets`: a call that does not wait may. `goes_ahead`: its owner need not queue. `has`: its grant still stands.
 local function free() return total - reserved >= 1 end
 local function fits(number) return free() or holds(number) end
 local function lets(number) return total == 1 or holds(number) end

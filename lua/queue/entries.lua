@@ -43,7 +43,7 @@ end
 local waiting, served, kept, messages = 0, 0, false, {}
 -- The note of the client that looks, and the client that listens to JVMs, where these have been read; whether a note was written.
 local looks, watcher, noted
--- By client, when the first of the grants ends behind which it has sent no script; whether that has changed.
+-- By client, when the first of its grants ends that were made since its last script; whether that has changed.
 local lent, lent_changed = {}, false
 -- Until when an entry blocks those behind it; and the note of the last one that did so, from when to when. Where the order is `strict` it always
 -- does.

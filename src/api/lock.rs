@@ -110,10 +110,6 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
         Holding::default()
     }
 
-    /// Gives the lock back in the background. A failure is only logged. May be called outside of a runtime.
-    #[doc(hidden)]
-    fn unlock_detached(&self);
-
     /// [`unlock`](Lock::unlock) of this one hold: what a guard does. A hold that was lost, or has been given back already,
     /// is not given back in place of another one of the same owner.
     ///
@@ -123,7 +119,8 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     async fn unlock_hold(&self, hold: &Hold) -> Result<()>;
 
-    /// [`unlock_detached`](Lock::unlock_detached) of this one hold: what a guard does when it is dropped.
+    /// Gives this one hold back in the background, as a guard does that is dropped. A failure is only logged. May be called outside of a
+    /// runtime.
     #[doc(hidden)]
     fn unlock_hold_detached(&self, hold: &Hold);
 

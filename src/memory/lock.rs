@@ -150,15 +150,6 @@ impl Lock {
         move |state| state.release(&owner, reads, number)
     }
 
-    fn release_detached(&self, number: Option<u64>) {
-        let (release, name) = (self.release(number), self.shared.name.clone());
-        self.shared.defer(move |state| {
-            if !release(state) {
-                unlocked(move || tracing::debug!(name, "lost before it was unlocked"));
-            }
-        });
-    }
-
     async fn give_back(&self, number: Option<u64>) -> Result<()> {
         let release = self.release(number);
         let held = self.shared.carry_out("unlock", release).await?;
@@ -252,15 +243,17 @@ impl api::Lock for Lock {
         self.last.show(self.shared.change(lease))
     }
 
-    fn unlock_detached(&self) {
-        self.release_detached(None);
-    }
-
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
         self.give_back(Some(hold.id.number())).await
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
-        self.release_detached(Some(hold.id.number()));
+        let release = self.release(Some(hold.id.number()));
+        let name = self.shared.name.clone();
+        self.shared.defer(move |state| {
+            if !release(state) {
+                unlocked(move || tracing::debug!(name, "lost before it was unlocked"));
+            }
+        });
     }
 }

@@ -82,7 +82,7 @@ impl<P: Primitive> State<P> {
             let count = entry.want.count_of_grant();
             let taken = Taken { token, count };
             self.answer_waiter(ticket, &entry, taken, waiter, until);
-            let ends = clock + entry.life * 1000;
+            let ends = clock.saturating_add(entry.life.saturating_mul(1000));
             self.unconfirmed.insert(ticket, (entry, ends));
             self.confirm_at.get_or_insert(now + CONFIRM_AFTER);
         } else if !self.granted.contains(&ticket) {

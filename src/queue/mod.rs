@@ -8,7 +8,7 @@
 //! renewal. So a guard may go on at once when the notification is fresh, and the permits of a killed process come back.
 //!
 //! *Entries belong to the client, not to one caller.* The first 64 waiters of a client have an entry, and so have the
-//! first 64 that want less than these; a grant goes to the earliest waiter that wants the same. A surplus entry leaves the queue. A release serves a
+//! first 64 of each smaller amount; a grant goes to the earliest waiter that wants the same. A surplus entry leaves the queue. A release serves a
 //! waiter of the same client without Redis while no other client has waited for longer.
 //!
 //! One batch of an object is under way at a time. It carries all calls that came meanwhile, has a number, and is sent again as

@@ -280,13 +280,6 @@ impl Lock for StringLock {
     fn holding(&self) -> Holding {
         self.handle.holding(What::Lock)
     }
-
-    fn unlock_detached(&self) {
-        let own = self.held.lock().take();
-        if let Some(own) = own {
-            own.give_back_detached();
-        }
-    }
 }
 
 impl fmt::Debug for StringLock {

@@ -98,14 +98,14 @@ fn of_those_who_wait_for_a_semaphore() {
 #[test]
 fn of_those_who_wait_for_a_lock() {
     let held = memory::Lock::new("door");
-    assert!(held.try_lock().now_or_never().unwrap().unwrap());
+    let guard = held.try_guard().now_or_never().unwrap().unwrap();
     let (waiting, asked) = (held.with_owner(2), held.with_owner(3));
     woken(
         move || {
             let lock = waiting.clone();
             Box::pin(async move { lock.lock().await.unwrap() })
         },
-        move || held.unlock_detached(),
+        move || drop(guard),
         move || {
             drop(
                 asked

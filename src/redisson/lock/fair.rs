@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::call::{Call, Claim, Kind};
 use super::held::Holds;
 use super::places::{Waiter, leaving};
-use super::{RLock, millis, names};
+use super::{RLock, names};
+use crate::api::whole_millis;
 use crate::engine::Core;
 use crate::engine::once::refused;
 use crate::engine::request::Script;
@@ -23,7 +24,7 @@ use crate::transport::Refusal;
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FAIR_LOCK));
 
 /// No call has a larger share of the queue's time: a year.
-const LONGEST_SHARE: u64 = 365 * 24 * 3600 * 1000;
+const LONGEST_SHARE: i64 = 365 * 24 * 3600 * 1000;
 
 /// A lock whose callers get it in the order in which they asked, shared with Java's `RFairLock` of the same name.
 ///
@@ -102,7 +103,7 @@ impl RFairLock {
 impl RLock {
     /// The share of the queue's time that each waiter has; negative for a call that does not wait.
     pub(super) fn share(&self, waits: bool) -> i64 {
-        let share = millis(self.core.config.fair_lock_wait_timeout).min(LONGEST_SHARE) as i64;
+        let share = whole_millis(self.core.config.fair_lock_wait_timeout).min(LONGEST_SHARE);
         if waits { share } else { -share }
     }
 
@@ -119,6 +120,7 @@ impl RLock {
         self.queue.keys().check()?;
         let began = Instant::now();
         let deadline = wait.and_then(|wait| began.checked_add(wait));
+        let is_over = || deadline.is_some_and(|deadline| deadline <= Instant::now());
         let due = self.core.due(wait);
         let mut turn = Turn::new(self, claim);
         let _ends = deadline.map(|deadline| turn.ends_behind(deadline));
@@ -148,12 +150,15 @@ impl RLock {
                 }
                 Some(Err(error)) => return Err(error),
             };
-            let now = Instant::now();
-            if deadline.is_some_and(|deadline| deadline <= now) {
+            if is_over() {
                 return Ok(Outcome::TimedOut);
             }
             let look = look.map_or(beat, |look| beat.min(look + LATE));
-            let look = now.checked_add(look).into_iter().chain(deadline).min();
+            let look = Instant::now()
+                .checked_add(look)
+                .into_iter()
+                .chain(deadline)
+                .min();
             let event = match look {
                 Some(until) => timeout_at(until, turn.event()).await.ok().flatten(),
                 None => turn.event().await,
@@ -161,11 +166,11 @@ impl RLock {
             if let Some(refusal) = event {
                 return Err(refused(self.name(), &refusal));
             }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if is_over() {
                 return Ok(Outcome::TimedOut);
             }
         }
-        match deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        match is_over() {
             true => Ok(Outcome::TimedOut),
             false => Err(self.core.gone(self.name())),
         }

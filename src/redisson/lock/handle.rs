@@ -19,7 +19,6 @@ macro_rules! lock_as {
                 owner() -> &str;
                 lease() -> Lease;
                 holding() -> Holding;
-                unlock_detached();
                 unlock_hold_detached(hold: &Hold);
             }
             waits {

@@ -22,7 +22,7 @@ pub use fenced::{FencedGuard, RFencedLock};
 pub use read_write::RReadWriteLock;
 
 use super::names;
-use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
+use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis, whole_millis};
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::request::Script;
@@ -313,7 +313,8 @@ impl RLock {
             owner: self.number,
             kind: self.kind,
             watched: lease.is_none(),
-            lease: millis(lease.unwrap_or(self.core.config.lock_watchdog_timeout)),
+            lease: whole_millis(lease.unwrap_or(self.core.config.lock_watchdog_timeout))
+                .unsigned_abs(),
             share: (self.kind == Kind::Fair)
                 .then(|| self.share(!wait.is_some_and(|wait| wait.is_zero()))),
         };
@@ -476,19 +477,9 @@ impl RLock {
         self.queue.remaining_ttl().await
     }
 
-    fn unlock_detached(&self) {
-        self.queue.defer(self.release(None));
-    }
-
     fn unlock_hold_detached(&self, hold: &Hold) {
         self.queue.defer(self.release(Some(hold)));
     }
-}
-
-/// In whole milliseconds, rounded up.
-fn millis(lease: Duration) -> u64 {
-    let millis = lease.as_nanos().div_ceil(1_000_000);
-    u64::try_from(millis).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for RLock {

@@ -89,7 +89,7 @@ const MOST_AT_ONCE: usize = 1024;
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | key `{name}:timeout` | zset: the id of each permit that is held or granted, 16 bytes, with its end in milliseconds since 1970; `922337203685477`: never. Has the time to live of `name` at the last acquisition |
 /// | channel `redisson_sc:{name}` | the number of permits available, where some were released, have ended, or were added, and some are left; further messages as [those of `RSemaphore`](crate::RSemaphore#in-redis) |
-/// | key `redisson_sc_leased_queue:{name}` | zset: an entry for each of the first 64 waiters of a client, and for the first 64 that want less than these, with its arrival in microseconds of the server's clock |
+/// | key `redisson_sc_leased_queue:{name}` | zset: an entry for each of the first 64 waiters of a client, and for the first 64 of each smaller amount, with its arrival in microseconds of the server's clock |
 /// | channel `redisson_sc_leased_queue:{name}:<client id>` | `grant`, a ticket and the time; `none` and a ticket: the entry could not be granted; `gone`: the client's entries have left the queue; `watch`: the client listens to JVMs from now on |
 /// | key `redisson_sc_leased_notes:{name}` | hash: the client that listens to JVMs, the share of these, and the clients that have not confirmed a grant |
 /// | key `redisson_sc_leased_once:{name}:<client id>` | string: the number of the client's last batch of calls and its answer, for once-only execution |

@@ -48,8 +48,8 @@ use crate::stats::What;
 /// A client confirms a grant within 3 s, or that of a guard within the watchdog timeout where that is shorter. A window begins when a request has waited for 250 ms, 1 s, 4 s, and so
 /// on. It lasts for half of that time, 20 s at the most. When the request was not served in it, no window begins for twice as long.
 ///
-/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and 64 for callers that want less than
-/// these, and serves its callers in the order of their arrival.
+/// A waiting caller costs no polling and no task. Each client waits with 64 entries per semaphore, and 64 for callers of each smaller
+/// amount, and serves its callers in the order of their arrival.
 ///
 /// # Guards
 ///
@@ -64,7 +64,7 @@ use crate::stats::What;
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further permit that was added and is left, 63 at the most, as long as a subscriber hears it. While a client of this crate waits, a `+` stands before each message; a JVM reads `+3` as `3`. After a release that leaves permits, the messages are repeated 50 ms, 200 ms, 1 s, 5 s and 30 s later, while permits are left and JVMs listen; the first says `16` where the total is less. Where no JVM listened at the release, the repeats begin after 1 s |
-/// | key `redisson_sc_queue:{name}` | zset: an entry for each of the first 64 waiters of a client, and for the first 64 that want less than these, with its arrival in microseconds of the server's clock |
+/// | key `redisson_sc_queue:{name}` | zset: an entry for each of the first 64 waiters of a client, and for the first 64 of each smaller amount, with its arrival in microseconds of the server's clock |
 /// | channel `redisson_sc_queue:{name}:<client id>` | `grant`, a ticket and the time; `gone`: the client's entries have left the queue; `watch`: the client listens to JVMs from now on |
 /// | key `redisson_sc_grants:{name}` | zset: an entry for each grant that is not confirmed yet and for each watched guard, with the end of its lease |
 /// | key `redisson_sc_notes:{name}` | hash: the client that listens to JVMs, and the share of these |
@@ -189,11 +189,7 @@ impl RSemaphore {
     /// A dropped future leaves the queue. Permits that were granted meanwhile are released.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self, permits: u32) -> Result<()> {
-        self.queue.check_permits(permits)?;
-        if permits == 0 {
-            return Ok(());
-        }
-        self.granted(permits, false, None).await.map(drop)
+        self.taken(permits, None).await.map(drop)
     }
 
     /// Acquires `permits` permits if they are free now, past all waiters; 0 succeeds at once.
@@ -205,12 +201,7 @@ impl RSemaphore {
     /// [`InvalidPermits`](crate::Error::InvalidPermits) above 2^31-1.
     #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        self.queue.check_permits(permits)?;
-        if permits == 0 {
-            return Ok(true);
-        }
-        let taken = self.granted(permits, false, Some(Duration::ZERO)).await?;
-        Ok(taken.is_some())
+        self.taken(permits, Some(Duration::ZERO)).await
     }
 
     /// Acquires `permits` permits, waiting for `wait` at the most; `false` when the time is over.
@@ -226,12 +217,7 @@ impl RSemaphore {
     /// [`InvalidPermits`](crate::Error::InvalidPermits) above 2^31-1.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
-        self.queue.check_permits(permits)?;
-        if permits == 0 {
-            return Ok(true);
-        }
-        let taken = self.granted(permits, false, Some(wait)).await?;
-        Ok(taken.is_some())
+        self.taken(permits, Some(wait)).await
     }
 
     /// Releases `permits` permits, creating the semaphore if it does not exist; 0 does nothing.
@@ -360,6 +346,12 @@ impl RSemaphore {
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn try_permit(&self, permits: u32) -> Result<Option<Permit>> {
         Semaphore::try_permit(self, permits).await
+    }
+
+    /// Takes permits without a guard; see [`granted`](Self::granted).
+    async fn taken(&self, permits: u32, wait: Option<Duration>) -> Result<bool> {
+        self.queue.check_permits(permits)?;
+        Ok(permits == 0 || self.granted(permits, false, wait).await?.is_some())
     }
 
     /// Takes permits, waiting for `wait` at the most (`None`: without limit); zero is no wait.

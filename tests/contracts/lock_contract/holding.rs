@@ -47,7 +47,6 @@ pub(crate) async fn unlock_of_a_free_lock(fixture: &impl Fixture) {
     let lock = fixture.fresh("free");
     assert_not_held(lock.unlock().await, &lock);
     assert!(!lock.is_locked().await.unwrap());
-    lock.unlock_detached();
     assert_free(&lock).await;
 }
 
