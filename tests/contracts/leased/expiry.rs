@@ -11,11 +11,15 @@ use super::support::{Call, Handle, LIMIT, acquire, held, take, until_held};
 const LEASE: Duration = Duration::from_millis(250);
 /// Where a fifth of it must be time enough for a call.
 const UNHURRIED: Duration = Duration::from_secs(2);
+/// Where a quarter of it must be time enough for a call, and is less time than passes before a first renewal.
+const LATE: Duration = Duration::from_secs(4);
 
 pub(crate) async fn a_permit_expires_and_a_waiter_gets_it(fixture: &impl Expiring) {
-    let semaphore = fixture.lasting(1, LEASE);
+    // The second one is still held when it is given back.
+    let lease = LEASE * 6;
+    let semaphore = fixture.lasting(1, lease);
     let one = take(&semaphore).await;
-    assert!(one.remaining().is_some_and(|left| left <= LEASE));
+    assert!(one.remaining().is_some_and(|left| left <= lease));
     let two = acquire(&fixture.second(&semaphore)).await;
     let two = two.answer().await.unwrap();
     assert_eq!(one.remaining(), Some(Duration::ZERO), "it came too early");
@@ -170,7 +174,8 @@ pub(crate) async fn a_lease_that_cannot_be_counted_is_refused(fixture: &impl Exp
 /// A permit is kept from its last known end, however late and however often it is kept.
 pub(crate) async fn permits_that_are_kept_do_not_end(fixture: &impl Expiring) {
     // A semaphore for each, so that nothing that one of them sends helps another.
-    let [refreshed, late, twice] = [2, 2, 1].map(|limit| fixture.lasting(limit, UNHURRIED));
+    let [refreshed, twice] = [2, 1].map(|limit| fixture.lasting(limit, UNHURRIED));
+    let late = fixture.lasting(2, LATE);
     tokio::join!(
         kept_after_a_refresh_by_hand(&refreshed),
         kept_late(&late),
@@ -200,9 +205,9 @@ async fn kept_after_a_refresh_by_hand(semaphore: &Handle) {
 async fn kept_late(semaphore: &Handle) {
     let guard = semaphore.permit().await.unwrap();
     let held = take(semaphore).await;
-    sleep(UNHURRIED * 8 / 10).await;
+    sleep(LATE * 3 / 4).await;
     let lease = semaphore.keep(&held);
-    sleep(UNHURRIED * 2).await;
+    sleep(LATE * 2).await;
     assert!(!lease.is_lost() && !guard.is_lost());
     assert!(semaphore.refresh(held.id()).await.unwrap());
     semaphore.release_detached(held.id());
