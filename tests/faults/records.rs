@@ -1,6 +1,6 @@
 //! Records that are not needed any more are given back, and only those.
 
-use crate::support::clients::{LIMIT, connect, start_controlled};
+use crate::support::clients::{LIMIT, patient, start_controlled};
 use crate::support::monitor::{Command, Monitor};
 use crate::support::waiters::until;
 use futures::{StreamExt, stream};
@@ -81,7 +81,9 @@ async fn objects_used_once_leave_few_keys_for_few_commands() {
 #[tokio::test]
 async fn nothing_of_ours_is_left_where_nobody_waits_or_holds() {
     let (server, mut control) = start_controlled().await;
-    let clients = [connect(server.url()).await, connect(server.url()).await];
+    // A batch that is sent twice leaves its record for its life.
+    let connect = async || patient(server.url()).connect().await.unwrap();
+    let clients = [connect().await, connect().await];
     let [one, other] = &clients;
     assert!(one.semaphore("seats").try_set_permits(1).await.unwrap());
     let jobs = one.permit_expirable_semaphore("jobs");

@@ -10,7 +10,8 @@ use redisson_semaphore::{ClientBuilder, Effect, Error};
 use crate::subject::{Books, End, Expected, HOUR, Subject, in_time, pass, tolerance};
 use crate::subjects::for_every_subject;
 use crate::support::acl::set_user;
-use crate::support::clients::{self, LIMIT, RESPONSE_TIMEOUT, scripts};
+use crate::support::clients::{self, LIMIT, RESPONSE_TIMEOUT};
+use crate::support::monitor::Monitor;
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
 use crate::support::snapshot::{Snapshot, snapshot_all};
@@ -165,14 +166,14 @@ async fn a_refusal_denies_nothing<S: Subject>() {
         subject.prepare(call).await.unwrap();
         subjects.push(subject);
     }
-    let carried_out = scripts(&mut redis).await;
+    let mut monitor = Monitor::start(&server).await;
     proxy.mute();
     let calls = subjects.iter().zip(S::CALLS);
     let calls = join_all(calls.map(|(subject, (call, _))| in_time(subject, call)));
     let refuse = async {
         // Calls may travel together.
         until("some have been carried out", LIMIT, async || {
-            scripts(&mut redis).await > carried_out
+            monitor.scripts().await > 0
         })
         .await;
         set_user(&mut redis, &["app", "-evalsha", "-eval"]).await;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
 
-use crate::support::clients::{LIMIT, builder, connect, scripts, stored};
+use crate::support::clients::{LIMIT, builder, scripts, stored};
+use crate::support::monitor::Monitor;
 use crate::support::polls::poll_once;
 use crate::support::refusals::assert_clear;
 use crate::support::server::RedisServer;
@@ -393,14 +394,15 @@ async fn a_release_for_a_crowd_of_one_client_costs_few_scripts() {
     })
     .await;
     jobs.available_permits().await.unwrap();
-    let elsewhere = connect(server.url()).await;
+    let elsewhere = builder(server.url()).response_timeout(LIMIT);
+    let elsewhere = elsewhere.connect().await.unwrap();
     let elsewhere = elsewhere.permit_expirable_semaphore("jobs");
-    let before = scripts(&mut control).await;
+    let mut monitor = Monitor::start(&server).await;
     elsewhere.release_many(&ids(&held)).await.unwrap();
     for call in calls {
         granted(call).await;
     }
-    let rest = scripts(&mut control).await - before;
+    let rest = monitor.scripts().await;
     assert!(rest <= 8, "{rest} scripts for 300 permits");
 }
 

@@ -19,7 +19,8 @@ const QUEUE: &str = "redisson_lock_queue:{door}";
 const ENDS: &str = "redisson_lock_timeout:{door}";
 fn builder(url: String) -> ClientBuilder {
     Client::builder(url)
-        .response_timeout(Duration::from_millis(100))
+        // Nothing is sent twice where the machine is slow.
+        .response_timeout(LIMIT)
         .lock_watchdog_timeout(HOUR)
         .safety_interval(HOUR)
 }
