@@ -61,7 +61,10 @@ async fn a_failover_on_order_is_followed_with_waiters_and_guards() {
         list.matches(mark).count()
     };
     let named = format!("name={} ", crate::sentinels::CLIENT);
-    assert_eq!(ours(&deployment.servers[new], &named).await, 2);
+    until("it has two connections", LIMIT, async || {
+        ours(&deployment.servers[new], &named).await == 2
+    })
+    .await;
     for sentinel in &deployment.sentinels {
         assert!(ours(sentinel, "user=reader ").await <= 2);
     }
