@@ -13,7 +13,7 @@ use crate::support::waiters::until_subscribers;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{CountDownLatch, Error, NameMapper, RCountDownLatch, Result};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 
 /// Over before anything happens.
@@ -66,6 +66,8 @@ async fn every_implementation_keeps_the_contract() {
         if format!("{latch:?}").contains("RCountDownLatch") {
             until_subscribers(&mut control, &channel("any"), 1).await;
         }
+        // All have begun to wait.
+        yield_now().await;
         other.count_down().await.unwrap();
         assert_eq!(latch.count().await, Ok(1));
         assert!(waits.iter().all(|wait| !wait.is_finished()));

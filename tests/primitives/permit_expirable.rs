@@ -89,7 +89,8 @@ async fn permits_are_taken_and_given_back_by_id() {
     assert!(one.id().len() == 32 && one.id().bytes().all(hexadecimal));
     assert!(one.remaining().is_none() && one.slot().is_none());
     let some = jobs.clone().with_lease(HOUR).acquire_many(3).await.unwrap();
-    assert!(some.iter().all(|held| held.remaining() <= Some(HOUR)));
+    let ends = |held: &Held| held.remaining().is_some_and(|left| left <= HOUR);
+    assert!(some.iter().all(ends));
     assert_eq!(jobs.try_acquire_many(2).await.unwrap(), None);
     assert_eq!(jobs.try_acquire_many_for(2, SHORT).await.unwrap(), None);
     // All or none.

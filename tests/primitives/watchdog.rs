@@ -154,8 +154,8 @@ async fn guards_whose_grants_are_deleted_are_lost() {
     assert!(matches!(lost, Error::NotHeld { .. }), "{lost}");
     assert_eq!(books(&server).await, (4, 0));
 
-    // A renewal finds it.
-    let client = connect(server.url(), Duration::from_millis(600)).await;
+    // A renewal finds it: its lease would last for longer than the test waits.
+    let client = connect(server.url(), LIMIT * 3 / 2).await;
     let held = client.semaphore(NAME).watched().permit(1).await.unwrap();
     let () = redis.del(GRANTS).await.unwrap();
     timeout(LIMIT, held.lost()).await.expect("its renewal");
