@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::locks::served;
 use crate::support::clients::{LIMIT, start_controlled};
 use crate::support::server::RedisServer;
-use crate::support::waiters::until_subscribers;
+use crate::support::waiters::{until_lock_queued, until_subscribers};
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, RLock, RemainingTtl, Result};
 use tokio::task::JoinHandle;
@@ -44,7 +44,9 @@ async fn a_foreign_lock_without_an_end() {
         assert!(!lock.try_lock().await.unwrap());
         assert!(lock.is_held_by_owner("somebody:1").await.unwrap());
         assert!(!lock.try_lock_for(Duration::from_millis(50)).await.unwrap());
+        until_lock_queued(&mut redis, "door", 0).await;
         let waits = locking(&lock);
+        until_lock_queued(&mut redis, "door", 1).await;
         until_subscribers(&mut redis, CHANNEL, 1).await;
         assert!(!waits.is_finished());
         let _: () = redis.del("door").await.unwrap();
