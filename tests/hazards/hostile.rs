@@ -102,9 +102,7 @@ pub fn assert_no_panic(what: &str) {
 
 /// Which keys the scripts are given.
 fn keys_of(commands: &[Command]) -> BTreeSet<String> {
-    let scripts = commands
-        .iter()
-        .filter(|command| command.name.starts_with("EVAL"));
+    let scripts = commands.iter().filter(|command| command.is_script());
     let mut all = BTreeSet::new();
     for script in scripts {
         let count: usize = script.args[1].parse().unwrap();
@@ -148,6 +146,8 @@ async fn in_each_key<S: Subject>() {
     let expected = Expected::of::<S>(&teacher, &mut redis).await;
     let usual = VALUES.map(|words| words.iter().map(|word| word.as_bytes().to_vec()).collect());
     let (mut tried, mut refused) = (0, 0);
+    // Of calls that may wait for as long as it takes: how many, and how many of them did.
+    let (mut patient, mut dropped) = (0, 0);
     for (number, (call, _)) in S::CALLS.iter().enumerate() {
         if call.ends_with("drop") {
             continue;
@@ -188,11 +188,13 @@ async fn in_each_key<S: Subject>() {
                 let before = read(&mut redis, &others).await;
                 let waits = waits_without_limit(call)
                     || S::WAITS_FOR.is_some_and(|lock| key.starts_with(lock));
+                patient += usize::from(waits);
                 let limit = if waits { PATIENCE } else { LIMIT };
                 let told = timeout(limit, subject.call(call)).await;
                 assert_no_panic(&what);
                 let Ok(told) = told else {
                     assert!(waits, "{what}: it hangs");
+                    dropped += 1;
                     continue;
                 };
                 if is_record {
@@ -250,6 +252,10 @@ async fn in_each_key<S: Subject>() {
             .unwrap();
     }
     assert!(refused > 0, "nobody minds");
+    assert!(
+        dropped < patient,
+        "{dropped} of {patient} are not looked at"
+    );
 }
 
 #[tokio::test]
