@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_semaphore::{Hold, RemainingTtl};
+use redisson_semaphore::Hold;
 
 use super::Fixture;
 use super::support::{
-    Call, Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, poll_times,
+    Call, Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, left, poll_times,
 };
 
 pub(crate) async fn a_guard_unlocks_on_drop(fixture: &impl Fixture) {
@@ -20,15 +20,6 @@ pub(crate) async fn a_guard_unlocks_on_drop(fixture: &impl Fixture) {
     assert_held(&lock, 0).await;
     drop(guard);
     assert_free(&fixture.stranger(&lock)).await;
-}
-
-pub(crate) async fn a_guard_unlocked_with_an_answer(fixture: &impl Fixture) {
-    let lock = fixture.fresh("answer");
-    let guard = lock.try_guard().await.unwrap().expect("it is free");
-    let lease = guard.lease().clone();
-    guard.unlock().await.unwrap();
-    assert!(!lock.is_locked().await.unwrap());
-    assert!(!lease.is_lost());
 }
 
 pub(crate) async fn a_guard_that_lost_its_lock_tells(fixture: &impl Fixture) {
@@ -97,13 +88,6 @@ pub(crate) async fn a_guard_of_a_hold_that_was_given_back_releases_nothing(fixtu
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-async fn left(lock: &Handle) -> Duration {
-    match lock.remaining_ttl().await.unwrap() {
-        RemainingTtl::Expires(left) => left,
-        other => panic!("no end: {other:?}"),
-    }
-}
 
 /// Takes the lock once more for the owner of this handle.
 async fn once_more(owner: &Handle, lease: Option<Duration>) -> Hold {

@@ -8,19 +8,12 @@ use redisson_semaphore::{Error, RemainingTtl};
 
 use super::Fixture;
 use super::support::{
-    Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock, within_limit,
+    Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, left, lock, within_limit,
 };
 
 const LONG: Duration = Duration::from_secs(3600);
 /// Not over at once where the machine is busy.
 const BRIEF: Duration = Duration::from_secs(2);
-
-async fn left(lock: &Handle) -> Duration {
-    match lock.remaining_ttl().await.unwrap() {
-        RemainingTtl::Expires(left) => left,
-        other => panic!("no end: {other:?}"),
-    }
-}
 
 /// Waits until the lock is free, without taking part.
 async fn until_free(lock: &Handle) {

@@ -84,7 +84,6 @@ macro_rules! lock_cases {
             ]
             guards: [
                 a_guard_unlocks_on_drop,
-                a_guard_unlocked_with_an_answer,
                 a_guard_that_lost_its_lock_tells,
                 a_guard_of_a_hold_that_was_given_back_releases_nothing,
                 no_guard_in_time,
@@ -137,7 +136,6 @@ macro_rules! lock_cases {
     (exclusive_and_reentrant, $setup:expr) => {
         suite_cases! { lock_contract, exclusive_and_reentrant, $setup;
             holding: [
-                force_unlock_frees_it_from_anybody,
                 after_force_unlock_the_owner_holds_nothing,
             ]
             leases: [

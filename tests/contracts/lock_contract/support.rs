@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use redisson_semaphore::{Error, Lock, LockGuard, Result};
+use redisson_semaphore::{Error, Lock, LockGuard, RemainingTtl, Result};
 use tokio::time::timeout;
 
 use crate::holdable;
@@ -79,7 +79,12 @@ impl holdable::Holdable for Handle {
     }
 
     fn release(guard: LockGuard) -> BoxFuture<'static, ()> {
-        guard.unlock().map(Result::unwrap).boxed()
+        async {
+            let lease = guard.lease().clone();
+            guard.unlock().await.unwrap();
+            assert!(!lease.is_lost());
+        }
+        .boxed()
     }
 
     fn forget(&self, guard: LockGuard) -> (Handle, ()) {
@@ -119,6 +124,14 @@ pub(crate) async fn assert_free(lock: &Handle) {
     })
     .await
     .expect("somebody has taken the lock and keeps it");
+}
+
+/// When it ends, as the server sees it.
+pub(crate) async fn left(lock: &Handle) -> Duration {
+    match lock.remaining_ttl().await.unwrap() {
+        RemainingTtl::Expires(left) => left,
+        other => panic!("no end: {other:?}"),
+    }
 }
 
 /// Asserts that an unlock was refused, by name and owner.
