@@ -394,12 +394,22 @@ async fn a_server_that_does_not_let_clients_wait_for_replicas_is_told() {
     assert_eq!(plain.semaphore("seats").try_set_permits(1).await, Ok(true));
     let options = RedisServer::options().user("app on >pw ~* &* +@all -wait");
     let forbidding = options.start().await;
-    for (url, words) in [
-        (without.url(), "wait_for_replicas"),
-        (forbidding.url_as("app", "pw"), "'wait'"),
+    for (url, port, denied, words) in [
+        (without.url(), without.port(), false, "wait_for_replicas"),
+        (
+            forbidding.url_as("app", "pw"),
+            forbidding.port(),
+            true,
+            "'wait'",
+        ),
     ] {
-        let error = builder(url).wait_for_replicas(1).connect().await;
+        let connecting = builder(url).wait_for_replicas(1).connect();
+        let error = timeout(LIMIT, connecting).await.expect("at once");
         let error = error.unwrap_err();
+        let is_denied = matches!(error, Error::PermissionDenied { .. });
+        assert_eq!(is_denied, denied, "{error:?}");
+        let address = format!("127.0.0.1:{port}");
+        assert!(error.name().is_some_and(|name| name.contains(&address)));
         assert_eq!(error.effect(), Effect::NotApplied);
         assert!(!error.is_retryable(), "{error}");
         assert!(error.to_string().contains(words), "{error}");
