@@ -1,14 +1,13 @@
 //! Records that are not needed any more are given back, and only those.
 
 use crate::support::clients::{LIMIT, patient, start_controlled};
-use crate::support::monitor::{Command, Monitor};
+use crate::support::monitor::{Command, Monitor, forgets};
 use crate::support::waiters::until;
 use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, LeasedSemaphore as _};
 
-const FORGET: &str = include_str!("../../lua/engine/forget.lua");
 /// One script deletes so many records at the most.
 const TOGETHER: usize = 64;
 
@@ -28,12 +27,7 @@ async fn records(server: &mut MultiplexedConnection) -> Vec<String> {
 
 /// How many scripts of `commands` have deleted records.
 fn given_back(commands: &[Command]) -> usize {
-    let digest = redis::Script::new(FORGET).get_hash().to_owned();
-    let is_one = |command: &&Command| match &*command.name {
-        "EVALSHA" => command.args[0] == digest,
-        "EVAL" => command.args[0] == FORGET,
-        _ => false,
-    };
+    let is_one = |one: &&Command| one.name.starts_with("EVAL") && forgets(&one.args[0]);
     commands.iter().filter(is_one).count()
 }
 

@@ -46,11 +46,7 @@ impl Reason {
 
     /// How often the server has refused something for this reason.
     async fn refusals(self, redis: &mut MultiplexedConnection) -> u64 {
-        let mut command = redis::cmd("INFO");
-        let info: String = command.arg("errorstats").query_async(redis).await.unwrap();
-        let prefix = format!("errorstat_{}:count=", self.word());
-        let count = info.lines().find_map(|line| line.strip_prefix(&prefix));
-        count.map_or(0, |count| count.trim().parse().unwrap())
+        clients::errors(redis, self.word()).await
     }
 
     fn name<S: Subject>(self, call: &str) -> String {

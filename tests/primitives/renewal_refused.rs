@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::support::acl::set_user;
-use crate::support::clients::{LIMIT, builder, limited, start_controlled};
+use crate::support::clients::{LIMIT, builder, errors, limited, start_controlled};
 use crate::support::server::{NOWHERE, limit_memory, replica_of};
 use crate::support::waiters::until;
 use futures::future::{FutureExt, select_all};
@@ -47,11 +47,7 @@ async fn forbid_for_a_while(control: &mut MultiplexedConnection, command: &str, 
 async fn be_a_replica_for_a_while(control: &mut MultiplexedConnection, times: u64) {
     replica_of(control, Some(NOWHERE)).await;
     until("renewals are refused", LIMIT, async || {
-        let mut info = redis::cmd("INFO");
-        let info: String = info.arg("errorstats").query_async(control).await.unwrap();
-        let mut lines = info.lines();
-        let count = lines.find_map(|line| line.strip_prefix("errorstat_READONLY:count="));
-        count.is_some_and(|count| count.parse::<u64>().unwrap() >= times)
+        errors(control, "READONLY").await >= times
     })
     .await;
     replica_of(control, None).await;

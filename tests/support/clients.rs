@@ -138,6 +138,15 @@ pub async fn commands(server: &mut MultiplexedConnection, name: &str) -> u64 {
     counted.filter_map(calls).sum()
 }
 
+/// How often the server has refused something with an error that begins with `word`.
+pub async fn errors(server: &mut MultiplexedConnection, word: &str) -> u64 {
+    let mut command = redis::cmd("INFO");
+    let info: String = command.arg("errorstats").query_async(server).await.unwrap();
+    let prefix = format!("errorstat_{word}:count=");
+    let count = info.lines().find_map(|line| line.strip_prefix(&prefix));
+    count.map_or(0, |count| count.trim().parse().unwrap())
+}
+
 /// The scripts of semaphores are in the server's cache from now on, so that each call is one script call.
 pub async fn warm_up(server: &RedisServer) {
     let semaphore = connect(server.url()).await.semaphore("warm-up");
