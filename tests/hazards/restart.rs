@@ -1,6 +1,5 @@
 //! A server that is restarted or killed: whoever waits goes on waiting, and each call takes effect once.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -12,6 +11,7 @@ use crate::reconnect::{let_in, waiting};
 use crate::subject::{Books, End, Expected, Subject, until_heard};
 use crate::subjects::for_every_subject;
 use crate::support::clients::LIMIT;
+use crate::support::polls::poll_once;
 use crate::support::server::RedisServer;
 
 async fn those_who_wait<S: Subject>(keeps: bool) {
@@ -81,8 +81,7 @@ async fn killed_at_each_poll<S: Subject>() {
         let mut early = None;
         for _ in 0..polls {
             if early.is_none() {
-                let polled = poll_fn(|context| Poll::Ready(calls.as_mut().poll(context))).await;
-                if let Poll::Ready(told) = polled {
+                if let Poll::Ready(told) = poll_once(&mut calls.as_mut()).await {
                     early = Some(told);
                 }
             }
