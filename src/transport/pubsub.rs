@@ -43,7 +43,7 @@ impl Drop for Subscriber {
 
 impl Subscriber {
     /// Takes over a stream on which the handshake is over.
-    pub(super) fn new(stream: Box<dyn Stream>, kind: Messages, limit: Duration) -> Self {
+    pub(crate) fn new(stream: Box<dyn Stream>, kind: Messages, limit: Duration) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         let (sender, replies) = mpsc::unbounded_channel();
         let (messages, heard) = mpsc::unbounded_channel();
@@ -60,6 +60,11 @@ impl Subscriber {
     /// The next message or event; `None` at the connection's end.
     pub(crate) async fn next(&mut self) -> Option<Heard> {
         self.heard.recv().await
+    }
+
+    /// So many of them have come already.
+    pub(crate) fn queued(&self) -> usize {
+        self.heard.len()
     }
 
     /// Whether each end of a subscription is heard, also where it was asked for.

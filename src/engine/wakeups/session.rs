@@ -147,6 +147,11 @@ impl Session<'_> {
             tracing::info!(server = self.node.name(), "subscribed again");
         }
         loop {
+            // Channels may come and go all the time: messages do not wait for more than one of these.
+            for _ in 0..self.subscriber.queued() {
+                let heard = self.subscriber.next().await;
+                self.hear(heard)?;
+            }
             tokio::select! {
                 biased;
                 () = self.wanted.changed() => self.bring_up_to_date().await?,
@@ -154,18 +159,23 @@ impl Session<'_> {
                 _ = ping.tick() => self.subscriber.ping().await?,
                 () = due(self.again) => self.bring_up_to_date().await?,
                 // Last, as there may always be one more.
-                heard = self.subscriber.next() => match heard {
-                    Some(Heard::Message { channel, payload }) => {
-                        self.registry.wake(&channel, &Wake::Message(payload));
-                    }
-                    Some(Heard::Ended(channel)) => self.ended(channel),
-                    None => {
-                        let detail = "the server has closed the connection";
-                        return Err(Failure::unanswered(detail, Moment::now()));
-                    }
-                },
+                heard = self.subscriber.next() => self.hear(heard)?,
             }
         }
+    }
+
+    fn hear(&mut self, heard: Option<Heard>) -> Result<(), Failure> {
+        match heard {
+            Some(Heard::Message { channel, payload }) => {
+                self.registry.wake(&channel, &Wake::Message(payload));
+            }
+            Some(Heard::Ended(channel)) => self.ended(channel),
+            None => {
+                let detail = "the server has closed the connection";
+                return Err(Failure::unanswered(detail, Moment::now()));
+            }
+        }
+        Ok(())
     }
 
     async fn bring_up_to_date(&mut self) -> Result<(), Failure> {
@@ -235,5 +245,77 @@ async fn due(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Weak};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::engine::wakeups::{Listener, Wakeups};
+    use crate::transport::{Connection, Endpoint, Messages};
+
+    /// Counts messages.
+    struct Ear(AtomicUsize);
+
+    impl Listener for Ear {
+        fn wake(&self, _: &str, wake: &Wake) {
+            if matches!(wake, Wake::Message(_)) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    const ROUNDS: usize = 50;
+    const MESSAGES: usize = 10;
+
+    /// While the server answers, the next channel is wanted already.
+    #[tokio::test]
+    async fn messages_are_handled_while_channels_come_all_the_time() {
+        let config = crate::config::Config::new("redis://127.0.0.1:1");
+        let endpoint = Endpoint::new(&config).expect("a valid URL");
+        let connection = Connection::lazy(endpoint, config.sharded_pubsub);
+        let mut layout = connection.layout();
+        let node = layout.look().nodes()[0].clone();
+        let wakeups = Wakeups::new(layout.clone(), Duration::from_secs(60));
+        let registry = Arc::clone(&wakeups.registry);
+        let mut wanted = registry.changed.follow();
+        let (ours, mut server) = tokio::io::duplex(1 << 16);
+        let mut session = Session {
+            registry: &registry,
+            node: &node,
+            layout: &mut layout,
+            wanted: &mut wanted,
+            subscriber: Subscriber::new(Box::new(ours), Messages::Plain, Duration::from_secs(5)),
+            subscribed: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            again: None,
+        };
+        let ear = Arc::new(Ear(AtomicUsize::new(0)));
+        let listener: Weak<dyn Listener> = Arc::downgrade(&ear) as _;
+        let subscribe = |number: usize| wakeups.subscribe(&format!("c{number}"), &listener);
+        let mut kept = vec![subscribe(0)];
+        let serving = async {
+            let message = "*3\r\n$7\r\nmessage\r\n$2\r\nc0\r\n$1\r\n1\r\n".repeat(MESSAGES);
+            let mut asked = [0; 1024];
+            for round in 1..=ROUNDS {
+                assert_ne!(server.read(&mut asked).await.unwrap(), 0);
+                kept.push(subscribe(round));
+                let answer = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+                let said = format!("{message}{answer}");
+                server.write_all(said.as_bytes()).await.unwrap();
+            }
+        };
+        let mut lost = false;
+        tokio::select! {
+            end = session.run(&mut lost) => panic!("{end:?}"),
+            () = serving => {}
+        }
+        let heard = ear.0.load(Ordering::SeqCst);
+        assert!(heard >= (ROUNDS - 2) * MESSAGES, "{heard} messages");
     }
 }
