@@ -244,11 +244,6 @@ impl Core {
             let full = how(request.full_command(messages));
             answer = Box::pin(route.send(&full)).await;
         }
-        if let Err(Failure::Refused(refusal)) = &answer
-            && refusal.reason == Reason::ReadOnly
-        {
-            self.wakeups.renew();
-        }
         match confirmed {
             true => answer.map(Value::bare),
             false => answer,

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -60,8 +59,6 @@ struct Registry {
     count: AtomicU64,
     /// The set of wanted channels has changed, or of those that are heard.
     changed: Followed<()>,
-    /// The connection leads to the wrong server.
-    moved: Notify,
     safety_interval: Duration,
 }
 
@@ -120,7 +117,6 @@ impl Wakeups {
             channels: Mutex::default(),
             count: AtomicU64::new(0),
             changed: Followed::new(()),
-            moved: Notify::new(),
             safety_interval,
         });
         let tasks = vec![
@@ -165,11 +161,6 @@ impl Wakeups {
         }
         let missed = subscription.is_confirmed();
         (subscription, missed)
-    }
-
-    /// The server has become a replica: the same address may lead to the new primary.
-    pub(crate) fn renew(&self) {
-        self.registry.moved.notify_one();
     }
 
     /// How many channels are wanted.

@@ -17,8 +17,6 @@ use crate::transport::{Backoff, Failure, Heard, Layout, Node, Reason, Subscriber
 const AT_ONCE: usize = 4096;
 /// How often the connection is asked whether it is still there.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// How long it is at the least between two connections that were made because the server has become a replica.
-const PACE: Duration = Duration::from_millis(500);
 /// A channel that is not at home where it should be is tried there again after this.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -90,7 +88,6 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                     biased;
                     // These end the session whatever it waits for: the server may be one that does not answer.
                     () = moved => Ok(()),
-                    () = registry.moved.notified() => Ok(()),
                     () = gone => Ok(()),
                     end = session.run(&mut lost) => end,
                 };
@@ -98,8 +95,6 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                 match ended {
                     Ok(()) => {
                         tracing::debug!(server = node.name(), "subscribing again");
-                        // It may be said of each call.
-                        tokio::time::sleep_until(began + PACE).await;
                     }
                     Err(failure) => {
                         lost = true;
