@@ -30,7 +30,7 @@ pub(crate) struct Subscriber {
 /// The possible answers to a request.
 enum Reply {
     Subscribed,
-    Unsubscribed(String),
+    Unsubscribed,
     Pong,
     Refused(Refusal),
 }
@@ -67,11 +67,6 @@ impl Subscriber {
         self.heard.len()
     }
 
-    /// Whether each end of a subscription is heard, also where it was asked for.
-    pub(crate) fn tell_of_ends(&self) -> bool {
-        self.kind == Messages::Sharded
-    }
-
     /// Subscribes `channels`, with a command each, all at once; which of them the server refuses.
     pub(crate) async fn subscribe(
         &mut self,
@@ -88,7 +83,7 @@ impl Subscriber {
                         Reply::Refused(refusal) => {
                             break Err(refusal.naming(|| vec![channel.clone()]));
                         }
-                        Reply::Unsubscribed(_) | Reply::Pong => {}
+                        Reply::Unsubscribed | Reply::Pong => {}
                     }
                 });
             }
@@ -97,31 +92,30 @@ impl Subscriber {
         .await
     }
 
-    /// Unsubscribes `channels`. Returns the ones whose slot has gone to another server: their subscriptions here have ended with that,
-    /// and no end is heard any more.
-    pub(crate) async fn unsubscribe(
-        &mut self,
-        channels: &[String],
-    ) -> Result<Vec<String>, Failure> {
+    /// Unsubscribes `channels`. Where a slot has gone to another server, the subscriptions here have ended with that.
+    ///
+    /// The server may have ended some by itself just before, in the words of an answer: a PING marks the end of the answers.
+    pub(crate) async fn unsubscribe(&mut self, channels: &[String]) -> Result<(), Failure> {
         limited(self.limit, async {
-            self.send(&commands(self.kind.unsubscribe(), channels))
-                .await?;
-            let mut elsewhere = Vec::new();
-            for channel in channels {
-                loop {
-                    match self.reply().await? {
-                        // The server may have said the same of another one by itself just before.
-                        Reply::Unsubscribed(name) if name == *channel => break,
-                        Reply::Refused(refusal) if refusal.reason == Reason::Elsewhere => {
-                            elsewhere.push(channel.clone());
-                            break;
-                        }
-                        Reply::Refused(refusal) => return Err(Failure::Refused(refusal)),
-                        _ => {}
+            let mut packed = commands(self.kind.unsubscribe(), channels);
+            packed.extend(ping());
+            self.send(&packed).await?;
+            let mut awaited = channels.len();
+            loop {
+                match self.reply().await? {
+                    Reply::Pong => return Ok(()),
+                    // An ACL may forbid the PING.
+                    Reply::Refused(refusal)
+                        if awaited == 0 && refusal.reason == Reason::Permission =>
+                    {
+                        return Ok(());
                     }
+                    Reply::Refused(refusal) if refusal.reason != Reason::Elsewhere => {
+                        return Err(Failure::Refused(refusal));
+                    }
+                    _ => awaited = awaited.saturating_sub(1),
                 }
             }
-            Ok(elsewhere)
         })
         .await
     }
@@ -129,12 +123,12 @@ impl Subscriber {
     /// Asks whether the server is still there.
     pub(crate) async fn ping(&mut self) -> Result<(), Failure> {
         limited(self.limit, async {
-            self.send(&redis::cmd("PING").get_packed_command()).await?;
+            self.send(&ping()).await?;
             loop {
                 match self.reply().await? {
                     // An ACL may forbid it, and a busy server refuses it; that it answers is all that matters.
                     Reply::Pong | Reply::Refused(_) => return Ok(()),
-                    Reply::Subscribed | Reply::Unsubscribed(_) => {}
+                    Reply::Subscribed | Reply::Unsubscribed => {}
                 }
             }
         })
@@ -168,6 +162,10 @@ async fn limited<T>(
 fn commands(name: &str, channels: &[String]) -> Vec<u8> {
     let command = |channel| redis::cmd(name).arg(channel).get_packed_command();
     channels.iter().flat_map(command).collect()
+}
+
+fn ping() -> Vec<u8> {
+    redis::cmd("PING").get_packed_command()
 }
 
 /// Reads until the connection ends, or says what makes no sense.
@@ -212,11 +210,10 @@ fn sort(value: Value) -> Option<(Option<Heard>, Option<Reply>)> {
             return Some((Some(Heard::Message { channel, payload }), None));
         }
         "subscribe" | "ssubscribe" => Reply::Subscribed,
-        "unsubscribe" => Reply::Unsubscribed(text(next()?)?),
+        "unsubscribe" => Reply::Unsubscribed,
         "sunsubscribe" => {
-            let channel = text(next()?)?;
-            let reply = Reply::Unsubscribed(channel.clone());
-            return Some((Some(Heard::Ended(channel)), Some(reply)));
+            let ended = Heard::Ended(text(next()?)?);
+            return Some((Some(ended), Some(Reply::Unsubscribed)));
         }
         "pong" => Reply::Pong,
         _ => return None,
@@ -288,10 +285,9 @@ mod tests {
     async fn who_leaves_what_has_gone_elsewhere_has_left() {
         let (mut subscriber, mut server) = connection();
         let left = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\nc\r\n:0\r\n";
-        let said = format!("-MOVED 1 h:2\r\n{left}-ERR no\r\n");
+        let said = format!("-MOVED 1 h:2\r\n{left}+PONG\r\n-ERR no\r\n");
         server.write_all(said.as_bytes()).await.unwrap();
-        let elsewhere = subscriber.unsubscribe(&names(&["a", "c"])).await;
-        assert_eq!(elsewhere.unwrap(), names(&["a"]));
+        subscriber.unsubscribe(&names(&["a", "c"])).await.unwrap();
         let left = subscriber.unsubscribe(&names(&["d"])).await;
         assert!(matches!(left, Err(Failure::Refused(_))));
     }
@@ -301,11 +297,27 @@ mod tests {
         let (mut subscriber, mut server) = connection();
         let ended = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n";
         let other = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\nb\r\n:0\r\n";
-        let said = format!("{ended}{ended}{other}{ended}+PONG\r\n");
+        let said = format!("{ended}{ended}{other}+PONG\r\n{ended}+PONG\r\n");
         server.write_all(said.as_bytes()).await.unwrap();
         subscriber.unsubscribe(&names(&["a", "b"])).await.unwrap();
         subscriber.ping().await.unwrap();
         drop(server);
         assert!(subscriber.ping().await.is_err());
+    }
+
+    /// The slot of `a` has gone just before the request. The server may forbid the PING at its end.
+    #[tokio::test]
+    async fn no_answer_to_leaving_is_left_for_the_next_request() {
+        for end in ["+PONG", "-NOPERM no permissions to run the 'ping' command"] {
+            let (mut subscriber, mut server) = connection();
+            let ended = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n";
+            let said = format!("{ended}-MOVED 1 h:2\r\n{end}\r\n");
+            server.write_all(said.as_bytes()).await.unwrap();
+            subscriber.unsubscribe(&names(&["a"])).await.unwrap();
+            let subscribed = "*3\r\n$10\r\nssubscribe\r\n$1\r\nb\r\n:1\r\n";
+            server.write_all(subscribed.as_bytes()).await.unwrap();
+            let answers = subscriber.subscribe(&names(&["b"])).await.unwrap();
+            assert!(answers[0].is_ok(), "{answers:?}");
+        }
     }
 }

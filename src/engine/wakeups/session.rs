@@ -80,7 +80,6 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                     wanted: &mut wanted,
                     subscriber,
                     subscribed: BTreeSet::new(),
-                    leaving: BTreeSet::new(),
                     again: None,
                 };
                 let began = Instant::now();
@@ -125,8 +124,6 @@ struct Session<'a> {
     wanted: &'a mut Follower<()>,
     subscriber: Subscriber,
     subscribed: BTreeSet<String>,
-    /// Unsubscribed, which is still to be heard.
-    leaving: BTreeSet<String>,
     /// Some channel was not at home here, and is to be tried again then.
     again: Option<Instant>,
 }
@@ -176,9 +173,14 @@ impl Session<'_> {
     async fn bring_up_to_date(&mut self) -> Result<(), Failure> {
         self.again = None;
         let (wanted, gone, moved) = self.difference();
-        self.unsubscribe(gone).await?;
-        // Before long it is heard where it is now.
+        for name in &gone {
+            self.subscribed.remove(name);
+        }
+        // Before long they are heard where they are now.
         self.registry.lose(&moved);
+        for some in gone.chunks(AT_ONCE) {
+            self.subscriber.unsubscribe(some).await?;
+        }
         self.subscribe(wanted).await
     }
 
@@ -189,21 +191,6 @@ impl Session<'_> {
         let (wanted, gone) = self.registry.difference(&self.subscribed, here);
         let moved = gone.iter().filter(|name| !here(name)).cloned().collect();
         (wanted, gone, moved)
-    }
-
-    async fn unsubscribe(&mut self, names: Vec<String>) -> Result<(), Failure> {
-        for some in names.chunks(AT_ONCE) {
-            if self.subscriber.tell_of_ends() {
-                self.leaving.extend(some.iter().cloned());
-            }
-            for name in self.subscriber.unsubscribe(some).await? {
-                self.leaving.remove(&name);
-            }
-            for name in some {
-                self.subscribed.remove(name);
-            }
-        }
-        Ok(())
     }
 
     async fn subscribe(&mut self, names: Vec<String>) -> Result<(), Failure> {
@@ -227,9 +214,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The server has ended a subscription: its slot is somewhere else now, unless we have asked for it.
+    /// The server has ended a subscription. Its slot is somewhere else now, unless we have asked for it.
     fn ended(&mut self, channel: String) {
-        if !self.leaving.remove(&channel) && self.subscribed.remove(&channel) {
+        if self.subscribed.remove(&channel) {
             self.node.recheck();
             self.registry.lose(&BTreeSet::from([channel]));
         }
@@ -287,7 +274,6 @@ mod tests {
             wanted: &mut wanted,
             subscriber: Subscriber::new(Box::new(ours), Messages::Plain, Duration::from_secs(5)),
             subscribed: BTreeSet::new(),
-            leaving: BTreeSet::new(),
             again: None,
         };
         let ear = Arc::new(Ear(AtomicUsize::new(0)));
