@@ -12,6 +12,7 @@ const STEADY: Duration = Duration::from_millis(100);
 /// its bound and all of it.
 #[derive(Debug)]
 pub(crate) struct Backoff {
+    first: Duration,
     next: Duration,
     longest: Duration,
 }
@@ -23,6 +24,7 @@ impl Backoff {
 
     pub(crate) fn between(first: Duration, longest: Duration) -> Self {
         Backoff {
+            first,
             next: first,
             longest,
         }
@@ -32,7 +34,7 @@ impl Backoff {
     pub(crate) fn note_end(&mut self, stood: Duration) -> bool {
         let steady = stood >= STEADY;
         if steady {
-            *self = Self::new();
+            self.next = self.first;
         }
         steady
     }
@@ -66,5 +68,19 @@ mod tests {
         );
         pauses.dedup();
         assert!(pauses.len() > 10, "jitter makes equal pauses unlikely");
+    }
+
+    #[test]
+    fn pauses_begin_anew_within_their_own_bounds() {
+        let (first, longest) = (Duration::from_secs(1), Duration::from_secs(10));
+        let mut backoff = Backoff::between(first, longest);
+        for _ in 0..2 {
+            let pauses: Vec<Duration> = (0..10).map(|_| backoff.next()).collect();
+            assert!(pauses[0] >= first / 2 && pauses[0] <= first, "{pauses:?}");
+            assert!(pauses[9] >= longest / 2, "{pauses:?}");
+            assert!(!backoff.note_end(STEADY / 2));
+            assert!(backoff.next() >= longest / 2);
+            assert!(backoff.note_end(STEADY));
+        }
     }
 }

@@ -202,16 +202,22 @@ impl Sentinels {
     async fn listen(&self, sentinel: &Sentinel) {
         let mut backoff = Backoff::between(AGAIN, LONGEST_PAUSE);
         loop {
-            if let Err(refusal) = self.hear(sentinel).await {
-                tracing::debug!(sentinel = %sentinel.address, detail = %refusal.detail, "not heard");
-            }
+            let refusal = match self.subscribe(sentinel).await {
+                Ok(subscriber) => {
+                    let since = Instant::now();
+                    let end = self.hear(subscriber).await;
+                    backoff.note_end(since.elapsed());
+                    end
+                }
+                Err(refusal) => refusal,
+            };
+            tracing::debug!(sentinel = %sentinel.address, detail = %refusal.detail, "not heard");
             tokio::time::sleep(backoff.next()).await;
         }
     }
 
-    /// Listens to one of them until its connection ends.
-    async fn hear(&self, sentinel: &Sentinel) -> Result<(), Refusal> {
-        let lost = |failure: Failure| Refusal::unreachable(failure.to_string());
+    /// A connection to one of them, which has the messages from now on.
+    async fn subscribe(&self, sentinel: &Sentinel) -> Result<Subscriber, Refusal> {
         let entered = timeout(self.patience, sentinel.enter()).await;
         let stream = entered.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")))?;
         let mut subscriber = Subscriber::new(stream, Messages::Plain, self.patience);
@@ -219,11 +225,16 @@ impl Sentinels {
         for subscribed in subscriber.subscribe(&events).await.map_err(lost)? {
             subscribed?;
         }
+        Ok(subscriber)
+    }
+
+    /// Listens until the connection ends; why it did.
+    async fn hear(&self, mut subscriber: Subscriber) -> Refusal {
         // Some may have been missed.
         self.events.notify_one();
         loop {
             match timeout(PING_INTERVAL, subscriber.next()).await {
-                Ok(None) => return Err(Refusal::unreachable("the connection has ended")),
+                Ok(None) => return Refusal::unreachable("the connection has ended"),
                 Ok(Some(Heard::Message { payload, .. })) => {
                     let text = String::from_utf8_lossy(&payload);
                     if text.split(' ').any(|word| word == self.master) {
@@ -231,10 +242,18 @@ impl Sentinels {
                     }
                 }
                 Ok(Some(Heard::Ended(_))) => {}
-                Err(_) => subscriber.ping().await.map_err(lost)?,
+                Err(_) => {
+                    if let Err(failure) = subscriber.ping().await {
+                        return lost(failure);
+                    }
+                }
             }
         }
     }
+}
+
+fn lost(failure: Failure) -> Refusal {
+    Refusal::unreachable(failure.to_string())
 }
 
 impl Sentinel {
@@ -342,6 +361,8 @@ fn nobody(answers: &[Result<Answer, Refusal>], name: &str) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     fn master(port: u16, epoch: u64) -> Master {
@@ -352,6 +373,47 @@ mod tests {
 
     fn says(port: u16, epoch: u64) -> Result<Answer, Refusal> {
         Ok(Some(master(port, epoch)))
+    }
+
+    /// It speaks to each who comes, and leaves after a while.
+    #[tokio::test]
+    async fn who_has_been_heard_is_listened_to_again_at_once() {
+        const TIMES: usize = 8;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let sentinel = Sentinel {
+            address: Address::tcp("127.0.0.1", listener.local_addr().unwrap().port()),
+            tls: None,
+            login: Login::default(),
+            login_if_wanted: None,
+        };
+        let serving = async {
+            for _ in 0..TIMES {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut asked = String::new();
+                let mut read = async |what: &str| {
+                    while !asked.contains(what) {
+                        let mut some = [0; 1024];
+                        let count = stream.read(&mut some).await.unwrap();
+                        asked += std::str::from_utf8(&some[..count]).unwrap();
+                    }
+                    let said = match what {
+                        "PING" => "+OK\r\n+OK\r\n+PONG\r\n".to_owned(),
+                        _ => "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n".repeat(EVENTS.len()),
+                    };
+                    stream.write_all(said.as_bytes()).await.unwrap();
+                };
+                read("PING").await;
+                read("+monitor").await;
+                tokio::time::sleep(Duration::from_millis(120)).await;
+            }
+        };
+        let sentinels = Sentinels::new("m".to_owned(), vec![sentinel], Duration::from_secs(1));
+        let listening = sentinels.listen(&sentinels.sentinels[0]);
+        let limit = Duration::from_secs(3);
+        tokio::select! {
+            () = listening => {}
+            served = timeout(limit, serving) => served.expect("no long pauses"),
+        }
     }
 
     fn silent() -> Result<Answer, Refusal> {
