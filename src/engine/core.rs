@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside::{self, Runtime};
 use crate::stats::{Counters, Stats};
+use crate::sync::unlocked;
 use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
@@ -55,8 +56,8 @@ pub(crate) struct Core {
     settling: tokio::sync::Mutex<()>,
     /// How the shutdown went.
     ended: OnceLock<Result<()>>,
-    /// The last of them has become idle.
-    idle: Notify,
+    /// Notified when no object has unanswered calls any more; the shutdown waits for it.
+    idle: Arc<Notify>,
 }
 
 /// Lower numbers are for users that pick one.
@@ -120,7 +121,7 @@ impl Core {
             end: OnceLock::new(),
             settling: tokio::sync::Mutex::default(),
             ended: OnceLock::new(),
-            idle: Notify::new(),
+            idle: Arc::default(),
         });
         (core.runtime).spawn(renew(Arc::downgrade(&core), core.holds.woken()));
         #[cfg(feature = "metrics")]
@@ -243,8 +244,9 @@ impl Core {
     /// It has none any more.
     pub(crate) fn note_idle(&self, busy: &mut bool) {
         if std::mem::take(busy) && self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {
-            // Leaves a permit, so that shutdown can't miss it.
-            self.idle.notify_one();
+            // Leaves a permit, so that shutdown can't miss it. The object is locked, and the shutdown's waker is the user's.
+            let idle = Arc::clone(&self.idle);
+            unlocked(move || idle.notify_one());
         }
     }
 
@@ -305,5 +307,42 @@ async fn publish(core: std::sync::Weak<Core>) {
             return;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Wake, Waker};
+
+    use super::*;
+    use crate::sync::Mutex;
+
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Its waker may run anything, calls on the same object included.
+    #[tokio::test]
+    async fn a_shutdown_is_woken_when_the_last_object_is_unlocked() {
+        let config = Config::new("redis://127.0.0.1:1");
+        let core = Core::connect_lazy(config, None).expect("a valid URL");
+        let object = Mutex::new(false);
+        core.note_busy(&mut object.lock());
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut shutdown = pin!(core.shutdown(None));
+        let polled = shutdown.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        let mut locked = object.lock();
+        core.note_idle(&mut locked);
+        assert!(!woken.0.load(Ordering::SeqCst));
+        drop(locked);
+        assert!(woken.0.load(Ordering::SeqCst));
+        shutdown.await.unwrap();
     }
 }
