@@ -108,6 +108,34 @@ async fn nothing_is_locked_where_something_is_logged() {
     assert!(lines_with(log::LOCKED).is_empty());
 }
 
+/// Commands go on meanwhile.
+#[tokio::test]
+async fn a_subscription_connection_that_is_not_made_is_warned_of_once() {
+    record();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let semaphore = client.semaphore("unheard");
+    semaphore.try_set_permits(0).await.unwrap();
+    let mut require = redis::cmd("CONFIG");
+    require.arg(&["SET", "requirepass", "changed"]);
+    require.exec_async(&mut control).await.unwrap();
+    let call = tokio::spawn(async move { semaphore.acquire(1).await });
+    let address = format!("127.0.0.1:{}", server.port());
+    let told = |level| {
+        let lines = log::lines(level, &address);
+        lines
+            .into_iter()
+            .filter(|line| line.text.contains("subscri"))
+    };
+    until("several attempts", LIMIT, async || {
+        told(Level::DEBUG).count() > 3
+    })
+    .await;
+    assert_eq!(told(Level::WARN).count(), 1);
+    call.abort();
+}
+
 /// Those of releases that are on their way, and of releases that are queued.
 #[test]
 fn permits_that_are_owed_when_the_runtime_ends_are_named() {

@@ -109,7 +109,12 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
             }
             Err(refusal) => {
                 node.recheck();
-                tracing::debug!(server = node.name(), detail = %refusal.detail, "not subscribed");
+                let (server, why) = (node.name(), refusal.detail);
+                if std::mem::replace(&mut lost, true) {
+                    tracing::debug!(server, why, "not subscribed");
+                } else {
+                    tracing::warn!(server, why, "no subscription connection");
+                }
             }
         }
         tokio::time::sleep(backoff.next()).await;
