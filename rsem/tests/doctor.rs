@@ -205,9 +205,14 @@ async fn a_lock_needs_all_that_stands_beside_it() {
 
 #[tokio::test]
 async fn what_is_asked_for_is_what_the_guide_says() {
-    let kinds = ["For semaphores,", "For locks,", "For read-write locks,"];
-    let server = RedisServer::options().user("app on >p +ping").start().await;
-    for (more, kinds) in [(None, &kinds[..2]), (Some("prices"), &kinds[..])] {
+    let kinds = [
+        "Everybody:",
+        "For semaphores,",
+        "For locks,",
+        "For read-write locks,",
+    ];
+    let server = RedisServer::options().user("app on >p").start().await;
+    for (more, kinds) in [(None, &kinds[..3]), (Some("prices"), &kinds[..])] {
         let more = more.map(|name| ["--read-write-lock", name]);
         let more = more.as_slice().as_flattened();
         let arguments = [&["--acl-user", "app", "--no-scan"], more].concat();

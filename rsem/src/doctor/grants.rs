@@ -95,7 +95,7 @@ impl Kind {
         match self {
             Kind::Semaphore => {
                 let record = names::semaphore_record(name, ANY);
-                let mut all = around(&self.channel(name));
+                let mut all = around(name, &self.channel(name));
                 for key in [name, &record] {
                     all.extend([
                         words(&["GET", key]),
@@ -109,7 +109,7 @@ impl Kind {
             }
             Kind::Lock => {
                 let (record, token) = (names::lock_record(name, ANY), names::fencing_token(name));
-                let mut all = around(&self.channel(name));
+                let mut all = around(name, &self.channel(name));
                 all.extend([
                     words(&["GET", &record]),
                     words(&["SET", &record, "1"]),
@@ -129,7 +129,7 @@ impl Kind {
             Kind::ReadWriteLock => {
                 let [waiters, notes, record] = names::of_read_write(name, ANY);
                 let hold = names::read_hold(name, &format!("{ANY}:1"));
-                let mut all = around(&self.channel(name));
+                let mut all = around(name, &self.channel(name));
                 for key in [&record, &hold] {
                     all.push(words(&["SET", key, "1"]));
                 }
@@ -223,9 +223,12 @@ fn zset(key: &str) -> [Vec<String>; 5] {
 }
 
 /// The commands that every object needs.
-fn around(channel: &str) -> Vec<Vec<String>> {
+fn around(name: &str, channel: &str) -> Vec<Vec<String>> {
     vec![
         words(&["PING"]),
+        words(&["ROLE"]),
+        words(&["CLIENT", "SETNAME", ANY]),
+        words(&["TYPE", name]),
         words(&["EVAL", "return 1", "0"]),
         words(&["EVALSHA", SHA, "0"]),
         words(&["PUBLISH", channel, "1"]),
@@ -272,9 +275,9 @@ impl Missing {
             return;
         }
         if answer.contains("command") {
-            // Of `CLUSTER` nothing is to be granted that changes one.
+            // Of `CLUSTER` nothing is to be granted that changes one, and of `CLIENT` nothing about others.
             let words = match command[0].as_str() {
-                "CLUSTER" => command[..2].join("|"),
+                "CLUSTER" | "CLIENT" => command[..2].join("|"),
                 name => name.to_owned(),
             };
             self.commands
