@@ -148,7 +148,7 @@ settings! {
     /// Where it has asked in the last half of that time anyway, one check is left out.
     ///
     /// Notifications wake waiters at once. This check is for permits that appear without one, as when a key is set by
-    /// hand, and for notifications that are lost. A client that waits at more objects than 200 for each second of this checks 200 of them a second.
+    /// hand, and for notifications that are lost. A client that listens to more channels than 200 for each second of this checks the objects of 200 channels a second.
     safety_interval: Duration;
 
     /// Sets for how long after an answer of Redis a release of an [`RSemaphore`](crate::RSemaphore) may serve a waiter of this client

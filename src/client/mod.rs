@@ -186,6 +186,8 @@ impl Client {
     /// Whether the connection for commands stands, and each change of that, without asking the server.
     ///
     /// It says nothing about the connection for wake-ups, which is there only while a caller waits.
+    ///
+    /// A state that is borrowed from the receiver must not be held across an `await`: the client could not change it meanwhile.
     #[must_use]
     pub fn connection_state(&self) -> watch::Receiver<ConnectionState> {
         self.core.connection.state()

@@ -139,7 +139,7 @@ impl Counters {
     }
 }
 
-/// Counts since the last time are reported, too.
+/// Counts since the last time are reported, too, but for reconnections, which are counted elsewhere.
 #[cfg(feature = "metrics")]
 impl Drop for Counters {
     fn drop(&mut self) {
