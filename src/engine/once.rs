@@ -146,7 +146,7 @@ impl Core {
                     unconfirmed = answer;
                     first_sent.get_or_insert(sent);
                     if let Some((record, _)) = request.record() {
-                        self.record_is_needed(record);
+                        self.note_unanswered(record);
                     }
                     request.mark_repeated();
                     Refusal::unreachable(detail)
@@ -212,7 +212,7 @@ impl Core {
 
     fn answered_at_once(self: &Arc<Self>, request: &Request, answer: Value) -> Ending {
         if let Some((record, number)) = request.record() {
-            self.record_is_unneeded(record, number);
+            self.note_answered(record, number);
         }
         Ending::Answer(answer)
     }

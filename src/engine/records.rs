@@ -112,7 +112,7 @@ impl Records {
 
 impl Core {
     /// The call with this number on the record at `key` has been answered when it was sent for the first time.
-    pub(super) fn record_is_unneeded(self: &Arc<Self>, key: &Arc<str>, number: u64) {
+    pub(super) fn note_answered(self: &Arc<Self>, key: &Arc<str>, number: u64) {
         let starts = self.records.state.lock().note(key, number);
         if starts {
             self.runtime.spawn(watch(Arc::downgrade(self)));
@@ -120,13 +120,13 @@ impl Core {
     }
 
     /// A call on the record at `key` has been sent, and not answered.
-    pub(super) fn record_is_needed(&self, key: &Arc<str>) {
+    pub(super) fn note_unanswered(&self, key: &Arc<str>) {
         let life = self.config.record_life();
         self.records.state.lock().note_unanswered(key, life);
     }
 
     /// Callers wait for the object of the record at `key`: the next call is sure to come.
-    pub(crate) fn record_is_awaited(&self, key: &str) {
+    pub(crate) fn keep_record(&self, key: &str) {
         self.records.state.lock().recent.remove(key);
     }
 

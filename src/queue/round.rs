@@ -107,7 +107,7 @@ impl<P: Primitive> Object<P> {
         }
         self.ended(&request, ending).await;
         if !self.lock().state.entries.is_empty() {
-            self.core.record_is_awaited(self.keys.record());
+            self.core.keep_record(self.keys.record());
         }
     }
 

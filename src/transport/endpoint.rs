@@ -45,7 +45,8 @@ pub(crate) struct Endpoint {
     pub(super) patience: Patience,
     pub(super) scan_interval: Duration,
     pub(super) replicas: Option<Replicas>,
-    /// It is no node of a cluster, where a replica redirects its clients: it may become one without a word.
+    /// It is no node of a cluster, where a replica redirects its clients. Such a server can become a replica and go on answering reads,
+    /// so its role is asked for.
     pub(super) alone: bool,
 }
 

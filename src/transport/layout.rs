@@ -107,7 +107,7 @@ impl Node {
         let none = Weak::new();
         let live = self.link.other(&none).await;
         let (server, known) = (live.server.clone(), Arc::downgrade(&live));
-        // It ends with a loss where it is held by more than the link.
+        // Dropped here: `Live` counts its holders at its end, and takes each further one for a lost command.
         drop(live);
         let link = Arc::clone(&self.link);
         let mut moved = async move { drop(link.other(&known).await) }.boxed();

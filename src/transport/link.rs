@@ -178,7 +178,7 @@ async fn keep(shared: &Shared) {
     let server = shared.endpoint.address();
     let mut backoff = Backoff::new();
     let mut first = true;
-    // The log has a loss; it will have its end, too.
+    // The loss was logged as a warning, so the return is logged as well.
     let mut told = false;
     loop {
         let opened = loop {

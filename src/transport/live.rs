@@ -63,7 +63,7 @@ impl Live {
                     () = endpoint.until_not(&address) => {}
                     () = watch_role(&itself), if endpoint.alone => {}
                 }
-                // Commands under way hold it, too; they tell why.
+                // Each command under way holds a reference. If there is one, its answer is lost, and its error gives the reason.
                 let loss = itself.strong_count() > 1;
                 if let Some(live) = itself.upgrade() {
                     let why = Refusal::unreachable("the server has closed the connection");

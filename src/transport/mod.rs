@@ -36,5 +36,5 @@ pub(crate) use pubsub::Subscriber;
 pub(crate) use slot::hash_tag;
 pub use value::Value;
 
-/// A later configuration from nodes or sentinels counts for so long when none of them confirms it any more.
-const BELIEVED: std::time::Duration = std::time::Duration::from_secs(10);
+/// If for this long no node or sentinel has confirmed the configuration we know, an older one may replace it.
+const TRUST_UNCONFIRMED: std::time::Duration = std::time::Duration::from_secs(10);

@@ -3,7 +3,7 @@
 //! All of them are asked at the same time. The answer with the highest configuration epoch counts, as every failover has
 //! an epoch above those before: a sentinel that has been cut off does not lead back to an old master. Nor does it when it
 //! is the only one that answers: what is older than what has been seen is believed only when all sentinels say so (as
-//! after they were set up anew), or most of them when for [`BELIEVED`] none has confirmed it.
+//! after they were set up anew), or most of them when for [`TRUST_UNCONFIRMED`] none has confirmed it.
 //!
 //! They also announce a failover. A client with a connection to another server then ends it at once, even where that
 //! server goes on taking itself for the master.
@@ -22,7 +22,7 @@ use super::handshake::{Entry, exchange};
 use super::messages::{Heard, Messages};
 use super::pubsub::Subscriber;
 use super::tls::Tls;
-use super::{BELIEVED, Backoff, jittered};
+use super::{Backoff, TRUST_UNCONFIRMED, jittered};
 use crate::outside::Stream;
 
 /// Their answer is used for this long.
@@ -126,7 +126,9 @@ impl Sentinels {
             return Ok(known.address.clone());
         }
         let answers = self.ask_all().await;
-        let stale = told.missed.is_some_and(|since| since.elapsed() >= BELIEVED);
+        let stale = told
+            .missed
+            .is_some_and(|since| since.elapsed() >= TRUST_UNCONFIRMED);
         let known_and_stale = known.as_ref().map(|known| (known, stale));
         let sentinels = self.sentinels.len();
         let chosen = choose(known_and_stale, &answers, sentinels, &self.master);

@@ -2,7 +2,7 @@
 //!
 //! The nodes are asked one after the other until one confirms the known map, or has one of a higher rank ([`Map::rank`]: the highest
 //! epoch wins). The first map is the best of all nodes. A map with a lower rank, or of another cluster at a reused address, is taken
-//! only if no node has confirmed the known map for [`BELIEVED`], and at least half of the known addresses tell it.
+//! only if no node has confirmed the known map for [`TRUST_UNCONFIRMED`], and at least half of the known addresses tell it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::transport::address::Address;
 use crate::transport::failure::Reason;
 use crate::transport::live::Live;
 use crate::transport::map::Map;
-use crate::transport::{BELIEVED, Command, Failure, Refusal, Value};
+use crate::transport::{Command, Failure, Refusal, TRUST_UNCONFIRMED, Value};
 
 /// If one has not answered by then, the next one is asked, too.
 const HEDGE: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ impl Cluster {
         let count = candidates.len();
         let (known, stale) = {
             let state = self.state.lock();
-            let stale = state.confirmed.elapsed() >= BELIEVED;
+            let stale = state.confirmed.elapsed() >= TRUST_UNCONFIRMED;
             (Arc::clone(&state.map), stale)
         };
         let weight = |map: &Map| (map.is_related(&known), map.rank());
