@@ -49,7 +49,7 @@ enum State {
     /// A caller carries the round out, but is not polling it right now; how to reach it, once it has.
     Inline(u64, Round, Option<Waker>),
     /// That caller is polling it; whether it shall hand the round over afterwards.
-    Polling(u64, bool),
+    Polling(bool),
     /// A task carries rounds out.
     Task,
 }
@@ -108,7 +108,7 @@ type HandedOver = (Round, Option<Waker>);
 fn hand_over(state: &mut State) -> Option<HandedOver> {
     match std::mem::replace(state, State::Task) {
         State::Inline(_, round, caller) => return Some((round, caller)),
-        State::Polling(id, _) => *state = State::Polling(id, true),
+        State::Polling(_) => *state = State::Polling(true),
         other => *state = other,
     }
     None
@@ -192,7 +192,7 @@ impl<R: Rounds> Future for Inline<R> {
         let object = &self.object;
         let (mut round, former) = {
             let mut state = object.driver().lock();
-            match std::mem::replace(&mut *state, State::Polling(self.id, false)) {
+            match std::mem::replace(&mut *state, State::Polling(false)) {
                 State::Inline(id, round, caller) if id == self.id => (round, caller),
                 other => {
                     *state = other;
@@ -207,7 +207,7 @@ impl<R: Rounds> Future for Inline<R> {
         // The round is dropped, and the waker made, while the lock is free.
         let pending = (!done).then(|| (round, cx.waker().clone()));
         let mut state = object.driver().lock();
-        let taken = matches!(*state, State::Polling(_, true));
+        let taken = matches!(*state, State::Polling(true));
         let Some((round, waker)) = pending else {
             // Calls that came meanwhile must not keep this caller busy.
             let more = object.has_work();
