@@ -63,6 +63,16 @@ enum Level {
     Wrong,
 }
 
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Level::Fine => "fine",
+            Level::Note => "note",
+            Level::Wrong => "wrong",
+        }
+    }
+}
+
 /// The findings, and what to do about them.
 #[derive(Debug)]
 struct Finding {
@@ -107,9 +117,8 @@ impl Finding {
 
     fn print(&self) {
         let level = match self.level {
-            Level::Fine => "fine",
-            Level::Note => "note",
             Level::Wrong => "WRONG",
+            level => level.word(),
         };
         say(format_args!(
             "{level:<6} {:<12} {}",
@@ -122,11 +131,7 @@ impl Finding {
     }
 
     fn as_json(&self) -> Value {
-        let level = match self.level {
-            Level::Fine => "fine",
-            Level::Note => "note",
-            Level::Wrong => "wrong",
-        };
+        let level = self.level.word();
         json!({"level": level, "about": self.about, "found": self.found, "advice": self.advice})
     }
 }
