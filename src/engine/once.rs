@@ -24,7 +24,7 @@ use super::core::Core;
 use super::request::Request;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::transport::{Backoff, Command, Failure, Reason, Refusal, Route, Value};
+use crate::transport::{Backoff, Failure, Reason, Refusal, Route, Value};
 
 /// How a request ended.
 pub(crate) enum Ending {
@@ -232,22 +232,14 @@ impl Core {
     /// If replicas are wanted, they are waited for where the request takes effect once, unless its script says that nothing has changed.
     async fn attempt(&self, route: Route<'_>, request: &Request) -> Result<Value, Failure> {
         let messages = self.connection.messages();
-        let confirmed = request.is_to_be_confirmed();
-        let how = |command: Command| match confirmed {
-            true => command.confirmed(),
-            false => command,
-        };
-        let mut answer = route.send(&how(request.command(messages))).await;
+        let answer = route.send(&request.command(messages)).await;
         if let Err(Failure::Refused(refusal)) = &answer
             && refusal.reason == Reason::NoScript
         {
-            let full = how(request.full_command(messages));
-            answer = Box::pin(route.send(&full)).await;
+            let full = request.full_command(messages);
+            return Box::pin(route.send(&full)).await;
         }
-        match confirmed {
-            true => answer.map(Value::bare),
-            false => answer,
-        }
+        answer
     }
 }
 

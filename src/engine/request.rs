@@ -153,11 +153,6 @@ impl Request {
         matches!(self.body, Body::Plain(_))
     }
 
-    /// Whether replicas are to have it before it counts, where some are waited for.
-    pub(crate) fn is_to_be_confirmed(&self) -> bool {
-        self.once.is_some()
-    }
-
     /// Gives the call its place in the order of the client's calls.
     pub(crate) fn number(&mut self, number: u64) {
         if let Some(once) = &mut self.once {
@@ -217,6 +212,7 @@ impl Request {
             command.formatted(format_args!("{:016}", once.number));
             command.number(whole_millis(once.life));
             command.number(once.sending as i64);
+            command.confirm();
         }
         for arg in args {
             match arg {

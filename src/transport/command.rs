@@ -47,9 +47,8 @@ impl Command {
     }
 
     /// Its answer counts when as many replicas as wanted have what it has changed, if any are wanted.
-    pub(crate) fn confirmed(mut self) -> Self {
+    pub(crate) fn confirm(&mut self) {
         self.confirmed = true;
-        self
     }
 
     /// The next argument.

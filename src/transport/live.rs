@@ -116,6 +116,7 @@ impl Live {
             Some(confirming) if command.is_confirmed() && !answer.is_of_no_change() => {
                 Box::pin(self.confirm(confirming, answer, sent)).await
             }
+            _ if command.is_confirmed() => Ok(answer.bare()),
             _ => Ok(answer),
         }
     }

@@ -28,7 +28,7 @@ impl Value {
     }
 
     /// The answer of a script that replicas are waited for.
-    pub(crate) fn bare(self) -> Self {
+    pub(super) fn bare(self) -> Self {
         match self {
             Value::Array(mut items) if items.len() == 1 => items.swap_remove(0),
             value => value,
