@@ -288,10 +288,7 @@ impl Endpoint {
                 tokio::time::sleep(AGAIN).await;
                 entered = self.enter(address, None, login).await;
             }
-            entered.map_err(|refusal| Refusal {
-                detail: format!("{address}: {}", refusal.detail),
-                ..refusal
-            })
+            entered.map_err(|refusal| refusal.by(address))
         });
         let mut entering: FuturesUnordered<_> = entering.collect();
         let mut refused: Option<Refusal> = None;

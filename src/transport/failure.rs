@@ -84,6 +84,19 @@ impl Refusal {
         }
     }
 
+    /// The same, said by `who`.
+    pub(super) fn by(self, who: impl fmt::Display) -> Self {
+        Refusal {
+            detail: format!("{who}: {}", self.detail),
+            ..self
+        }
+    }
+
+    /// No answer came for so long.
+    pub(super) fn silent(limit: Duration) -> Self {
+        Self::unreachable(format!("no answer within {limit:?}"))
+    }
+
     /// Reads an error that the server answered with; `None` when it is not the server's.
     pub(crate) fn from_server(error: &RedisError) -> Option<Self> {
         let code = error.code()?;

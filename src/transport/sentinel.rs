@@ -157,18 +157,9 @@ impl Sentinels {
     async fn ask_all(&self) -> Vec<Result<Answer, Refusal>> {
         let asking = self.sentinels.iter().map(|sentinel| async move {
             let asking = timeout(self.patience, sentinel.ask(&self.master));
-            asking
-                .await
-                .unwrap_or_else(|_| {
-                    let patience = self.patience;
-                    Err(Refusal::unreachable(format!(
-                        "no answer within {patience:?}"
-                    )))
-                })
-                .map_err(|Refusal { reason, detail }| Refusal {
-                    reason,
-                    detail: format!("sentinel {}: {detail}", sentinel.address),
-                })
+            let answer = asking.await;
+            let answer = answer.unwrap_or_else(|_| Err(Refusal::silent(self.patience)));
+            answer.map_err(|refusal| refusal.by(format_args!("sentinel {}", sentinel.address)))
         });
         let mut asking: FuturesUnordered<_> = asking.collect();
         let mut answers = Vec::new();
@@ -221,7 +212,7 @@ impl Sentinels {
     /// A connection to one of them, which has the messages from now on.
     async fn subscribe(&self, sentinel: &Sentinel) -> Result<Subscriber, Refusal> {
         let entered = timeout(self.patience, sentinel.enter()).await;
-        let stream = entered.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")))?;
+        let stream = entered.unwrap_or_else(|_| Err(Refusal::silent(self.patience)))?;
         let mut subscriber = Subscriber::new(stream, Messages::Plain, self.patience);
         let events = EVENTS.map(str::to_owned);
         for subscribed in subscriber.subscribe(&events).await.map_err(lost)? {

@@ -398,8 +398,7 @@ impl State {
         }
         masters.find_map(|master| {
             let refusal = self.links.get(master)?.live().err()?;
-            let detail = format!("{master}: {}", refusal.detail);
-            Some(Refusal { detail, ..refusal })
+            Some(refusal.by(master))
         })
     }
 }

@@ -108,16 +108,9 @@ impl Cluster {
                 None => self.endpoint.at(address).ask(&questions).await,
             }
         };
-        let silent = |_| {
-            Err(Refusal::unreachable(format!(
-                "no answer within {PATIENCE:?}"
-            )))
-        };
-        let answers = timeout(PATIENCE, asking).await.unwrap_or_else(silent);
-        let answers = answers.map_err(|refusal| Refusal {
-            detail: format!("{address}: {}", refusal.detail),
-            ..refusal
-        })?;
+        let answers = timeout(PATIENCE, asking).await;
+        let answers = answers.unwrap_or_else(|_| Err(Refusal::silent(PATIENCE)));
+        let answers = answers.map_err(|refusal| refusal.by(address))?;
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
         let (slots, info) = (next(), next());
