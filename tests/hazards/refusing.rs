@@ -44,11 +44,6 @@ impl Reason {
         command.exec_async(redis).await.unwrap();
     }
 
-    /// How often the server has refused something for this reason.
-    async fn refusals(self, redis: &mut MultiplexedConnection) -> u64 {
-        clients::errors(redis, self.word()).await
-    }
-
     fn name<S: Subject>(self, call: &str) -> String {
         format!("{}-{}-{call}", S::NAME, self.word())
     }
@@ -125,14 +120,14 @@ async fn refuses_for_a_while<S: Subject>() {
             subject.prepare(call).await.unwrap();
             subjects.push(subject);
         }
-        let before = reason.refusals(&mut redis).await;
+        let before = clients::failed_scripts(&mut redis).await;
         reason.set(&mut redis, true).await;
         let calls = subjects.iter().zip(S::CALLS);
         let calls = join_all(calls.map(|(subject, (call, _))| in_time(subject, call)));
         let lift = async {
             let again = before + 2 * S::CALLS.len() as u64;
             until("they are refused again and again", LIMIT, async || {
-                reason.refusals(&mut redis).await > again
+                clients::failed_scripts(&mut redis).await > again
             })
             .await;
             reason.set(&mut redis, false).await;

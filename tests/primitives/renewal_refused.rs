@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::support::acl::set_user;
-use crate::support::clients::{LIMIT, builder, errors, limited, start_controlled};
+use crate::support::clients::{LIMIT, builder, failed_scripts, limited, start_controlled};
 use crate::support::server::{NOWHERE, limit_memory, replica_of};
 use crate::support::waiters::until;
 use futures::future::{FutureExt, select_all};
@@ -45,9 +45,11 @@ async fn forbid_for_a_while(control: &mut MultiplexedConnection, command: &str, 
 
 /// It is a replica until it has refused so many changes.
 async fn be_a_replica_for_a_while(control: &mut MultiplexedConnection, times: u64) {
+    // One may be that the server does not know the script.
+    let again = failed_scripts(control).await + 1 + times;
     replica_of(control, Some(NOWHERE)).await;
     until("renewals are refused", LIMIT, async || {
-        errors(control, "READONLY").await >= times
+        failed_scripts(control).await >= again
     })
     .await;
     replica_of(control, None).await;
