@@ -31,6 +31,8 @@ pub(super) struct Order {
     /// How many callers have been served, how many scripts carried out, and how many messages sent.
     served: u64,
     pub(super) scripts: u64,
+    /// Each costs a script: the client asks for what it may have missed, or says that it listens to JVMs no more.
+    pub(super) subscriptions: u64,
     pub(super) messages: u64,
 }
 
@@ -84,7 +86,8 @@ impl Judge {
         // One client looks after what is held, once a lease.
         let looks = self.trace.now().as_secs_f64() / self.rules.watchdog.as_secs_f64();
         let each = |count: u64| (count as f64 - AT_FIRST - looks) / self.order.served as f64;
-        let (scripts, messages) = (each(self.order.scripts), each(self.order.messages));
+        let scripts = self.order.scripts.saturating_sub(self.order.subscriptions);
+        let (scripts, messages) = (each(scripts), each(self.order.messages));
         if scripts > MOST_SCRIPTS && !polled {
             self.accuse("cost", format!("{scripts:.1} scripts for each grant"));
         }

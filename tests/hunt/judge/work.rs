@@ -40,6 +40,11 @@ impl Judge {
         self.order.messages += 1;
     }
 
+    /// A client has subscribed a channel, or left it.
+    pub fn subscribes(&mut self) {
+        self.order.subscriptions += 1;
+    }
+
     /// A script has been carried out.
     pub fn script(&mut self) {
         self.order.scripts += 1;

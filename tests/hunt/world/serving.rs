@@ -34,7 +34,11 @@ impl World {
                 self.judge().lock_is_freed(lock, host, !after);
             }
         }
-        self.wires[number].listens |= name.ends_with(b"subscribe");
+        let subscribes = name.ends_with(b"subscribe");
+        self.wires[number].listens |= subscribes;
+        if subscribes {
+            self.judge().subscribes();
+        }
         if name != b"client" {
             let mut judge = self.judge();
             // Who has which slot is asked all the time.
