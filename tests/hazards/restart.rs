@@ -80,10 +80,10 @@ async fn killed_at_each_poll<S: Subject>() {
         ));
         let mut early = None;
         for _ in 0..polls {
-            if early.is_none() {
-                if let Poll::Ready(told) = poll_once(&mut calls.as_mut()).await {
-                    early = Some(told);
-                }
+            if early.is_none()
+                && let Poll::Ready(told) = poll_once(&mut calls.as_mut()).await
+            {
+                early = Some(told);
             }
             tokio::task::yield_now().await;
         }
