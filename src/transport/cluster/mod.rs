@@ -289,14 +289,14 @@ impl Cluster {
         latest.map(|map| self.accept(map))
     }
 
-    /// The map from now on.
+    /// The map from now on. Connections to other nodes, which redirections have made, end with that.
     fn accept(&self, map: Map) {
         let masters = map.masters().iter().map(Address::to_string);
         let masters = masters.collect::<Vec<_>>().join(", ");
         let (gone, others) = {
             let mut state = self.state.lock();
             state.confirmed = Instant::now();
-            if state.closed || *state.map == map {
+            if state.closed {
                 return;
             }
             for master in map.masters() {
@@ -306,6 +306,9 @@ impl Cluster {
             let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
                 links.partition(|(address, _)| map.masters().contains(address));
             state.links = kept;
+            if *state.map == map && gone.is_empty() {
+                return;
+            }
             let others = state.map.masters() != map.masters();
             state.map = Arc::new(map);
             (gone, others)
