@@ -65,6 +65,10 @@ pub(crate) async fn a_guard_with_a_lease(fixture: &impl Fixture) {
     assert!(left <= LIMIT && left > LIMIT / 2);
     drop(guard);
     assert_free(&fixture.stranger(&lock)).await;
+    let guard = lock.guard().await.unwrap();
+    let lease = guard.lease().clone();
+    guard.unlock().await.unwrap();
+    assert!(!lease.is_lost());
 }
 
 pub(crate) async fn a_guard_of_a_hold_that_was_given_back_releases_nothing(fixture: &impl Fixture) {
