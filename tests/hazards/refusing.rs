@@ -120,14 +120,14 @@ async fn refuses_for_a_while<S: Subject>() {
             subject.prepare(call).await.unwrap();
             subjects.push(subject);
         }
-        let before = clients::failed_scripts(&mut redis).await;
+        let before = clients::errors(&mut redis, reason.word()).await;
         reason.set(&mut redis, true).await;
         let calls = subjects.iter().zip(S::CALLS);
         let calls = join_all(calls.map(|(subject, (call, _))| in_time(subject, call)));
         let lift = async {
             let again = before + 2 * S::CALLS.len() as u64;
             until("they are refused again and again", LIMIT, async || {
-                clients::failed_scripts(&mut redis).await > again
+                clients::errors(&mut redis, reason.word()).await > again
             })
             .await;
             reason.set(&mut redis, false).await;

@@ -124,29 +124,34 @@ pub async fn scripts(server: &mut MultiplexedConnection) -> u64 {
 
 /// The same for commands whose name begins so, in scripts, too.
 pub async fn commands(server: &mut MultiplexedConnection, name: &str) -> u64 {
-    counted(server, name, "calls=").await
-}
-
-/// How many scripts have ended with an error, that of an unknown script included. Servers of 6.2 do not count the words of errors in scripts.
-pub async fn failed_scripts(server: &mut MultiplexedConnection) -> u64 {
-    counted(server, "eval", "rejected_calls=").await
-        + counted(server, "eval", "failed_calls=").await
-}
-
-/// The sum of the numbers behind `mark` for the commands whose name begins so.
-async fn counted(server: &mut MultiplexedConnection, name: &str, mark: &str) -> u64 {
     let info: String = redis::cmd("INFO")
         .arg("commandstats")
         .query_async(server)
         .await
         .unwrap();
-    let number = |line: &str| -> Option<u64> {
-        let (_, rest) = line.split_once(mark)?;
+    let calls = |line: &str| -> Option<u64> {
+        let (_, rest) = line.split_once("calls=")?;
         rest.split(',').next()?.parse().ok()
     };
     let name = format!("cmdstat_{name}");
-    let lines = info.lines().filter(|line| line.starts_with(&name));
-    lines.filter_map(number).sum()
+    let counted = info.lines().filter(|line| line.starts_with(&name));
+    counted.filter_map(calls).sum()
+}
+
+/// How often the server has refused something by an error that begins with `word`. Servers of 6.2 count those of scripts under other words.
+pub async fn errors(server: &mut MultiplexedConnection, word: &str) -> u64 {
+    let mut command = redis::cmd("INFO");
+    let info: String = command.arg("all").query_async(server).await.unwrap();
+    let words = match info.contains("redis_version:6.") {
+        true => vec!["@user_script_", "ERR"],
+        false => vec![word],
+    };
+    let marks = words.iter().map(|word| format!("errorstat_{word}:count="));
+    let count = |mark: String| info.lines().find_map(|line| line.strip_prefix(&*mark));
+    let counts = marks.filter_map(count);
+    counts
+        .map(|count| count.trim().parse::<u64>().unwrap())
+        .sum()
 }
 
 /// The scripts of semaphores are in the server's cache from now on, so that each call is one script call.
