@@ -1,5 +1,7 @@
 //! Who waits, who is woken, and in what order.
 
+use std::time::{Duration, Instant};
+
 use super::Fixture;
 use super::support::{Call, LIMIT, SHORT, assert_free, assert_held, lock, lock_for};
 
@@ -18,7 +20,10 @@ pub(crate) async fn the_end_of_a_lease_wakes_a_waiter(fixture: &impl Fixture) {
     let holder = fixture.fresh("lease");
     for waiter in [fixture.neighbour(&holder), fixture.stranger(&holder)] {
         holder.with_lease(4 * SHORT).lock().await.unwrap();
+        let start = Instant::now();
         lock(&waiter).await.answer().await.unwrap();
+        // By the lease's end, not by the slow check that comes after seconds.
+        assert!(start.elapsed() < Duration::from_secs(3));
         waiter.unlock().await.unwrap();
     }
 }
