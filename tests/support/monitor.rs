@@ -139,7 +139,8 @@ impl Monitor {
         }
     }
 
-    /// How many scripts have carried out calls on the object called `name` since the last look. Permits of other objects may be announced to JVMs meanwhile.
+    /// How many scripts have carried out calls on the object called `name` since the last look. Permits of other objects may be announced
+    /// to JVMs meanwhile.
     pub async fn scripts_about(&mut self, name: &str) -> usize {
         let commands = self.until_marker().await;
         let about =
@@ -149,8 +150,7 @@ impl Monitor {
 
     /// How many scripts have carried out calls since the last look.
     pub async fn scripts(&mut self) -> usize {
-        let commands = self.until_marker().await;
-        commands.iter().filter(|one| one.is_script()).count()
+        self.scripts_about("").await
     }
 
     /// All commands since the last call, up to this moment: those the server has begun before it sees a
