@@ -95,7 +95,13 @@ impl Judge {
     /// Whether it is cut off for so long that it does not repeat any more what was under way.
     pub(super) fn gives_up(&self, host: Host) -> bool {
         let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
-        cut_off.is_some_and(|(from, until)| until - from > REPEATED)
+        cut_off.is_some_and(|(from, _)| self.gives_up_from(host, from))
+    }
+
+    /// The same for what begins or began at `since`.
+    pub(super) fn gives_up_from(&self, host: Host, since: Instant) -> bool {
+        let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
+        cut_off.is_some_and(|(_, until)| until.saturating_duration_since(since) > REPEATED)
     }
 
     pub fn has_healed(&self) -> bool {

@@ -231,6 +231,9 @@ impl Judge {
         self.note(format_args!("c{host} lets {permits} of s{object} go"));
         self.is_unbalanced(Object::Semaphore(object), host);
         *self.ledgers[object].held.entry(host).or_default() -= permits;
+        if self.gives_up_from(host, Instant::now()) {
+            self.ledgers[object].given_up.insert(host);
+        }
     }
 
     /// Permits were dropped after the client's end.
