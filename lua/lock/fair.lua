@@ -18,6 +18,8 @@
 -- Invariant: no waiter gets the lock before an earlier one whose time is not over. The queue and its ends have the same fields
 
 local WAITS, ENDS, WATCHDOG = KEYS[4], KEYS[5], ARGV[6] + 0
+-- A free lock waits for the queue's head for so many milliseconds: a waiter that has missed its message tries twice in that time.
+local TURN = 10000
 
 -- Whether the queue's head has left without the lock; whether it is held under a lease of its own from now on.
 local moved, leased = false, false
@@ -28,10 +30,15 @@ local function millis() return math.floor(now() / 1000) end
 local function head(speaker)
   while true do
     local field = redis.call('LINDEX', WAITS, 0)
-    local ends = field and redis.call('ZSCORE', ENDS, field)
-    if not field or field == speaker or ends and tonumber(ends) > millis() then return field end
+    local ends = field and tonumber(redis.call('ZSCORE', ENDS, field) or 0)
+    if not field or field == speaker then return field end
+    if ends > millis() then
+      local turn = millis() + TURN
+      if total == 1 and ends > turn then change_order('ZADD', ENDS, score(turn), field) end
+      return field
+    end
     change_order('LPOP', WAITS)
-    if ends then change_order('ZREM', ENDS, field) end
+    change_order('ZREM', ENDS, field)
     moved = true
   end
 end

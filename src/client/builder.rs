@@ -174,8 +174,8 @@ settings! {
 
     /// Sets for how long a waiter of an [`RFairLock`](crate::RFairLock) that stands first and tries no more keeps its place; 300 s by default.
     ///
-    /// A killed process holds those behind it up for as long for each of its waiting calls. Waiters try at least three times in it. Redisson:
-    /// `fairLockWaitTimeout`.
+    /// Where the lock is free, a waiter that does not take it keeps its place for 10 s at the most, so a killed process holds those behind it up
+    /// for no longer for each of its waiting calls. Waiters try at least three times in their time. Redisson: `fairLockWaitTimeout`.
     fair_lock_wait_timeout: Duration;
 
     /// Sets whether the guards of all semaphores of this client are [watched](crate::RSemaphore::watched): their permits come back when

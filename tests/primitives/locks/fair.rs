@@ -143,6 +143,33 @@ async fn a_grant_ends_nobodys_time() {
     served("the second one", second).await;
 }
 
+/// As behind a failover that has lost the leaving of a waiter: nobody tries for it, and its time is not over for long.
+#[tokio::test]
+async fn a_free_lock_waits_for_ten_seconds_for_its_first_waiter() {
+    let (server, mut redis) = start_controlled().await;
+    let client = connect(server.url()).await;
+    let holder = client.fair_lock("door");
+    let left_over = format!("{}:1", client.id());
+    let clock = async || {
+        let mut redis = server.connection().await;
+        let (seconds, micros): (u64, u64) =
+            redis::cmd("TIME").query_async(&mut redis).await.unwrap();
+        seconds * 1000 + micros / 1000
+    };
+    holder.lock().await.unwrap();
+    let _: () = redis.rpush(QUEUE, &left_over).await.unwrap();
+    let in_an_hour = clock().await + 3_600_000;
+    let _: () = redis.zadd(ENDS, &left_over, in_an_hour).await.unwrap();
+    let from = clock().await;
+    holder.unlock().await.unwrap();
+    let ends: u64 = redis.zscore(ENDS, &left_over).await.unwrap();
+    assert!((from..=clock().await).contains(&(ends - 10_000)), "{ends}");
+    let lock = client.fair_lock("door");
+    let next = tokio::spawn(async move { lock.lock().await });
+    served("behind a place that nobody has", next).await;
+    assert!(clock().await >= ends, "too soon");
+}
+
 /// Waiters that leave at the same time do so by a few scripts, however many they are. Those behind them have the time that they leave.
 #[tokio::test]
 async fn many_waiters_leave_together() {
