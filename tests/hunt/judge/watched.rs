@@ -220,7 +220,10 @@ impl Judge {
         let due = since.map_or(now, |since| since + self.rules.watchdog);
         let mut others = self.watched.on_record.iter();
         others.any(|((number, other), began)| {
-            let looks = *number == object && !self.closing(*other);
+            // What is on record again, as the server has lost its last writes, is held by nobody.
+            let uses =
+                self.watched.held_on_record(object, *other) > 0 || self.waits_for(object, *other);
+            let looks = *number == object && !self.closing(*other) && uses;
             let well = self.clients.get(other).and_then(|other| other.well_since);
             // Until when it was there may have been forgotten; then it has as long once more.
             let again = match self.rules.evicts {
@@ -235,17 +238,19 @@ impl Judge {
     fn note_who_is_on_record(&mut self, object: usize) {
         let now = Instant::now();
         let recorded = &self.ledgers[object].recorded;
-        let on_record = &mut self.watched.on_record;
-        let waits = |host: &Host| {
-            let mut all = self.waiting.values();
-            all.any(|waiting| waiting.is_of(Object::Semaphore(object), *host))
-        };
+        let mut on_record = std::mem::take(&mut self.watched.on_record);
         on_record.retain(|(number, host), _| {
-            *number != object || recorded.contains_key(host) || waits(host)
+            *number != object || recorded.contains_key(host) || self.waits_for(object, *host)
         });
         for host in recorded.keys() {
             on_record.entry((object, *host)).or_insert(now);
         }
+        self.watched.on_record = on_record;
+    }
+
+    fn waits_for(&self, object: usize, host: Host) -> bool {
+        let mut all = self.waiting.values();
+        all.any(|waiting| waiting.is_of(Object::Semaphore(object), host))
     }
 
     /// Whether a server may have forgotten something.
