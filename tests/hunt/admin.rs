@@ -1,12 +1,12 @@
-//! Calls that change an object once, and hold nothing: releases of a semaphore that nobody takes from, and count-downs of a latch.
-//! Each change in the server is one of theirs, and each of them that has succeeded has changed it once.
+//! Calls that change an object once, and hold nothing: releases of a semaphore from which no call takes, and count-downs of a latch. Each change in
+//! the server belongs to one of the calls, and each successful call has changed the server once.
 
 use std::collections::BTreeMap;
 
 use super::judge::Host;
 use super::plan::AdminCall;
 
-/// The semaphore, what it would be called instead, and the latch.
+/// The semaphore, its other name, and the latch.
 pub const SEMAPHORE: &str = "a0";
 pub const ASIDE: &str = "x{a0}";
 pub const LATCH: &str = "p0";
@@ -17,18 +17,18 @@ pub const COUNT: u32 = 5;
 /// How a call has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It has taken effect, or would have if there had been anything to do.
+    /// The call has taken effect, or would have if there had been anything to do.
     Done,
-    /// It has not, and will not.
+    /// The call has had no effect, and will have none.
     Not,
-    /// Either may be.
+    /// Either may be true.
     Unknown,
 }
 
 /// The known and the possible effects of calls.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// The counter of the semaphore: each release adds another power of two, so it says which releases have taken effect.
+    /// The counter of the semaphore. Each release adds another power of two, so the counter says which releases have taken effect.
     semaphore: i64,
     /// All releases that may take effect.
     releases: i64,
@@ -39,13 +39,13 @@ pub struct Ledger {
 /// The count-downs of a client.
 #[derive(Debug, Default)]
 struct CountDowns {
-    /// Those that have no answer yet; `false`: the latch may have been open meanwhile.
+    /// Calls without a reply so far; `false`: the latch may have been open meanwhile.
     open: BTreeMap<u64, bool>,
-    /// So many may have taken effect, so many must have, and so many have at least.
+    /// How many may have taken effect, how many must have, and how many have been seen.
     at_most: i64,
     at_least: i64,
     seen: i64,
-    /// How many calls are under way that close the latch.
+    /// How many calls that close the latch are under way.
     closing: u32,
 }
 
@@ -73,7 +73,7 @@ impl Ledger {
         }
     }
 
-    /// A call has ended; or why that can't be.
+    /// A call has ended. Returns an error if it can't have ended like that.
     pub fn ends(
         &mut self,
         host: Host,
@@ -96,7 +96,7 @@ impl Ledger {
                 }
             }
             AdminCall::Rename => possible = ended != Ended::Done,
-            // One that nobody hears of may be carried out later.
+            // A call of unknown outcome may be carried out later.
             AdminCall::Close => client.closing -= u32::from(ended != Ended::Unknown),
             AdminCall::CountDown => {
                 let exact = client.open.remove(&number).unwrap_or_default();
@@ -113,7 +113,7 @@ impl Ledger {
         }
     }
 
-    /// A command of `host`, or nobody, has been carried out, and so many are there since.
+    /// A command of `host`, or of no client (`None`), has been carried out, and the counter is `count` now.
     pub fn semaphore_is(&mut self, host: Option<Host>, count: i64) -> Result<(), String> {
         let before = std::mem::replace(&mut self.semaphore, count);
         let lost = before & !count;
@@ -126,7 +126,7 @@ impl Ledger {
         }
     }
 
-    /// The same of the latch; 0: it is open.
+    /// The same for the latch; 0: it is open.
     pub fn latch_is(&mut self, host: Option<Host>, count: i64) -> Result<(), String> {
         let before = std::mem::replace(&mut self.latch, count);
         if count == 0 && before > 0 {

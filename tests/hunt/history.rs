@@ -1,4 +1,4 @@
-//! A history: a plan, carried out and judged.
+//! A history: runs a plan, and has it judged.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::tasks;
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
-/// What came of it.
+/// The outcome of a history.
 #[derive(Default)]
 pub struct Outcome {
     pub fault: Option<Fault>,
@@ -25,20 +25,20 @@ pub struct Outcome {
     pub calls: u64,
 }
 
-/// Everybody who can be served is served in this time after the healing.
+/// Every waiter that can be served is served within this time after the healing.
 const LIVENESS: Duration = Duration::from_secs(300);
-/// The objects of the calls that hold nothing, under both names.
+/// An allowance for the objects of calls that hold nothing: a semaphore, under both of its names, and a latch.
 const OTHERS: usize = 5;
-/// What was sent by somebody who is dead has arrived after this.
+/// After this time, everything that a dead client has sent has arrived.
 const LATE: Duration = Duration::from_secs(30);
-/// Whoever waits while there is enough is served within this: so long others may be waited for who are far away, and half a second.
+/// While there is enough, a waiter is served within this time: clients with a high latency may take 1 s of it.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// How long a timed call may take besides its wait, unless that is set.
+/// How long a timed call may take in addition to its wait, unless a call timeout is set.
 const TIMED_CALL: Duration = Duration::from_secs(5);
-/// Of those that stand before a caller in the queue of a fair lock.
+/// How many entries of dead clients may stand before a caller in the queue of a fair lock.
 const MOST_DEAD: u32 = 30;
 
-/// Carries the plan out.
+/// Runs the plan.
 pub fn carry_out(plan: &Plan) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -99,7 +99,7 @@ fn rules(plan: &Plan) -> Rules {
     });
     let replicated = settings.replication.is_some();
     let crossing = settings.round_trip();
-    // A client does not know that its queue is gone before it looks.
+    // A client learns that its queue is gone only at its next safety check.
     let patience = match tampered {
         true => PATIENCE + settings.safety_interval,
         false => PATIENCE,
@@ -127,7 +127,7 @@ fn rules(plan: &Plan) -> Rules {
             && crossing + settings.confirming() < Duration::from_millis(4),
         orderly: settings.orderly,
         meddled: is(meddles),
-        // A replica that takes over may lack what nobody was told of.
+        // A replica that takes over may lack writes that were never confirmed to a caller.
         forgetful: forgetful || replicated,
         replicated,
         evicts: is(What::evicts),
@@ -145,13 +145,13 @@ fn rules(plan: &Plan) -> Rules {
     }
 }
 
-/// A letter and a number.
+/// Whether a name consists of a letter and a number.
 fn is_object(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(char::is_alphabetic) && chars.all(|char| char.is_ascii_digit())
 }
 
-/// Leases are renewed, and a waiter at a recipe looks again. Each counts twice, as its client may be notified in between.
+/// How often in a second a client renews leases, and its waiters at recipes check. Each counts twice, as a notification may come in between.
 fn looks(settings: &Settings) -> f64 {
     let in_a_second = |period: Duration| 2.0 / period.as_secs_f64();
     let recipes = settings.recipes.iter().filter(|recipe| recipe.is_polled());
@@ -170,7 +170,7 @@ fn tasks() -> usize {
     metrics.num_alive_tasks()
 }
 
-/// How long it takes until all have had their lock one behind the other, if all want the same.
+/// How long all locks are held in sum: all callers may want the same lock, one after the other.
 fn longest_held(plan: &Plan) -> Duration {
     const NESTED: u32 = 3;
     let calls = plan.events.iter().filter_map(|event| match &event.what {
@@ -181,16 +181,16 @@ fn longest_held(plan: &Plan) -> Duration {
     calls.map(|call| call.hold * times(call)).sum()
 }
 
-/// Healing, liveness, quiet, and the end.
+/// The end of a history: healing, liveness, quiet and shutdown.
 async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     let accuse = |by, detail: String| judge.lock().unwrap().accuse(by, detail);
     let began = Instant::now();
     sleep_until(began + plan.settings.healing).await;
     world.borrow_mut().heal();
     judge.lock().unwrap().heals();
-    // What the dead had on record comes back as long as somebody uses it.
+    // The permits of dead clients come back only while another client uses the semaphore.
     world.borrow().look_in();
-    // Where the first two in a recipe's queue are dead the others find by the slow check what peers and the dead leave.
+    // If the first two waiters in a recipe's queue are dead, the others find what peers and dead clients leave only by the slow check.
     let found = match plan.settings.recipes.is_empty() {
         true => Duration::ZERO,
         false => 2 * plan.settings.safety_interval,
@@ -200,13 +200,13 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     loop {
         sleep(Duration::from_millis(500)).await;
         if Instant::now() > next_look {
-            // And what has reached the server only now, in the name of somebody who is dead.
+            // Once more: a late request of a dead client may have taken permits since.
             world.borrow().look_in();
             next_look += LATE;
         }
         let actors = world.borrow().stage.actors();
         for actor in actors {
-            // A client that has not connected yet is connected before long.
+            // A client that has not connected yet has this time to connect.
             let _ = timeout(Duration::from_secs(60), actor.give_kept()).await;
         }
         world.borrow_mut().replace_permits();
@@ -230,18 +230,18 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         }
     }
     if let Some(object) = plan.settings.orderly {
-        // Each waiter of a fair lock looks when a lease may end.
+        // Each waiter at a fair lock checks when a lease may end.
         let fair = plan.settings.lock_kind == LockKind::Fair;
         let polled = plan.settings.is_polled(object) || fair && matches!(object, Object::Lock(_));
         judge.lock().unwrap().judge_orderly(polled);
     }
-    // Once more, as nobody may have been there when the last of them came; or when a server lost what had been given back.
+    // Once more: a late request may have arrived while no client used its object, or a server may have lost a release.
     sleep(LATE).await;
     world.borrow().look_in();
-    // What that has granted to the dead comes back with the next script.
+    // The script of that call may have granted permits to dead clients. The next script takes them back.
     sleep(Duration::from_secs(5)).await;
     world.borrow().look_in();
-    // Who hears a dead connection is called some time later, and looked for 2, 10 and 40 s after that.
+    // All late announcements to JVMs are over after this time, though a client may be slow to notice that its connection is dead.
     sleep(Duration::from_secs(200)).await;
     let before = judge.lock().unwrap().work;
     sleep(Duration::from_secs(30)).await;
@@ -266,8 +266,8 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         }
     }
     judge.lock().unwrap().judge_records();
-    // A lock without an expiry is given one by whoever waits for it: nobody may have come any more. It is left by a peer that dies, or whose
-    // second step a server forgets.
+    // A peer leaves a lock without an expiry if it dies, or if a server forgets the peer's second step. The next waiter gives the lock an expiry, but
+    // there may be no further waiter.
     let forgets = judge.lock().unwrap().may_forget();
     let deaths = plan.events.iter().any(|event| match &event.what {
         What::Peer(peer) => forgets || peer.dies == Some(Death::WithTheLock),
@@ -275,7 +275,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     });
     let is_of_a_dead_peer = |key: &str| deaths && key.starts_with("lock:");
     for (key, _) in world.borrow_mut().keys() {
-        // Whoever kept one has died with it, long ago.
+        // All other locks have ended by now: a holder that kept one has died long ago.
         if key.starts_with('l') && !is_of_a_dead_peer(&key) {
             accuse("leftovers", format!("{key} is locked for nobody"));
         }
@@ -284,7 +284,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     for actor in actors {
         actor.shut_down(true, None).await;
     }
-    // What was closed has to arrive.
+    // The closing of the connections has to reach the server.
     sleep(Duration::from_secs(60)).await;
     let open = world.borrow().connections();
     if !open.is_empty() {
@@ -299,12 +299,12 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     let somebody_died = world.borrow().stage.somebody_died();
     let meddled = happens(plan, meddles);
     for (key, left) in keys {
-        // The places of the dead in the queue of a fair lock, and those whose end is forgotten or cannot be read, are passed by the next caller.
+        // The next caller skips entries of dead clients in the queue of a fair lock, and entries whose end is forgotten or unreadable.
         let passed_later = (somebody_died || forgets || meddled)
             && ["queue", "timeout"]
                 .iter()
                 .any(|which| key.starts_with(&format!("redisson_lock_{which}:")));
-        // Holds of the dead at recipes, and their grants of a set, are taken out by the next caller; tokens and numbers are kept for ever.
+        // The next caller removes the holds of dead clients at recipes, and their grants at a set. Tokens and numbers are kept for ever.
         let kept = [":counter", ":owner", ":timeout"]
             .iter()
             .any(|end| key.ends_with(end))

@@ -1,8 +1,8 @@
 //! A JVM with Redisson, as far as its semaphore goes: blocked threads and async callers, with their flaws.
 //!
-//! Of each message one async caller is started, and as many threads as it says; whoever was started in vain goes to sleep
-//! again, and nobody passes a message on. A subscription that was lost is made again without a word to those who sleep.
-//! What is stepped over here has been seen on the wire; nothing of it is Redisson's text.
+//! A message starts one async caller, and as many threads as it says. A caller that finds no permits sleeps again, and no caller passes the message
+//! on. A lost subscription is made again, and the sleeping callers are not woken. This behaviour was observed on the wire; nothing is copied from
+//! Redisson.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,27 +12,27 @@ use super::judge::Host;
 /// JVMs have numbers from here on.
 pub const FIRST: Host = 1000;
 
-/// Somebody in a JVM who wants permits.
+/// A caller in a JVM that wants permits.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub permits: i64,
     pub hold: Duration,
-    /// It blocks a thread; else it is an async call.
+    /// The caller blocks a thread; otherwise it is an async call.
     pub blocks: bool,
 }
 
-/// What a caller is about to do.
+/// The next step of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Tries before it listens.
     First,
     /// Tries once it listens, or has been started.
     Again,
-    /// Gives back.
+    /// Releases.
     Release,
 }
 
-/// One semaphore of a JVM. Who sends what, and when, is left to the world.
+/// One semaphore of a JVM. The world decides which commands are sent, and when.
 #[derive(Default)]
 pub struct Entry {
     pub callers: BTreeMap<u64, Caller>,
@@ -40,7 +40,7 @@ pub struct Entry {
     threads: VecDeque<u64>,
     queue: VecDeque<u64>,
     tokens: usize,
-    /// How many wait, asleep or not.
+    /// How many callers wait, asleep or not.
     waiting: usize,
 }
 
@@ -49,13 +49,13 @@ impl Entry {
         self.waiting > 0
     }
 
-    /// A caller that has been refused begins to listen; whether it is the first who does.
+    /// A refused caller begins to listen. Returns whether it is the first one.
     pub fn listens(&mut self) -> bool {
         self.waiting += 1;
         self.waiting == 1
     }
 
-    /// A caller has got what it wants; whether nobody listens any more.
+    /// A caller has got its permits. Returns whether no caller listens any more.
     pub fn served(&mut self) -> bool {
         self.waiting -= 1;
         if self.waiting == 0 {
@@ -64,7 +64,7 @@ impl Entry {
         self.waiting == 0
     }
 
-    /// A caller has tried in vain; who tries next, if anybody does.
+    /// A caller has found too few permits. Returns the caller that tries next, if there is one.
     pub fn in_vain(&mut self, number: u64) -> Option<u64> {
         let token = self.tokens > 0;
         self.tokens -= usize::from(token);
@@ -79,7 +79,7 @@ impl Entry {
         if token { self.queue.pop_front() } else { None }
     }
 
-    /// A message: those who try again.
+    /// A message arrives. Returns the callers that try again.
     pub fn hears(&mut self, payload: i64) -> Vec<u64> {
         let mut started: Vec<u64> = self.queue.pop_front().into_iter().collect();
         self.tokens += usize::try_from(payload).unwrap_or(0).min(self.waiting);

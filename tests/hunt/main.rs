@@ -1,18 +1,17 @@
-//! The simulator: the crate and its scripts, unchanged, in a world that is made up from a seed.
+//! The simulator runs the crate and its scripts, unchanged, in a world that a seed determines.
 //!
-//! A history is drawn from its seed: clients with their settings, what their callers do, and what goes wrong with
-//! connections, server and clients ([`plan`]). It is carried out on one thread, in no time ([`world`], [`actors`]), and
-//! watched by judges ([`judge`]). In its first part things go wrong; then everything heals, all waiters are served, and it
-//! becomes quiet ([`history`]). A fourth of the histories happen at a cluster, whose slots move and whose masters are replaced.
-//! In others the server has a replica, for which clients wait: it lags, is away and takes over. In half of them clients have
-//! threads: where one of their tasks has unlocked something, another one may run ([`tasks`]).
-//! The same seed gives the same history, to the byte. One that fails is told with few events ([`shrink`]).
+//! A seed determines a history: the clients with their settings, the calls of their callers, and the faults of connections, server and clients
+//! ([`plan`]). A history runs on one thread in simulated time ([`world`], [`actors`]), and judges watch it ([`judge`]). Faults happen in its first
+//! part. Then everything heals, all waiters are served, and the world becomes quiet ([`history`]). About a fourth of the histories run on a cluster,
+//! whose slots move and whose masters are replaced. In others the server has a replica that clients wait for: it lags, goes away and takes over. In
+//! half of the histories clients have threads: another task may run where a task has unlocked something ([`tasks`]). The same seed gives the same
+//! history, to the byte. A failing history is shrunk to few events before it is printed ([`shrink`]).
 //!
-//! - `cargo test --test hunt`: the histories that have found something ([`named`]), and for a minute others, the same
-//!   on every day: a change is judged, and not the date;
-//! - `SIM=10m`: the named ones, and as many others as there is time for, from `FROM=<seed>` on or from anywhere
-//!   (`BRIEF=1`: without the story of one that fails);
-//! - `SEED=<seed>`: that one; if it fails, line by line.
+//! - `cargo test --test hunt`: the named histories ([`named`]), and then others for a minute. These have the same seeds on every day, so that
+//!   a failure is due to a change, and not to the date;
+//! - `SIM=10m`: the named ones, and as many others as there is time for. Their seeds begin at `FROM=<seed>`, or at random.
+//!   With `BRIEF=1` the events of a failing one are not printed;
+//! - `SEED=<seed>`: that history; if it fails, line by line.
 #![allow(unreachable_pub)]
 
 mod actors;
@@ -26,7 +25,7 @@ mod plan;
 mod process;
 mod run;
 mod shrink;
-// Its comparison with a real server uses more of it.
+// The tests in `models` use the rest of this module.
 #[allow(dead_code)]
 #[path = "../sim"]
 mod sim {
@@ -44,7 +43,7 @@ use std::time::Duration;
 use judge::Fault;
 use plan::Plan;
 
-/// For how long histories are tried in `cargo test`, from which seed on, and how many of them twice.
+/// In `cargo test`: how long histories run, the first seed, and how many histories run twice.
 const A_WHILE: Duration = Duration::from_secs(60);
 const FIRST: u64 = 1_000_000;
 const TWICE: u64 = 10;
@@ -70,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether `cargo test` asks for the tests' names, or for tests of other names. Nothing else matters of what it passes on.
+/// Whether `cargo test` asks for the tests' names, or for tests of other names. All its other arguments are ignored.
 fn is_meant_for_others() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut filters = arguments.iter().filter(|word| !word.starts_with('-'));
@@ -78,13 +77,13 @@ fn is_meant_for_others() -> bool {
     listed || filters.any(|filter| !"hunt".contains(filter.as_str()))
 }
 
-/// A number that the environment sets.
+/// Reads a number from an environment variable, if it is set.
 fn set<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
     Some(text.parse().unwrap_or_else(|_| refuse(name, &text)))
 }
 
-/// `90`, `90s` or `10m`.
+/// Parses `90`, `90s` or `10m`.
 fn duration(text: &str) -> Duration {
     let (number, unit) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, 60),
@@ -99,7 +98,7 @@ fn refuse(name: &str, text: &str) -> ! {
     std::process::exit(2)
 }
 
-/// Whether the histories that have found something are well.
+/// Runs the named histories. Returns whether none of them fails.
 fn all_named(brief: bool) -> bool {
     let named = named::all();
     run::on_all_cores(|number| {
@@ -108,7 +107,7 @@ fn all_named(brief: bool) -> bool {
     })
 }
 
-/// Carries histories out until one fails, and tells that one.
+/// Runs histories until one fails, and prints that one, unless `brief`.
 fn hunt(from: u64, time: Duration, brief: bool) -> bool {
     let failed = run::hunt(from, time);
     if let Some(seed) = failed.filter(|_| !brief) {
@@ -117,7 +116,7 @@ fn hunt(from: u64, time: Duration, brief: bool) -> bool {
     failed.is_none()
 }
 
-/// Tells what happens in this history if it fails, with as few events as it takes; whether it is well.
+/// Runs a history, and returns whether it is well. If it fails, prints its fault and, unless `brief`, the few events that lead to it.
 fn tell(name: &str, plan: &Plan, brief: bool) -> bool {
     let outcome = run::carry_out(plan);
     let Some(fault) = outcome.fault else {

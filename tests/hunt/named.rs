@@ -1,5 +1,5 @@
-//! Histories that have found something, or in which a defect shows that once was, with as few events as it takes: a seed
-//! would mean another one as soon as something else is drawn.
+//! Histories that have found a defect, or that show a former one, with as few events as possible. They are no seeds: a seed means another history as
+//! soon as any other value is drawn.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::plan::{
     Recipe, ServerFault, Settings, Shift, What,
 };
 
-/// All of them, by name.
+/// Returns all of them, by name.
 pub fn all() -> Vec<(&'static str, Plan)> {
     macro_rules! by_name {
         ($($name:ident)*) => { vec![$((stringify!($name), $name())),*] };
@@ -43,12 +43,12 @@ fn calls(millis: u64, place: usize, call: Call) -> Event {
     at(millis, What::Call(place, call))
 }
 
-/// Waits for one, and keeps it for so long.
+/// Waits for one permit or lock, and keeps it for this long.
 fn keeps(object: Object, millis: u64) -> Call {
     Call::keeping(object, Duration::from_millis(millis))
 }
 
-/// One permit, which lasts for so many seconds.
+/// Returns a recipe with one permit, which lasts for this many seconds.
 fn one_permit(layout: Layout, seconds: u64) -> Recipe {
     Recipe {
         layout,
@@ -67,8 +67,8 @@ fn plan(settings: Settings, events: Vec<Event>) -> Plan {
     }
 }
 
-/// Only a JVM hears of permits that come back from a killed process, and that later.
-/// A JVM listens again without a word after what the dead held has been announced.
+/// Only a JVM hears of permits that come back from a killed process, and it hears late.
+/// The JVM subscribes again, without checking, after the permits of the dead client have been announced.
 fn reclaimed_unheard() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.watched = vec![true];
@@ -91,7 +91,7 @@ fn reclaimed_unheard() -> Plan {
     )
 }
 
-/// The grants are evicted under a holder.
+/// The grants are evicted while a caller holds permits.
 fn record_evicted() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.watched = vec![true];
@@ -105,12 +105,12 @@ fn record_evicted() -> Plan {
     )
 }
 
-/// A client that was shut down long ago tells a waiter that is frozen.
-/// Its release arrives long after its shutdown began, and notifies a client that is frozen.
+/// A client that was shut down long ago notifies a frozen waiter.
+/// Its release arrives long after its shutdown began.
 fn tells_behind_its_end() -> Plan {
     let mut settings = Settings::plain(3, 1);
     settings.retry_window = Duration::from_secs(30);
-    // Nobody looks by chance.
+    // No client checks by itself.
     settings.safety_interval = Duration::from_secs(600);
     plan(
         settings,
@@ -118,7 +118,7 @@ fn tells_behind_its_end() -> Plan {
             calls(1000, 0, keeps(SEMAPHORE, 500)),
             calls(1200, 1, keeps(SEMAPHORE, 100)),
             calls(1300, 2, keeps(SEMAPHORE, 100)),
-            // It knows of the others then.
+            // The client knows of the others then.
             calls(1350, 0, keeps(SEMAPHORE, 100)),
             at(
                 1400,
@@ -131,7 +131,7 @@ fn tells_behind_its_end() -> Plan {
 }
 
 /// A client shuts down while others pass a permit round.
-/// The last release of a client has told somebody, and it looks whether they come.
+/// The last release of a client notifies a waiter, and the client checks whether that waiter comes.
 fn leaves_a_busy_line() -> Plan {
     let mut settings = Settings::plain(3, 1);
     settings.retry_window = Duration::from_secs(1);
@@ -151,7 +151,7 @@ fn leaves_a_busy_line() -> Plan {
     )
 }
 
-/// A text stands where the grants were.
+/// The operator overwrites the grants with a text.
 fn record_overwritten() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.watched = vec![true];
@@ -165,8 +165,8 @@ fn record_overwritten() -> Plan {
     )
 }
 
-/// The queue may not be kept while a client waits.
-/// The server takes no changes, and the client's subscriptions are made anew.
+/// A client may be unable to keep the queue while it waits.
+/// The server refuses writes, and the client's subscriptions are made anew.
 fn called_in_vain() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.recipes = vec![one_permit(Layout::Expirable, 3)];
@@ -190,8 +190,8 @@ fn called_in_vain() -> Plan {
     )
 }
 
-/// The server's clock is set back under those that wait by it.
-/// Some waiters came in what is the future now.
+/// The server's clock is set back while waiters depend on it.
+/// Some of them have come at a time that is in the future now.
 fn set_back() -> Plan {
     let mut settings = Settings::plain(3, 1);
     settings.recipes = vec![one_permit(Layout::FairUnderLock, 10)];
@@ -207,7 +207,7 @@ fn set_back() -> Plan {
 }
 
 /// A grant is published before its client hears messages.
-/// The grant comes between the answer that queues the waiter and the subscription. No client looks by itself.
+/// The grant comes between the reply that queues the waiter and the subscription. No client checks by itself.
 fn called_before_it_hears() -> Plan {
     let mut settings = Settings::plain(2, 3);
     settings.latency = vec![Duration::from_micros(100), Duration::from_micros(1100)];
@@ -230,8 +230,8 @@ fn called_before_it_hears() -> Plan {
     )
 }
 
-/// A waiter comes while the last of those before it is served, which keeps what it has got.
-/// The answer that serves the second is on its way when the third comes. Nobody looks by itself.
+/// A waiter comes while the last one before it is served, and that one keeps its permit.
+/// The reply that serves the second is on its way when the third comes. No client checks by itself.
 fn comes_while_the_last_is_served() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.recipes = vec![one_permit(Layout::Expirable, 1)];
@@ -253,7 +253,7 @@ fn comes_while_the_last_is_served() -> Plan {
 }
 
 /// A caller tries behind a waiter, and the server is away.
-/// The waiter was answered, and goes on; the caller that tries was not.
+/// The waiter has had a reply, so it goes on waiting. The caller that tries has had none.
 fn tries_behind_one_who_waits() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.retry_window = Duration::from_secs(1);
@@ -275,7 +275,7 @@ fn tries_behind_one_who_waits() -> Plan {
     )
 }
 
-/// A waiter wants something watched while the server takes no changes for longer than that lasts.
+/// A waiter wants watched permits while the server refuses writes for longer than their lease.
 /// A lease begins with its grant, and not before.
 fn refused_for_long() -> Plan {
     let mut settings = Settings::plain(1, 1);
@@ -291,7 +291,7 @@ fn refused_for_long() -> Plan {
     )
 }
 
-/// Of three masters, with a holder and somebody who waits for what it holds.
+/// Returns a history at a cluster of three masters, with a holder and a waiter.
 fn at_a_cluster(shift: Shift) -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.masters = 3;
@@ -318,7 +318,7 @@ fn slot_moves() -> Plan {
 }
 
 /// A waiter's client shuts down, and its lock is granted too late for its lease.
-/// A lock that is granted then is given back, though its lease counts from the first sending.
+/// That lock is released, though its lease counts from the first sending.
 fn granted_past_its_lease() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.locks = 1;
@@ -337,7 +337,7 @@ fn granted_past_its_lease() -> Plan {
 }
 
 /// A try is polled too late for its lease, and its slot moves.
-/// Its lease is over, so the permit is nobody's, though it stands in Redis until a script frees it.
+/// No caller has the permit, as its lease is over, though it stands in Redis until a script frees it.
 fn tries_past_its_lease() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.locks = 1;
@@ -372,7 +372,7 @@ fn tries_past_its_lease() -> Plan {
 /// A master is replaced under a holder and a waiter, and goes on.
 fn master_is_replaced() -> Plan {
     at_a_cluster(Shift::FailOver {
-        // It has the semaphore's slot.
+        // This master has the semaphore's slot.
         master: 2,
         noticed: Duration::from_millis(500),
         elected: Duration::from_millis(500),
@@ -382,7 +382,7 @@ fn master_is_replaced() -> Plan {
     })
 }
 
-/// Two clients that wait for the replica.
+/// Returns settings of two clients that wait for the replica.
 fn with_a_replica() -> Settings {
     let mut settings = Settings::plain(2, 2);
     settings.watchdog = Duration::from_secs(30);
@@ -401,8 +401,8 @@ fn away_and_takes_over(parts: u64, takes_over: u64) -> Vec<Event> {
     ]
 }
 
-/// A replica takes over that has been away while permits went to and fro.
-/// Holders of before keep their permits; a caller that is granted something meanwhile gets no answer.
+/// A replica takes over that has been away while permits changed hands.
+/// Earlier holders keep their permits. A caller that is granted something meanwhile gets no reply.
 fn replica_takes_over() -> Plan {
     let mut events = away_and_takes_over(2000, 4500);
     let tries = Call {
@@ -419,8 +419,8 @@ fn replica_takes_over() -> Plan {
     plan(with_a_replica(), events)
 }
 
-/// A replica takes over that has not had what was given back.
-/// No caller waits for the deferred release.
+/// A replica takes over that lacks the last releases.
+/// No caller waits for a deferred release.
 fn gives_back_without_replica() -> Plan {
     let mut events = away_and_takes_over(2000, 12_000);
     for give in [Give::Drop, Give::Call] {
@@ -436,8 +436,8 @@ fn gives_back_without_replica() -> Plan {
     plan(with_a_replica(), events)
 }
 
-/// A hold with a long lease is given back before one of the same owner that is renewed.
-/// The lock lasts for a renewal's time from then on, so it is renewed soon.
+/// A hold with a long lease is released before a renewed hold of the same owner.
+/// From then on, the lock lasts for a renewal's time, so it is renewed soon.
 fn limited_hold_goes_first() -> Plan {
     let mut settings = Settings::plain(1, 1);
     settings.locks = 1;
@@ -477,7 +477,7 @@ fn unlock_is_confirmed_late() -> Plan {
     )
 }
 
-/// An inner hold with a longer lease is given back without a replica, and then its client is cut off.
+/// An inner hold with a longer lease is released without a replica, and then its client is cut off.
 fn inner_hold_unconfirmed() -> Plan {
     let mut settings = with_a_replica();
     settings.watchdog = Duration::from_secs(1);
@@ -497,8 +497,8 @@ fn inner_hold_unconfirmed() -> Plan {
     )
 }
 
-/// An inner hold is given back without a replica, and its client shuts down meanwhile.
-/// The rest of the lease counts from a sending that the server has answered, not from one that has never departed.
+/// An inner hold is released without a replica, and its client shuts down meanwhile.
+/// The rest of the lease counts from a request that the server has answered, not from one that was never sent.
 fn shuts_down_unconfirmed() -> Plan {
     let lease = Some(Duration::from_secs(1));
     let twice = Call {
@@ -521,7 +521,7 @@ fn shuts_down_unconfirmed() -> Plan {
     )
 }
 
-/// Two callers each of many clients want the few permits that there are, again and again.
+/// Two callers each of many clients want the few permits, again and again.
 /// Each caller finds its client notified of a permit for a waiter that a local hand-off has served.
 fn two_of_each() -> Plan {
     const CLIENTS: usize = 60;
@@ -538,7 +538,7 @@ fn two_of_each() -> Plan {
     plan(settings, (0..2 * CLIENTS).map(comes).collect())
 }
 
-/// An answer is lost for longer than its caller waits.
+/// A reply is lost for longer than its caller waits.
 fn lost_for_long() -> Plan {
     let away = LinkFault::LoseAnswer(Duration::from_secs(6));
     plan(
@@ -553,7 +553,7 @@ fn lost_for_long() -> Plan {
     )
 }
 
-/// An answer is lost for longer than its call may be repeated, and permits without an end were taken: those come back.
+/// A reply is lost for longer than its call may be repeated. It took permits without an end, and those come back.
 fn never_answered() -> Plan {
     let away = LinkFault::LoseAnswer(Duration::from_secs(400));
     let mut settings = Settings::plain(2, 1);
@@ -576,7 +576,7 @@ fn never_answered() -> Plan {
     plan(settings, events.concat())
 }
 
-/// A lock is deleted under its holder.
+/// A lock is deleted while it is held.
 fn robbed() -> Plan {
     plan(
         Settings::plain(2, 1),
@@ -608,8 +608,8 @@ fn outlived() -> Plan {
     )
 }
 
-/// The operator answers a call that was never carried out.
-/// The first of three asks alone, and the others' request behind it, which has two results, is lost.
+/// The operator forges a reply to a call that was never carried out.
+/// The first of three callers asks alone. The request of the others behind it has two results, and is lost.
 fn forged() -> Plan {
     let away = LinkFault::CutRequest(Duration::from_secs(1));
     let three = |millis: u64| {
@@ -627,7 +627,7 @@ fn forged() -> Plan {
     plan(Settings::plain(1, 4), events)
 }
 
-/// A release made long ago is lost when it is sent at last.
+/// A release made long ago is lost when it is finally sent.
 fn released_long_ago() -> Plan {
     let call = Call {
         give: Give::Drop,
@@ -649,8 +649,8 @@ fn released_long_ago() -> Plan {
     )
 }
 
-/// A waiter wants all permits, of which others always find enough.
-/// Five of six permits are taken by one client, whose callers go one by one and come again at once.
+/// A waiter wants all permits, while smaller requests always find enough.
+/// One client takes five of six permits. Its callers release one by one, and come again at once.
 fn passed_by_those_who_never_wait() -> Plan {
     let takes = |permits: u32, hold: u64, rounds: u32| Call {
         permits,
@@ -667,7 +667,7 @@ fn passed_by_those_who_never_wait() -> Plan {
 }
 
 /// A large request waits beside many small ones.
-/// Three clients take one permit each, again and again, and one of them wants all at once. It is served first in its windows.
+/// Three clients take one permit each, again and again. A caller of one of them wants all permits, and is served first in its windows.
 fn large_beside_small() -> Plan {
     const PERMITS: u32 = 8;
     let mut settings = Settings::plain(3, PERMITS.into());
@@ -685,8 +685,8 @@ fn large_beside_small() -> Plan {
     plan(settings, events)
 }
 
-/// A grant overtakes the answer that queued its waiter.
-/// The answer waits for the replica, and the notification does not. Nobody looks by itself.
+/// A grant overtakes the reply that queued its waiter.
+/// The reply waits for the replica, and the notification does not. No client checks by itself.
 fn grant_overtakes_the_answer() -> Plan {
     let mut settings = with_a_replica();
     settings.permits = vec![1];
@@ -702,7 +702,7 @@ fn grant_overtakes_the_answer() -> Plan {
     )
 }
 
-/// A dropped caller's permit is confirmed by no replica, and one takes over.
+/// No replica confirms the permit of a dropped caller, and then one takes over.
 /// The replica knows neither the permit nor its release.
 fn dropped_without_replica() -> Plan {
     let mut events = away_and_takes_over(900, 3500);
@@ -714,7 +714,7 @@ fn dropped_without_replica() -> Plan {
     plan(with_a_replica(), events)
 }
 
-/// Timed callers come one after the other, and each finds the entry of the last one.
+/// Timed callers come one after the other, and each finds the entry of the one before.
 /// No batch departs for a waiter that an entry covers already.
 fn timed_one_after_the_other() -> Plan {
     let mut settings = Settings::plain(2, 1);
@@ -751,8 +751,8 @@ fn leaves_while_the_server_is_away() -> Plan {
     )
 }
 
-/// Nothing that a waiter would hear gets through any more.
-/// The client does not look by itself.
+/// Notifications no longer reach a waiter.
+/// The client does not check by itself.
 fn hears_nothing() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.safety_interval = Duration::from_secs(600);
@@ -766,8 +766,8 @@ fn hears_nothing() -> Plan {
     )
 }
 
-/// A client asks a server that has come to be a replica what has become of its call.
-/// The effect is on record with the permits, where nothing can be written just then.
+/// A client asks a server that has become a replica for the outcome of its call.
+/// The effect is on record with the permits, and nothing can be written there just then.
 fn asked_of_a_replica() -> Plan {
     let mut settings = Settings::plain(1, 2);
     settings.watched = vec![true];
@@ -784,7 +784,7 @@ fn asked_of_a_replica() -> Plan {
     )
 }
 
-/// Callers of two clients, who are served one after the other, with something done to their queue now and then.
+/// Callers of two clients are served one after the other, and something is done to their queue now and then.
 fn beside_a_queue(done: impl IntoIterator<Item = What>) -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.watched = vec![true];

@@ -1,5 +1,4 @@
-//! The ends of connections that clients hold: streams without a socket. What is between them and the server is decided
-//! by the [world](super::world).
+//! The clients' ends of connections: streams without a socket. The [world](super::world) decides what happens between them and the server.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -12,7 +11,7 @@ use redisson_semaphore::outside::{Connecting, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, oneshot};
 
-/// What clients do, until the world looks at it.
+/// The actions of clients that the world has not yet seen.
 #[derive(Clone, Default)]
 pub struct Doings {
     shared: Arc<Mutex<Done>>,
@@ -26,7 +25,7 @@ pub struct Done {
     pub touched: Vec<usize>,
 }
 
-/// Somebody wants to connect.
+/// A client wants to connect.
 pub struct Dial {
     pub host: String,
     pub port: u16,
@@ -34,7 +33,7 @@ pub struct Dial {
 }
 
 impl Doings {
-    /// What has been done since the last time.
+    /// Takes the actions since the last time.
     pub fn take(&self) -> Done {
         mem::take(&mut *self.shared.lock().unwrap())
     }
@@ -48,7 +47,7 @@ impl Doings {
         self.bell.notify_one();
     }
 
-    /// Connects from the host that the address names: each client calls the server by a name of its own.
+    /// Connects from the host that the address names: each client has its own name for the server.
     pub fn dial(&self, address: &str) -> Connecting {
         let (host, port) = address.split_once(':').expect("host and port");
         let (host, port) = (host.to_owned(), port.parse().expect("a port"));
@@ -56,7 +55,7 @@ impl Doings {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             doings.note(|done| done.dials.push(Dial { host, port, answer }));
-            // A world that has ended answers nobody.
+            // A world that has ended does not answer.
             let end = answered
                 .await
                 .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
@@ -65,7 +64,7 @@ impl Doings {
     }
 }
 
-/// What both ends of a connection can reach.
+/// The state that both ends of a connection share.
 #[derive(Clone)]
 pub struct Wire {
     pub number: usize,
@@ -75,13 +74,13 @@ pub struct Wire {
 pub struct State {
     /// Written by the client, and not yet on its way.
     pub sent: Vec<Vec<u8>>,
-    /// Arrived for the client.
+    /// Bytes that have arrived for the client.
     pub inbox: VecDeque<u8>,
-    /// The server has closed it; behind what is in the inbox.
+    /// The server has closed the connection, after the bytes in the inbox.
     pub ended: bool,
     /// Nothing is read or written any more.
     pub broken: bool,
-    /// By the client.
+    /// Closed by the client.
     pub closed: bool,
     reader: Option<Waker>,
 }
@@ -102,7 +101,7 @@ impl Wire {
         }
     }
 
-    /// What a client gets of it; once that is dropped, by whomever, it is closed.
+    /// Returns the client's end. The connection is closed when that is dropped.
     pub fn end(self, doings: &Doings) -> End {
         let doings = doings.clone();
         End { wire: self, doings }
@@ -112,7 +111,7 @@ impl Wire {
         self.state.lock().unwrap()
     }
 
-    /// Changes something, and lets the client look.
+    /// Changes the state, and wakes the client's reader.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let changed = change(&mut state);
@@ -123,7 +122,7 @@ impl Wire {
     }
 }
 
-/// The client's end.
+/// The client's end of a connection.
 pub struct End {
     wire: Wire,
     doings: Doings,

@@ -1,4 +1,4 @@
-//! The process of a client: it may be stopped as a whole, as by SIGSTOP, and go on; and have threads.
+//! The process of a client. It may be stopped as a whole, as by SIGSTOP, and go on later. It may have threads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,12 @@ pub struct Process {
 
 #[derive(Default)]
 struct State {
-    /// How many stops it is in.
+    /// How many stops are in effect.
     stops: usize,
     wakers: Vec<Waker>,
-    /// Callers that do nothing for a while.
+    /// Callers that sleep.
     sleepers: BTreeMap<u64, Arc<Notify>>,
-    /// Those among them that have asked for something, and give up then.
+    /// Sleeping callers that have asked for something, and give up when they wake.
     patient: BTreeMap<u64, Arc<Notify>>,
     last_number: u64,
 }
@@ -37,7 +37,7 @@ struct Threads {
 }
 
 impl Process {
-    /// One that has threads: a task is held up at one unlocking of `one_in`.
+    /// Returns a process with threads: one of `one_in` unlocks holds the task up.
     pub fn with_threads(one_in: u32, judge: Arc<Mutex<Judge>>) -> Process {
         let rng = Mutex::new(Rng::with_seed(fastrand::u64(..)));
         Process {
@@ -60,14 +60,14 @@ impl Process {
         }
     }
 
-    /// Sleeps for so long; or, where there are threads, until another task is held up: much happens in that moment.
+    /// Sleeps for this time. With threads, the sleep may end as soon as another task is held up, as much happens at that moment.
     pub async fn sleep(&self, time: Duration) {
         let (_sleeper, notify) = Sleeper::begin(self);
         let _ = timeout(time, notify.notified()).await;
     }
 
-    /// The same, where the caller gives up what it waits for afterwards. It may do so at such a moment once it has waited for
-    /// half of the time, which comes in between most often.
+    /// The same for a caller that gives up its call afterwards. It may give up at such a moment once half of the time is over, and is chosen for that
+    /// most often.
     pub async fn has_patience(&self, time: Duration) {
         sleep(time / 2).await;
         let (sleeper, notify) = Sleeper::begin(self);
@@ -103,7 +103,7 @@ impl Drop for Sleeper<'_> {
 }
 
 impl Process {
-    /// Ready while it runs. A task that polls it while it is stopped is woken as soon as it goes on.
+    /// Ready while the process runs. A task that polls this while the process is stopped is woken when the process goes on.
     pub fn poll_runs(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock().unwrap();
         if state.stops == 0 {
@@ -113,13 +113,13 @@ impl Process {
         Poll::Pending
     }
 
-    /// Whether another task of it runs in between, as on a thread of its own.
+    /// Whether another task of the process runs in between, as on a thread of its own.
     pub fn interrupts(&self) -> bool {
         let Some(threads) = &self.threads else {
             return false;
         };
         let rng = &mut *threads.rng.lock().unwrap();
-        // Whoever the judge looks at is held up by nobody.
+        // While the judges are in use, no task is held up.
         if rng.u32(..threads.one_in) > 0 || threads.judge.try_lock().is_err() {
             return false;
         }

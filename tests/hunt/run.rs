@@ -1,4 +1,4 @@
-//! Many histories: on all cores, for a time or so many.
+//! Runs many histories on all cores, for a time or a number of them.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -15,7 +15,7 @@ thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Panics are told by the history in which they happen, wherever they were caught.
+/// Makes each history report its panics, wherever they were caught.
 pub fn keep_panics() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -30,11 +30,11 @@ pub fn keep_panics() {
 }
 
 const NAME: &str = "history";
-/// In this time by the clock on the wall every history has ended, or goes round in circles.
+/// A history that takes longer than this by the clock on the wall goes round in circles.
 const LONGEST: Duration = Duration::from_secs(600);
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// Carries one history out, on a thread of its own; a panic is a fault.
+/// Runs one history, on a thread of its own. A panic is a fault.
 pub fn carry_out(plan: &Plan) -> Outcome {
     let (sender, outcome) = mpsc::channel();
     thread::scope(|scope| {
@@ -56,8 +56,8 @@ pub fn carry_out(plan: &Plan) -> Outcome {
     })
 }
 
-/// Does this with one number after the other, on all cores, until there is nothing to do, or something is not well. Whether all
-/// was well.
+/// Calls `is_well` with one number after the other, on all cores. Ends when there is nothing to do (`None`), or when something is not well. Returns
+/// whether all was well.
 pub fn on_all_cores(is_well: impl Fn(u64) -> Option<bool> + Sync) -> bool {
     let (next, well) = (AtomicU64::new(0), AtomicBool::new(true));
     thread::scope(|scope| {
@@ -74,7 +74,7 @@ pub fn on_all_cores(is_well: impl Fn(u64) -> Option<bool> + Sync) -> bool {
     well.into_inner()
 }
 
-/// Carries histories out for a while, until one fails: its seed; of several that fail at once the lowest one.
+/// Runs histories for a while, until one fails. Returns its seed; if several fail at once, the lowest one.
 pub fn hunt(from: u64, time: Duration) -> Option<u64> {
     let (began, shown) = (Instant::now(), Mutex::new(Instant::now()));
     let found = Mutex::new(None::<(u64, Fault)>);
@@ -119,7 +119,7 @@ fn show([histories, calls, granted, commands]: [u64; 4], began: Instant) {
     );
 }
 
-/// Carries each of so many histories out twice; whether they were the same, to the byte.
+/// Runs each of these histories twice. Returns whether both runs were the same, to the byte.
 pub fn twice(from: u64, count: u64) -> bool {
     on_all_cores(|number| {
         let seed = Some(number).filter(|number| *number < count)? + from;

@@ -1,10 +1,10 @@
-//! A history that fails, with few events.
+//! Shrinks a history that fails to few events.
 
 use super::judge::Fault;
 use super::plan::Plan;
 use super::run;
 
-/// Leaves out events, many and then single ones, as long as the same judge still objects.
+/// Leaves out events, first many and then single ones, as long as the same judge still objects.
 pub fn shrunk(plan: &Plan, fault: &Fault) -> Plan {
     let mut best = plan.clone();
     let mut part = plan.events.len();

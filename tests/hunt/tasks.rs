@@ -1,7 +1,7 @@
 //! The tasks of simulated processes.
 //!
-//! A simulation has one thread. So that it finds faults between threads all the same, another task of the process may run
-//! wherever the crate has just unlocked something: to that task it looks as if this one had been held up there.
+//! A simulation has one thread. It finds faults between threads all the same: another task of the process may run wherever the crate has just
+//! unlocked something. To that task it looks as if the first one were held up there.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -14,11 +14,11 @@ use redisson_semaphore::outside::Task;
 
 use crate::process::Process;
 
-/// So many tasks are interrupted at once at the most.
+/// At most this many tasks are interrupted at once.
 const DEEPEST: u32 = 3;
 
 thread_local! {
-    /// The one whose task is being polled.
+    /// The process whose task is being polled.
     static PROCESS: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
     /// All tasks of all processes.
     static TASKS: RefCell<Vec<Weak<dyn Beside>>> = const { RefCell::new(Vec::new()) };
@@ -26,14 +26,14 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A history begins.
+/// Prepares for a new history.
 pub fn clear() {
     DEPTH.set(0);
     PROCESS.set(None);
     TASKS.take();
 }
 
-/// Runs `task` as a part of the process whose task is being polled, if it is one's.
+/// Runs `task` as a part of the process whose task is being polled, if there is one.
 pub fn inherit(task: Task) -> Task {
     match PROCESS.with_borrow(Clone::clone) {
         Some(process) => Box::pin(within(process, task)),
@@ -56,7 +56,7 @@ pub fn interrupt() {
     }
 }
 
-/// One of the tasks of `process` that would go on.
+/// Returns one of the tasks of `process` that are ready to run.
 fn one_beside(process: &Arc<Process>) -> Option<Arc<dyn Beside>> {
     let mut ready = Vec::new();
     TASKS.with_borrow_mut(|tasks| {
@@ -73,7 +73,7 @@ fn one_beside(process: &Arc<Process>) -> Option<Arc<dyn Beside>> {
     fastrand::choice(ready)
 }
 
-/// Runs `task` as a part of `process`, together with all that the crate starts for it.
+/// Runs `task` as a part of `process`, together with all tasks that the crate starts for it.
 pub async fn within<T: Send + 'static>(
     process: Arc<Process>,
     task: impl Future<Output = T> + Send + 'static,
@@ -99,9 +99,9 @@ trait Beside: Send + Sync {
 
 struct Part<T> {
     process: Arc<Process>,
-    /// Locked while it is polled.
+    /// Locked while the task is polled.
     course: Mutex<Course<T>>,
-    /// It has not been polled since it was woken.
+    /// The task has not been polled since it was woken.
     woken: AtomicBool,
     /// Wakes the runtime's task, which waits for this one.
     outer: Mutex<Waker>,
@@ -110,7 +110,7 @@ struct Part<T> {
 enum Course<T> {
     Runs(Pin<Box<dyn Future<Output = T> + Send>>),
     Ended(T),
-    /// Nobody waits for it any more.
+    /// No task waits for its result any more.
     Gone,
 }
 
@@ -131,7 +131,7 @@ impl<T: Send + 'static> Part<T> {
         }
     }
 
-    /// Polls it if it has been woken, and is not being polled.
+    /// Polls the task if it has been woken, and is not being polled.
     fn poll_now(self: &Arc<Self>) {
         let mut course = match self.course.try_lock() {
             Ok(course) => course,
@@ -180,7 +180,7 @@ impl<T: Send + 'static> Beside for Part<T> {
     }
 }
 
-/// The part that the runtime's task has: the task ends with it.
+/// The runtime's share of a part. The part's task ends when this is dropped.
 struct Owned<T>(Arc<Part<T>>);
 
 impl<T> Drop for Owned<T> {

@@ -26,7 +26,7 @@ impl Trace {
         self.began.elapsed()
     }
 
-    /// The history is over: in which order a runtime drops its tasks depends on how many there have been before it.
+    /// Ends the trace, as the history is over. The order in which a runtime drops its tasks depends on how many there have been before it.
     pub fn close(&mut self) {
         self.closed = true;
     }
@@ -51,7 +51,7 @@ impl Trace {
     }
 }
 
-/// Bytes as they can be printed, not too many.
+/// Returns bytes in printable form, but not too many of them.
 pub fn printed(bytes: &[u8]) -> String {
     const MOST: usize = 40;
     let shown = bytes[..bytes.len().min(MOST)].escape_ascii().to_string();

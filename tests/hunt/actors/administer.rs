@@ -51,7 +51,7 @@ async fn carry_out(client: &Client, what: AdminCall) -> Result<(), Error> {
     }
 }
 
-/// A call, until it has ended.
+/// A call under way. The judges learn of its end when it is dropped.
 struct Asked<'a> {
     actor: &'a Actor,
     what: AdminCall,

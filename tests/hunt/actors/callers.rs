@@ -14,7 +14,7 @@ use super::stalling::Stalling;
 use crate::judge::{Object, Wanted};
 use crate::plan::{Ask, Call, Give, LockKind};
 
-/// What nothing is wrong with has ended so soon behind its time.
+/// How late a call may end if nothing is wrong.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
 impl Actor {
@@ -52,7 +52,7 @@ impl Actor {
         }
     }
 
-    /// Waits as `call` says; `None` if the future was dropped, or got nothing.
+    /// Waits as `call` says. Returns `None` if the future was dropped, failed, or got nothing.
     pub(super) async fn wait<T>(
         &self,
         call: &Call,
@@ -73,7 +73,7 @@ impl Actor {
             due: limit.map(|wait| {
                 let settings = &self.settings;
                 let window = settings.retry_window + settings.response_timeout * 2;
-                // It may come behind a call that no replica confirms.
+                // The call may wait behind one that no replica confirms.
                 let behind = settings.replication.as_ref().map(|_| settings.retry_window);
                 let window = window + behind.unwrap_or_default();
                 Instant::now() + wait + window + stalled + settings.slack()
@@ -121,7 +121,7 @@ impl Actor {
                     &error,
                 );
                 if error.effect() == Effect::NotApplied {
-                    // Not at once again.
+                    // The caller does not try again at once.
                     sleep(Duration::from_millis(200)).await;
                 }
                 None
@@ -167,7 +167,7 @@ impl Actor {
         }
     }
 
-    /// A handle; those for one owner stand for the same one in all callers of the client.
+    /// Returns a handle of a lock. With `one_owner`, all handles in the client have the same owner.
     pub(super) fn lock(&self, client: &Client, number: usize, call: &Call) -> Arc<dyn Lock> {
         let key = Object::Lock(number).key();
         let lock = match self.settings.lock_kind {
@@ -205,7 +205,7 @@ impl Actor {
     pub(super) async fn hold_lock(&self, lock: &Arc<dyn Lock>, object: usize, call: &Call) {
         let asking = async {
             let (wait, lease) = (call.ask.limit(), call.lease);
-            // Each guard would be another owner.
+            // Each guard is an owner of its own.
             if call.guard && !call.one_owner {
                 let guard = leased(lock, lease).guarded(wait).await?;
                 return Ok(guard.map(Taken::Guard));
@@ -230,7 +230,7 @@ impl Actor {
             let wait = Duration::from_secs(1);
             inner.extend(self.take_again(lock, &outer, wait, lease).await);
             if call.several {
-                // And once more.
+                // The owner takes the lock a third time.
                 inner.extend(self.take_again(lock, &outer, wait, None).await);
             }
         }
@@ -246,7 +246,7 @@ impl Actor {
             if call.stall.is_none() && call.lease.is_none() {
                 self.judge().loses_lock(outer.number());
             }
-            // It has not let go yet of what it has lost.
+            // The caller has not yet let go of the lost hold.
             if call.one_owner && inner.is_empty() {
                 let now = Duration::ZERO;
                 inner.extend(self.take_again(lock, &outer, now, call.lease).await);
@@ -257,18 +257,18 @@ impl Actor {
         }
         let mut all: Vec<_> = std::iter::once(outer).chain(inner).collect();
         if !call.nested.is_some_and(|(_, first)| first) {
-            // What was taken last goes first.
+            // The hold that was taken last is released first.
             all.reverse();
         }
         for held in all {
             match call.give {
                 Give::Call => held.unlock().await,
-                // Without a guard it is not said which of several holds goes.
+                // An unlock without a guard does not say which of several holds it releases.
                 _ if call.guard || call.one_owner || call.nested.is_some() => drop(held),
                 _ => held.unlock_and_go(call.pause).await,
             }
             if call.nested.is_some() {
-                // What is left has to outlast what is renewed no more.
+                // The remaining holds have to outlast a hold whose renewal has ended.
                 sleep(call.hold + self.settings.watchdog.min(Duration::from_secs(3))).await;
             }
         }
@@ -300,7 +300,7 @@ impl Actor {
     }
 }
 
-/// A caller in line.
+/// A caller that waits.
 struct Waiting<'a> {
     actor: &'a Actor,
     number: u64,
@@ -322,7 +322,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The handle with this lease, if it is to have one.
+/// Returns the handle with this lease, if it is to have one.
 fn leased(lock: &Arc<dyn Lock>, lease: Option<Duration>) -> Arc<dyn Lock> {
     lease.map_or_else(|| Arc::clone(lock), |lease| lock.with_lease(lease))
 }

@@ -1,4 +1,4 @@
-//! What callers have in hand: given back in one way or another, and the judges know.
+//! Permits and locks that callers hold. They are released in several ways, and the judges learn of it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Actor;
 use crate::judge::Holder;
 
-/// Whoever waits for it is told of a loss within this.
+/// A caller that waits for the loss learns of it within this time.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 impl Actor {
-    /// Keeps something for so long, or until it is told that it has lost it; whether it was.
+    /// Keeps something for this long, or until it is reported as lost. Returns whether it was.
     pub(super) async fn keeps(
         &self,
         hold: Duration,
@@ -47,7 +47,7 @@ async fn left_alone<T>(call: impl Future<Output = T>, time: Duration) -> Option<
     answer
 }
 
-/// Permits in hand.
+/// Permits that a caller holds.
 pub(super) struct Held<'a> {
     actor: &'a Actor,
     object: usize,
@@ -76,7 +76,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// What has been kept.
+    /// Returns permits that a caller has kept without a guard.
     pub(super) fn again(actor: &'a Actor, object: usize, permits: u32) -> Self {
         Held {
             actor,
@@ -106,7 +106,7 @@ impl<'a> Held<'a> {
             .push((self.object, self.permits));
     }
 
-    /// `dropped`: without waiting for the answer, though one may have come until then, which nobody reads.
+    /// Releases the permits. `dropped`: drops the call after this time, without reading a reply that may have come by then.
     pub(super) async fn release(mut self, semaphore: &RSemaphore, dropped: Option<Duration>) {
         let mut permit = self.permit.take();
         if dropped.is_some() && permit.is_some() {
@@ -140,7 +140,7 @@ impl<'a> Held<'a> {
             if error.effect() == Effect::Unknown {
                 return;
             }
-            // Nothing has been given back.
+            // Nothing has been released.
             actor
                 .judge()
                 .keeps(self.object, actor.host, self.permits.into());
@@ -161,12 +161,12 @@ impl Drop for Held<'_> {
             return;
         }
         match self.permit.take() {
-            // After the end nothing can be given back.
+            // After the client's end nothing can be released.
             Some(permit) if !actor.judge().has_ended(actor.host) => {
                 self.lets_go();
                 drop(permit);
             }
-            // Without a guard they stay taken; somebody has to know of them.
+            // Without a guard the permits stay taken, so they have to be noted.
             permit => {
                 if let Some(permit) = permit {
                     permit.forget();
@@ -216,7 +216,7 @@ impl Taken {
     }
 }
 
-/// A lock in hand.
+/// A lock that a caller holds.
 pub(super) struct HeldLock<'a> {
     actor: &'a Actor,
     object: usize,
@@ -244,7 +244,7 @@ impl<'a> HeldLock<'a> {
         }
     }
 
-    /// Its owner has it once more.
+    /// The owner has taken the lock once more.
     pub(super) fn again(&self, actor: &'a Actor, taken: Taken) -> Self {
         HeldLock::new(actor, self.object, taken, self.reads)
     }
@@ -269,12 +269,12 @@ impl<'a> HeldLock<'a> {
         self.taken().lease().lost().await;
     }
 
-    /// For the judges.
+    /// The number of this hold, for the judges.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The same without a guard, and without waiting for the answer.
+    /// Unlocks without a guard, and without waiting for the reply.
     pub(super) async fn unlock_and_go(mut self, after: Duration) {
         self.actor.judge().unlocks(self.number);
         if let Some(taken) = self.taken.take() {
@@ -283,7 +283,7 @@ impl<'a> HeldLock<'a> {
             if let Taken::Guard(guard) = taken {
                 let _ = guard.forget();
             }
-            // Not begun: its client has been shut down.
+            // The unlock has not begun: its client has been shut down.
             if let Some(Err(_)) = left_alone(lock.unlock(), after).await {
                 self.actor.judge().outlasts(self.object, lock.owner());
             }
@@ -303,14 +303,14 @@ impl<'a> HeldLock<'a> {
         }
     }
 
-    /// Whether it has been told that it has.
+    /// Releases the hold. Returns whether the unlock has succeeded.
     async fn give_back(mut self, lock: &Arc<dyn Lock>) -> bool {
         let left = self.lease().remaining().unwrap_or_default();
         let mut taken = self.taken.take();
         let held_until = Instant::now() + left;
         let robbed = self.actor.judge().unlocks(self.number);
         loop {
-            // A refused unlock spends its hold: the last other one of its owner frees the lock.
+            // A refused unlock uses its hold up: the last other hold of its owner frees the lock.
             let spent = taken.is_none();
             let unlocked = match taken.take() {
                 Some(taken) => taken.unlock().await,
@@ -343,7 +343,7 @@ impl<'a> HeldLock<'a> {
             if error.effect() == Effect::Unknown || matches!(error, Error::ShutDown { .. }) {
                 return false;
             }
-            // It is held, and renewed.
+            // The lock is still held, and renewed.
             sleep(Duration::from_millis(100)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Who acts: clients that start, die and shut down, and their callers.
+//! The actors: clients that start, die and shut down, and their callers.
 
 mod administer;
 mod callers;
@@ -29,7 +29,7 @@ pub struct Stage {
     pub judge: Arc<Mutex<Judge>>,
     /// The client that is in each place now.
     places: Vec<Arc<Actor>>,
-    /// How many there have been.
+    /// How many clients have been started.
     started: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct Actor {
     judge: Arc<Mutex<Judge>>,
     settings: Settings,
     client: Mutex<Option<Client>>,
-    /// Wakes in the order of coming, which other ways to wait do not.
+    /// Wakes callers in order of arrival, which other ways to wait do not.
     there: Notify,
     process: Arc<Process>,
     callers: Mutex<Vec<JoinHandle<()>>>,
@@ -61,7 +61,7 @@ impl Stage {
         self.places[place].host
     }
 
-    /// The clients that are there now.
+    /// Returns the clients that are there now.
     pub fn actors(&self) -> Vec<Arc<Actor>> {
         self.places.clone()
     }
@@ -70,7 +70,7 @@ impl Stage {
         self.started > self.places.len()
     }
 
-    /// Whether no caller has anything to do any more.
+    /// Whether all callers have finished.
     pub fn is_idle(&self) -> bool {
         let idle = |actor: &Arc<Actor>| {
             actor
@@ -119,7 +119,7 @@ impl Stage {
         actor.spawn(async move { caller.administer(admin).await });
     }
 
-    /// The process of a client.
+    /// Returns the process of a client.
     pub fn process(&self, place: usize) -> Arc<Process> {
         Arc::clone(&self.places[place].process)
     }
@@ -200,7 +200,7 @@ impl Actor {
         }
     }
 
-    /// How much its client keeps.
+    /// Returns how many entries of each kind the client keeps.
     pub fn entries(&self) -> Option<Vec<(&'static str, usize)>> {
         self.known().map(|client| client.entries())
     }
@@ -236,7 +236,7 @@ impl Actor {
 
     pub async fn shut_down(&self, drop_callers: bool, limit: Option<Duration>) {
         self.judge().shuts_down(self.host);
-        // Without a client they would go on trying to connect.
+        // Without a client, the task that connects would go on trying.
         if drop_callers || self.known().is_none() {
             for caller in self.drop_callers() {
                 let _ = caller.await;
@@ -250,13 +250,13 @@ impl Actor {
                 None => client.shutdown().await,
             };
             let took = began.elapsed();
-            // Who was served just now learns of it.
+            // A caller that was just served learns of that first.
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
             let mut judge = self.judge();
             let window = self.settings.retry_window + self.settings.slack();
-            // The limit is not a matter of what others do.
+            // A limit holds whatever other processes do.
             let most = limit.map_or(window, |limit| window.min(limit + Duration::from_millis(5)));
             if took > most {
                 judge.accuse(
@@ -271,7 +271,7 @@ impl Actor {
         self.put(None);
     }
 
-    /// Gives back what has been kept.
+    /// Releases the permits that callers have kept.
     pub async fn give_kept(&self) {
         let kept = std::mem::take(&mut *self.kept.lock().unwrap());
         for (object, permits) in kept {

@@ -70,7 +70,7 @@ impl Actor {
         let lost = self
             .keeps(call.hold, lease.lost(), || lease.is_lost())
             .await;
-        // Nobody keeps what its caller has not looked at.
+        // A client does not renew a permit that its caller has not received.
         if lost && call.stall.is_none() {
             self.judge().loses_permit(held, lasts);
         }
@@ -91,7 +91,7 @@ impl Actor {
 }
 
 impl Actor {
-    /// How long what a guard has lasts, that is not renewed.
+    /// How long the permit of a guard lasts if it is not renewed.
     fn guards_last(&self, number: usize) -> Option<Duration> {
         let recipe = &self.settings.recipes[number];
         match recipe.endless {
@@ -100,13 +100,13 @@ impl Actor {
         }
     }
 
-    /// A semaphore whose permits have ids and, by themselves, no end.
+    /// Returns a semaphore whose permits have ids and, by themselves, no end.
     async fn expirable(&self, number: usize) -> RPermitExpirableSemaphore {
         let key = Object::Recipe(number).key();
         self.client().await.permit_expirable_semaphore(&key)
     }
 
-    /// What is renewed is to last longer all the same.
+    /// Sets a longer end for a permit that is renewed anyway.
     async fn prolong(&self, number: usize, id: &str, call: &Call) {
         let Some(lasts) = self.guards_last(number) else {
             return;
@@ -121,7 +121,7 @@ impl Actor {
         }
     }
 
-    /// Somebody has an id, and no guard: the permit lasts for its time, or until it is given back.
+    /// Holds a permit by its id, without a guard. The permit lasts for its time, or until it is released.
     async fn hold_by_id(&self, semaphore: &dyn LeasedSemaphore, number: usize, call: &Call) {
         let recipe = &self.settings.recipes[number];
         let leased = match call.lease {
@@ -172,7 +172,7 @@ impl Actor {
                 Ok(false) => self.judge().is_gone(held, "a refresh"),
                 Err(error) => {
                     self.judge().failed(self.host, "refresh", &error);
-                    // Nobody knows how long it lasts.
+                    // It is unknown now how long the permit lasts.
                     return;
                 }
             }
@@ -192,7 +192,7 @@ impl Actor {
 }
 
 impl Actor {
-    /// Somebody has several ids at once, if there are so many.
+    /// Holds several ids at once, if that many are free.
     async fn hold_several(&self, number: usize, call: &Call) {
         let recipe = &self.settings.recipes[number];
         let semaphore = self.expirable(number).await.with_lease(recipe.timeout);
@@ -231,7 +231,7 @@ impl Actor {
         drop(in_hand);
     }
 
-    /// Beside an id that nobody has none is given back.
+    /// Releases the ids together with one that no caller has: then none of them is released.
     async fn give_with_nobody_s(&self, semaphore: &RPermitExpirableSemaphore, ids: &[&str]) {
         let ids: Vec<_> = ids.iter().copied().chain([NOBODY_S]).collect();
         match semaphore.try_release_many(&ids).await {
@@ -245,10 +245,10 @@ impl Actor {
     }
 }
 
-/// An id that nobody has.
+/// An id that no caller has.
 const NOBODY_S: &str = "00000000000000000000000000000000";
 
-/// A permit in hand, for the judges.
+/// A permit that a caller holds, for the judges.
 struct InHand<'a> {
     actor: &'a Actor,
     held: u64,

@@ -1,4 +1,4 @@
-//! Callers of watched semaphores: what they hold is on record, and may be lost.
+//! Callers of watched semaphores: their permits are on record, and may be lost.
 
 use std::sync::{Arc, Weak};
 
@@ -36,12 +36,12 @@ impl Actor {
     }
 }
 
-/// Permits in hand that are on record.
+/// Permits on record that a caller holds.
 struct OnRecord<'a> {
     actor: &'a Actor,
     object: usize,
     number: u64,
-    /// The judges look whether it is lost.
+    /// The judges check whether it is lost.
     permit: Option<Arc<Permit>>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> OnRecord<'a> {
         self.permit.as_ref().expect("held").lost().await;
     }
 
-    /// It is in nobody's hand any more.
+    /// The caller does not hold the permits any more.
     fn lets_go(&mut self) -> Option<Permit> {
         let permit = self.permit.take()?;
         self.actor.judge().gives_from_record(self.number);
@@ -90,7 +90,7 @@ impl<'a> OnRecord<'a> {
         match error {
             Error::NotHeld { .. } if was_lost => {}
             Error::NotHeld { .. } => judge.is_refused(object, actor.host),
-            // It stays on record until its time is up.
+            // The permits stay on record until their time is over.
             Error::ShutDown { .. } => judge.strands(object, actor.host, permits.into()),
             error => {
                 judge.failed(actor.host, "release", &error);

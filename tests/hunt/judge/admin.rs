@@ -7,7 +7,7 @@ use crate::admin::Ended;
 use crate::plan::AdminCall;
 
 impl Judge {
-    /// A client makes such a call.
+    /// A client begins such a call.
     pub fn admin_begins(&mut self, host: Host, call: AdminCall) -> u64 {
         self.last_number += 1;
         let number = self.last_number;
@@ -21,7 +21,7 @@ impl Judge {
         self.accuse_of_effects(judged);
     }
 
-    /// The semaphore and the latch stand there now; `host` has changed them, or nobody has.
+    /// The semaphore and the latch have these values now. `host` has changed them, or no client has (`None`).
     pub fn admin_is(&mut self, host: Option<Host>, semaphore: i64, latch: Option<i64>) {
         let open = latch.is_none_or(|count| count <= 0);
         self.is_free(Object::Latch, open);
@@ -34,7 +34,7 @@ impl Judge {
         self.accuse_of_effects(judged);
     }
 
-    /// Where a record was overwritten a late copy of a call takes effect once more.
+    /// Accuses of a wrong effect, unless a record may be gone: then a late copy of a call takes effect once more.
     fn accuse_of_effects(&mut self, judged: Result<(), String>) {
         if let Err(detail) = judged
             && !self.rules.forgetful
@@ -44,12 +44,12 @@ impl Judge {
         }
     }
 
-    /// Somebody may see it open at this moment, whatever it is at others: within one script, at a master that has been replaced.
+    /// The latch may look open just now: within one script, or at a master that has been replaced.
     pub fn latch_may_be_open(&mut self) {
         self.open_at = Some(Instant::now());
     }
 
-    /// A caller that has waited for the latch since then goes on.
+    /// A caller that has waited for the latch since then continues.
     pub fn passes_latch(&mut self, host: Host, since: Instant) {
         let open = self.open_at.is_some_and(|open| open >= since);
         if !open && !self.rules.inexact() {

@@ -1,4 +1,4 @@
-//! Clients: when something is wrong with them, how they end, and what they may tell their callers.
+//! Clients: when something is wrong with them, how they end, and which errors they may report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use tokio::time::Instant;
 
 use super::{Host, Judge};
 
-/// What is known of a client.
+/// Everything that is known of a client.
 #[derive(Default)]
 pub(super) struct Client {
-    /// Gone without a word, or after a shutdown that could not do all: nothing is known for certain.
+    /// The client died, or its shutdown failed: nothing is known for certain.
     pub(super) excused: bool,
     /// Its shutdown has begun.
     pub(super) closing: bool,
-    /// From when until when nothing can be sent.
+    /// From when until when the client can send nothing.
     pub(super) cut_off: Option<(Instant, Instant)>,
     pub(super) ended: bool,
     pub(super) ended_at: Option<Instant>,
-    /// Until when locks may be held for calls whose outcome nobody knows.
+    /// Until when locks may be held for calls of unknown outcome.
     pub(super) locks_in_doubt: BTreeMap<usize, Instant>,
-    /// It has been shut down, and said that nothing is owed: all that guards had let go has been given back.
+    /// Its shutdown has succeeded: everything that guards let go has been released.
     settled: bool,
     /// Nothing was wrong when its shutdown began.
     closes_well: bool,
-    /// Since when nothing is wrong with it, or its connections.
+    /// Since when nothing is wrong with the client and its connections.
     pub(super) well_since: Option<Instant>,
-    /// What it was left with, after its shutdown.
+    /// How many permits of each semaphore callers let go after the client's shutdown.
     pub(super) stranded: BTreeMap<usize, i64>,
 }
 
-/// Calls that may have been carried out are repeated for longer than this.
+/// A client repeats calls of unknown outcome for longer than this.
 const REPEATED: Duration = Duration::from_secs(240);
 
 impl Judge {
@@ -40,18 +40,18 @@ impl Judge {
         self.unwell(host, Instant::now());
     }
 
-    /// The id of a client, by which its owners of locks begin.
+    /// Notes the id of a client. The names of its lock owners begin with it.
     pub fn is_called(&mut self, host: Host, id: &str) {
         self.ids.insert(id.to_owned(), host);
     }
 
-    /// Whether a key is a client's.
+    /// Whether a key contains an id of this client.
     pub fn is_id_in(&self, host: Host, key: &str) -> bool {
         let mut ids = self.ids.iter();
         ids.any(|(id, of)| *of == host && key.contains(id.as_str()))
     }
 
-    /// The client of an owner.
+    /// Returns the client of a lock owner.
     pub fn client_of(&self, owner: &str) -> Option<Host> {
         let (id, _) = owner.split_once(':')?;
         self.client_called(id)
@@ -61,26 +61,26 @@ impl Judge {
         self.ids.get(id).copied()
     }
 
-    /// It has asked a master that was replaced and does not know that, and it could have known for long.
+    /// A client has used a master that was replaced without knowing it. The client is at fault if nothing has been wrong with it lately.
     pub fn strays(&mut self, host: Host) {
         let well = self.clients.get(&host).and_then(|client| client.well_since);
         if !self.has_ended(host) && well.is_some_and(|well| well < Instant::now()) {
             let detail = format!("c{host} goes on with a master that has been replaced");
             self.accuse("strays", detail);
         }
-        // What it is granted there is on no record that counts, which it learns before what it holds would end.
+        // Grants of that master are on no valid record. The client learns that before its leases end.
         self.robs_records();
         self.latch_may_be_open();
     }
 
-    /// Something is wrong with the client, or its connections, just now.
+    /// Something is wrong with the client or its connections, until then.
     pub fn unwell(&mut self, host: Host, until: Instant) {
         self.settle_doubts(host);
         let client = self.clients.entry(host).or_default();
         client.well_since = client.well_since.max(Some(until));
     }
 
-    /// Nothing that the client sends reaches anybody until then.
+    /// Nothing that the client sends arrives until then.
     pub fn cuts_off(&mut self, host: Host, until: Instant) {
         let now = Instant::now();
         let client = self.clients.entry(host).or_default();
@@ -92,13 +92,13 @@ impl Judge {
         }
     }
 
-    /// Whether it is cut off for so long that it does not repeat any more what was under way.
+    /// Whether the client is cut off for longer than it repeats the calls that were under way.
     pub(super) fn gives_up(&self, host: Host) -> bool {
         let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
         cut_off.is_some_and(|(from, _)| self.gives_up_from(host, from))
     }
 
-    /// The same for what begins or began at `since`.
+    /// The same for a call that begins or began at `since`.
     pub(super) fn gives_up_from(&self, host: Host, since: Instant) -> bool {
         let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
         cut_off.is_some_and(|(_, until)| until.saturating_duration_since(since) > REPEATED)
@@ -108,7 +108,7 @@ impl Judge {
         self.healed.is_some()
     }
 
-    /// All can send again.
+    /// All clients can send again.
     pub fn heals(&mut self) {
         self.healed = Some(Instant::now());
         for client in self.clients.values_mut() {
@@ -116,7 +116,7 @@ impl Judge {
         }
     }
 
-    /// The client's process is no more.
+    /// The client's process is gone.
     pub fn dies(&mut self, host: Host) {
         self.trace.note(format_args!("c{host} dies"));
         let client = self.clients.entry(host).or_default();
@@ -137,7 +137,7 @@ impl Judge {
         }
     }
 
-    /// Its shutdown begins.
+    /// The client's shutdown begins.
     pub fn shuts_down(&mut self, host: Host) {
         self.trace.note(format_args!("c{host} shuts down"));
         self.something_happens();
@@ -146,7 +146,7 @@ impl Judge {
         client.closes_well = client.well_since.is_some_and(|well| well < Instant::now());
     }
 
-    /// The client has been shut down. `in_haste`: it was given less time than it may take.
+    /// The client has been shut down. `in_haste`: its time was limited.
     pub fn has_shut_down(&mut self, host: Host, result: &Result<(), Error>, in_haste: bool) {
         self.trace
             .note(format_args!("c{host} has shut down: {result:?}"));
@@ -163,7 +163,7 @@ impl Judge {
         self.settle(host, well);
     }
 
-    /// Whether nothing is left of it, but for what its callers keep without a guard.
+    /// Whether nothing of the client is left, except permits that callers keep without a guard.
     pub(super) fn is_settled(&self, host: Host) -> bool {
         self.clients.get(&host).is_some_and(|client| client.settled)
     }
@@ -178,7 +178,7 @@ impl Judge {
             .is_some_and(|client| client.closing || client.ended)
     }
 
-    /// A call has failed.
+    /// A call has failed. Judges its error.
     pub fn failed(&mut self, host: Host, call: &str, error: &Error) {
         let unknown = error.effect() == Effect::Unknown;
         self.trace.note(format_args!(
@@ -194,11 +194,11 @@ impl Judge {
         ) || self.rules.meddled;
         let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
         let early = match error {
-            // Whether replicas have it is known as soon as the others have been asked.
+            // A client knows that too few replicas have confirmed as soon as it has asked them.
             Error::Unavailable { waited, detail, .. } => {
                 *waited < self.rules.gives_up_after && !detail.contains("too few replicas")
             }
-            // The same; and a script ends in the middle where it deletes a key whose slot is on its way.
+            // The same here. Besides, a script ends in the middle where it deletes a key whose slot is moving.
             Error::OutcomeUnknown { waited, detail, .. } => {
                 *waited < self.rules.gives_up_after
                     && !self.rules.replicated
@@ -206,7 +206,7 @@ impl Judge {
             }
             _ => false,
         };
-        // What is refused behind a doubt says for how long that had been one.
+        // A call that is refused because an earlier outcome is unknown reports for how long that has been so.
         let early = early && call != "connect" && !self.closing(host) && !self.rules.meddled;
         if !expected || told || early {
             self.accuse("errors", format!("c{host}: {call}: {error:?}"));

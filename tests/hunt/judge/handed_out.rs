@@ -1,14 +1,14 @@
-//! What callers are handed: it must be worth something.
+//! Grants that reach their callers: they must not be lost by then.
 
 use std::time::Duration;
 
 use super::{Host, Judge, Object};
 
-/// How long it takes at the most from the server's answer to the caller's hand.
+/// How long a grant takes at most from the server's reply to the caller.
 const WITHIN: Duration = Duration::from_secs(1);
 
 impl Judge {
-    /// A caller who was there all the time is handed what lasts so long from its sending on; `lost`: and is lost already.
+    /// A caller that was polled all the time gets a grant that lasts this long from the sending of its request. `lost`: it is lost already.
     pub fn is_handed(&mut self, object: Object, host: Host, lasts: Duration, lost: bool) {
         let taken_away = match object {
             Object::Lock(number) => self.is_robbed(number),

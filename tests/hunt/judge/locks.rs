@@ -1,4 +1,4 @@
-//! Locks: who believes to hold them.
+//! Locks, and the callers that believe to hold them.
 
 use redisson_semaphore::Lease;
 use std::time::Duration;
@@ -13,22 +13,22 @@ pub struct Holder {
     pub object: usize,
     pub host: Host,
     pub owner: String,
-    /// Beside others that read.
+    /// Other readers may hold the lock at the same time.
     pub reads: bool,
 }
 
 pub(super) struct HeldLock {
     pub(super) holder: Holder,
     pub(super) lease: Lease,
-    /// Somebody has taken it away; until then its holder need not know.
+    /// Set if the lock was taken away: until then its holder need not know.
     pub(super) robbed: Option<Instant>,
 }
 
-/// How long it takes until what has been taken away is gone, and what is under way has arrived.
+/// How long it takes until a lock that was taken away is gone, and all requests under way have arrived.
 const ROBBING: Duration = Duration::from_secs(4);
 
 impl Judge {
-    /// A lock is in hand.
+    /// A caller has got a lock. Returns the number of the hold.
     pub fn locks(&mut self, holder: Holder, lease: Lease, token: Option<u64>) -> u64 {
         let Holder {
             object,
@@ -48,13 +48,13 @@ impl Judge {
         };
         let other = self.locks.values().find(believes);
         let other = other.map(|held| held.holder.host);
-        // Who was not polled for longer than its lease is told so together with its hold.
+        // A caller that was not polled for longer than its lease learns of the loss together with the hold.
         if let Some(other) = other.filter(|_| !lease.is_lost()) {
             self.accuse("owner", format!("c{host} holds l{object} beside c{other}"));
         }
         if let Some(token) = token {
             let (highest, last) = self.tokens.get(&object).cloned().unwrap_or_default();
-            // Callers of one owner that are served together go on in any order.
+            // Callers of one owner that are served together continue in any order.
             let fresh = last != *owner
                 && !lease.is_lost()
                 && !self.rules.inexact()
@@ -75,7 +75,7 @@ impl Judge {
         let held = HeldLock {
             holder,
             lease,
-            // What was on its way to its holder is taken away, too.
+            // A grant that was on its way to its holder is taken away, too.
             robbed: self
                 .robbed
                 .get(&object)
@@ -86,21 +86,21 @@ impl Judge {
         self.last_number
     }
 
-    /// Somebody takes a lock away from its holder, at once or within seconds.
+    /// A lock is taken away from its holder, at once or within seconds.
     pub fn robs(&mut self, object: usize) {
         let now = Instant::now();
         let until = now + self.rules.longest_lease + ROBBING;
         self.robbed.insert(object, until);
         let of_object = |held: &&mut HeldLock| held.holder.object == object;
         for held in self.locks.values_mut().filter(of_object) {
-            // It may be renewed once more.
+            // The lease may be renewed once more.
             let left = held.lease.remaining().unwrap_or(self.rules.longest_lease);
             let until = now + left.max(self.rules.watchdog) + ROBBING;
             held.robbed = held.robbed.max(Some(until));
         }
     }
 
-    /// The owners that have the lock in the server now, and their clients.
+    /// Judges the owners that have the lock in the server now. Each is given with its client.
     pub fn lock_is(&mut self, object: usize, owners: &[(String, Option<Host>)]) {
         let now = Instant::now();
         let believes = |held: &&HeldLock| {
@@ -150,7 +150,7 @@ impl Judge {
         self.stuck.insert(object, (owner.clone(), since));
     }
 
-    /// Whether an owner may have the lock in the server whose client has been shut down.
+    /// Whether an owner may have the lock in the server although its client has been shut down.
     fn may_stand(&self, object: usize, owner: &str) -> bool {
         let of_owner = |held: &HeldLock| held.holder.object == object && held.holder.owner == owner;
         let client = self
@@ -164,12 +164,12 @@ impl Judge {
             || self.locks.values().any(of_owner)
     }
 
-    /// A guard has gone, and could not give the lock back: nothing was done, or its client had been shut down.
+    /// A guard is gone, and could not release the lock: nothing was done, or its client had been shut down.
     pub fn outlasts(&mut self, object: usize, owner: &str) {
         self.outlasting.insert((object, owner.to_owned()));
     }
 
-    /// Whether nobody of a client that is well has or wants the lock.
+    /// Whether the client is well, and none of its callers has or wants the lock.
     fn has_left(&self, object: usize, host: Host) -> bool {
         let client = self.clients.get(&host);
         let well = client.and_then(|client| client.well_since);
@@ -177,7 +177,7 @@ impl Judge {
         let now = Instant::now();
         let of_host = |held: &HeldLock| held.holder.object == object && held.holder.host == host;
         let wants = |waiting: &Waiting| waiting.is_of(Object::Lock(object), host);
-        // What the server has forgotten may have been that it was given back.
+        // The server may have forgotten an unlock.
         !self.rules.meddled
             && !self.is_robbed(object)
             && !self.closing(host)
@@ -187,7 +187,7 @@ impl Judge {
             && !self.waiting.values().any(wants)
     }
 
-    /// What has become of a call is not known: the lock may be held until the end of a lease.
+    /// The outcome of a call is unknown: the lock may be held until a lease ends.
     pub(super) fn doubts_lock(&mut self, object: usize, host: Host) {
         let client = self.clients.entry(host).or_default();
         let from = Instant::now().max(client.well_since.unwrap_or_else(Instant::now));
@@ -200,15 +200,15 @@ impl Judge {
         self.given_back.remove(&(object, owner.to_owned()));
     }
 
-    /// An owner has been told that it has given the lock back.
+    /// An unlock of this owner has succeeded.
     pub fn has_unlocked(&mut self, object: usize, host: Host, owner: &str) {
         self.outlasting.remove(&(object, owner.to_owned()));
-        // Another hold of it may be lost, and be there until its lease ends.
+        // Another hold of the owner may be lost, and stay in the server until its lease ends.
         let of_owner = |held: &HeldLock| held.holder.object == object && held.holder.owner == owner;
         let client = self.clients.get(&host);
         let in_doubt = client.and_then(|client| client.locks_in_doubt.get(&object));
         let in_doubt = in_doubt.is_some_and(|until| Instant::now() <= *until);
-        // A caller of the same owner that waits may have it already.
+        // A waiter of the same owner may have the lock already.
         let wants = |waiting: &Waiting| waiting.is_of(Object::Lock(object), host);
         let others = self.locks.values().any(of_owner) || self.waiting.values().any(wants);
         let others = others || self.releasing.contains(&(object, owner.to_owned()));
@@ -217,7 +217,7 @@ impl Judge {
         }
     }
 
-    /// An owner is told that it has lost a lock that is renewed.
+    /// An owner learns that it has lost a lock that is renewed.
     pub fn loses_lock(&mut self, number: u64) {
         let Some(HeldLock { holder, .. }) = self.locks.get(&number) else {
             return;
@@ -233,7 +233,7 @@ impl Judge {
         }
     }
 
-    /// A script of this client has freed the lock, so that those who wait are told; or it is taken.
+    /// A script of this client has freed the lock, so that the client notifies a waiter; or the lock is taken.
     pub fn lock_is_freed(&mut self, object: usize, host: Host, free: bool) {
         if free && !self.free_since.contains_key(&Object::Lock(object)) {
             self.freed_by.insert(object, host);
@@ -241,19 +241,19 @@ impl Judge {
         self.is_free(Object::Lock(object), free);
     }
 
-    /// An owner gives a hold back, and does not wait for the answer.
+    /// An owner releases a hold, and does not wait for the reply.
     pub fn lets_lock_go(&mut self, object: usize, owner: &str) {
         let count = self.let_go.entry((object, owner.to_owned())).or_default();
         *count += 1;
     }
 
-    /// How often it has done so: an unlock that was begun before says nothing of these.
+    /// How many holds the owner has released so. An unlock that began before says nothing about them.
     pub fn has_let_lock_go(&self, object: usize, owner: &str) -> u32 {
         let count = self.let_go.get(&(object, owner.to_owned()));
         count.copied().unwrap_or_default()
     }
 
-    /// An owner begins, or ends, to give a hold back, in a call that waits for the answer.
+    /// An owner begins, or ends, to release a hold in a call that waits for the reply.
     pub fn releases(&mut self, object: usize, owner: &str, begins: bool) {
         let hold = (object, owner.to_owned());
         let found = self.releasing.iter().position(|other| *other == hold);
@@ -264,7 +264,7 @@ impl Judge {
         }
     }
 
-    /// It is given back; whether somebody had taken it away.
+    /// A hold is released. Returns whether the lock was taken away before.
     pub fn unlocks(&mut self, number: u64) -> bool {
         let Some(held) = self.locks.remove(&number) else {
             return false;
@@ -277,7 +277,7 @@ impl Judge {
         held.robbed.is_some()
     }
 
-    /// Whether somebody has taken the lock away lately.
+    /// Whether the lock was taken away lately.
     pub fn is_robbed(&self, object: usize) -> bool {
         let until = self.robbed.get(&object);
         until.is_some_and(|until| Instant::now() <= *until)

@@ -1,6 +1,6 @@
-//! The judges: what must be so at any time, and at the end.
+//! The judges: they check what must be true at any time, and at the end.
 //!
-//! They see both sides: what each command of each client has changed in the server, and what callers have been told.
+//! They see both sides: how each command of each client has changed the server, and which results callers have got.
 
 mod admin;
 mod clients;
@@ -34,15 +34,15 @@ pub use self::waiting::Wanted;
 use self::watched::Watched;
 use super::trace::Trace;
 
-/// A client from its start to its end; one that comes back has another number.
+/// The number of a client, from its start to its end. A restarted client has another number.
 pub type Host = usize;
-/// Who works at the server itself.
+/// The operator, who works at the server itself.
 pub const OPERATOR: Host = usize::MAX;
 
-/// What is wrong with a history.
+/// A fault of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Which judge says so.
+    /// The judge that found it.
     pub judge: &'static str,
     pub detail: String,
 }
@@ -66,72 +66,72 @@ impl Object {
         match self {
             Object::Semaphore(number) => format!("s{number}"),
             Object::Lock(number) => format!("l{number}"),
-            // All its keys are in one slot of a cluster.
+            // All keys of a recipe are in one slot of a cluster.
             Object::Recipe(number) => format!("{{r{number}}}"),
             Object::Latch => "p0".to_owned(),
         }
     }
 }
 
-/// What is to be judged of a plan.
+/// The facts of a plan by which it is judged.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     pub permits: Vec<i64>,
-    /// Those with a watchdog that nobody else uses: counter and records come to the same always.
+    /// The watched semaphores that no JVM and no operator changes: the counter and the records always add up to all permits.
     pub exact: Vec<bool>,
-    /// Whoever waits while there is enough waits so long at the most.
+    /// How long a waiter waits at most while there is enough.
     pub patience: Duration,
-    /// The same for a lock. At a fair one the dead stand before them in the queue, each for its share of time.
+    /// The same for a lock. At a fair lock, each dead client ahead of a waiter in the queue takes its share of time.
     pub patience_at_locks: Duration,
-    /// When whoever waits looks by itself, at the latest.
+    /// After this time, at the latest, a waiter checks by itself.
     pub safety_interval: Duration,
-    /// How many clients look after each recipe for all that wait.
+    /// For each recipe, how many clients check on behalf of all waiters.
     pub lookers: Vec<usize>,
-    /// All clients are near enough, and keep to turns.
+    /// All clients have a low latency, and keep to turns.
     pub near: bool,
-    /// The first to come is the first to be served.
+    /// The object that has to serve its waiters in order of arrival.
     pub orderly: Option<Object>,
-    /// Somebody writes into the records: what was in doubt stays so.
+    /// The operator interferes, for example by writing into records: unknown outcomes stay unknown.
     pub meddled: bool,
-    /// The server forgets what it has done, or what it was told of it.
+    /// The server may forget writes, or its replica may lack some.
     pub forgetful: bool,
-    /// Replicas are waited for.
+    /// Clients wait for replicas.
     pub replicated: bool,
-    /// It gives up what it holds under some names.
+    /// The server evicts keys.
     pub evicts: bool,
-    /// It forgets what callers have been told.
+    /// The server may forget writes that callers know of.
     pub loses: bool,
-    /// What is renewed is renewed for so long.
+    /// For how long a lease is renewed.
     pub watchdog: Duration,
-    /// How many there are.
+    /// How many clients run at a time.
     pub clients: usize,
-    /// How many nodes a cluster has; none without.
+    /// How many masters the cluster has; 0 without a cluster.
     pub masters: usize,
-    /// How many things there are to share.
+    /// How many objects there are.
     pub objects: usize,
-    /// How often each of them looks after something in a second, whatever happens.
+    /// How often in a second each client checks something by itself.
     pub looks: f64,
-    /// Somebody's process stops for a while.
+    /// Some process stops for a while.
     pub stops: bool,
-    /// No call is given up sooner.
+    /// No call is given up sooner than this.
     pub gives_up_after: Duration,
-    /// An answer that takes longer is waited for no more.
+    /// A client waits no longer than this for a reply.
     pub response_timeout: Duration,
     /// The longest lease there is.
     pub longest_lease: Duration,
-    /// How long a question and its answer take.
+    /// How long a request and its reply take at most.
     pub crossing: Duration,
 }
 
 impl Rules {
-    /// Permits may be lost, or there twice.
+    /// Whether permits may be lost, or exist twice.
     fn inexact(&self) -> bool {
         self.meddled || self.evicts || self.loses
     }
 
-    /// Whether what lasts so long from its sending on can be renewed in time, though its script has to be sent first.
+    /// Whether a lease of this length can be renewed in time. It counts from the sending of its request, even if the script is still to be loaded.
     fn can_keep(&self, lasts: Duration) -> bool {
-        // Replicas are asked behind it; and the first time each script is sent twice, the one that takes and the one that renews.
+        // With a replica, each step is confirmed, too; and the first time each script is sent twice, the one that acquires and the one that renews.
         let crossings = if self.replicated { 3 } else { 1 };
         self.crossing * crossings < lasts / 3
     }
@@ -143,47 +143,47 @@ pub struct Judge {
     pub fault: Option<Fault>,
     ledgers: Vec<Ledger>,
     locks: BTreeMap<u64, HeldLock>,
-    /// Locks that somebody has taken away, and until when their holders may not know.
+    /// Locks that were taken away from their holders, and until when the holders may not know.
     robbed: BTreeMap<usize, Instant>,
-    /// Locks that an owner has had for nobody, and since when.
+    /// Locks that an owner has had without a caller, and since when.
     stuck: BTreeMap<usize, (String, Instant)>,
-    /// The owners that have been told that a lock is not theirs any more, and have not asked for it since.
+    /// Owners that have unlocked a lock completely, and have not asked for it since.
     given_back: BTreeSet<(usize, String)>,
-    /// The owners that are giving a hold of a lock back, once for each.
+    /// Owners that are releasing a hold of a lock, once for each hold.
     releasing: Vec<(usize, String)>,
-    /// How many holds an owner has let go without waiting for the answers.
+    /// How many holds an owner has released without waiting for the replies.
     let_go: BTreeMap<(usize, String), u32>,
-    /// Owners that may have a lock though their guards have gone, as these could not give it back.
+    /// Owners that may still have a lock although their guards are gone, as the guards could not release it.
     outlasting: BTreeSet<(usize, String)>,
     waiting: BTreeMap<u64, Waiting>,
-    /// The numbers of those who only try.
+    /// The numbers of calls that only try.
     tries: BTreeSet<u64>,
     clients: BTreeMap<Host, Client>,
     ids: BTreeMap<String, Host>,
     last_number: u64,
-    /// Nobody comes again.
+    /// When everything healed. Callers begin no further rounds after that.
     healed: Option<Instant>,
     pub commands: u64,
-    /// Those but PINGs.
+    /// The commands other than PINGs and questions about the cluster.
     pub work: u64,
     pub granted: u64,
     pub calls: u64,
     rules: Rules,
-    /// Since when nothing has happened but scripts, and how many.
+    /// Since when nothing but scripts has happened, and how many of them.
     vain: (Option<Instant>, u32),
     admin: crate::admin::Ledger,
-    /// The last time that nobody had to wait for the latch.
+    /// When the latch was open, or may have been open, for the last time.
     open_at: Option<Instant>,
     recipes: Recipes,
     watched: Watched,
-    /// The change that is judged is undone, as a replica that takes over does not have it.
+    /// The judged change is a write that a replica lacks when it takes over.
     undone: bool,
     order: Order,
-    /// The highest token of each lock.
+    /// The highest token of each lock, and its owner.
     tokens: BTreeMap<usize, (u64, String)>,
-    /// Since when there is what those want who wait for something else than permits of semaphores.
+    /// Since when each lock, recipe or latch is free.
     free_since: BTreeMap<Object, Instant>,
-    /// Who has freed each lock last.
+    /// The client that freed each lock last.
     freed_by: BTreeMap<usize, Host>,
 }
 
@@ -207,7 +207,7 @@ impl Judge {
         }
     }
 
-    /// The first fault is the one that counts.
+    /// Records a fault. Only the first one counts.
     pub fn accuse(&mut self, judge: &'static str, detail: String) {
         if self.fault.is_none() {
             self.trace.note(format_args!("!!! {judge}: {detail}"));

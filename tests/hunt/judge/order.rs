@@ -1,4 +1,4 @@
-//! Whether the first to come is the first to be served, where nothing goes wrong, and what that costs.
+//! Whether waiters are served in order of arrival while nothing goes wrong, and how many commands that takes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,37 +8,36 @@ use tokio::time::Instant;
 use super::waiting::Waiting;
 use super::{Host, Judge};
 
-/// What clients may differ by of a wait, and what messages take, and what one hands over within itself.
+/// The tolerance: a part of the wait, by which clients may differ, and a moment for messages and local hand-offs.
 const PART: f64 = 0.15;
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// Who waits alone stands in no line until it has heard of others.
+/// How often a waiter may be passed. Its client has no entry in the queue while it waits alone, until it hears of other clients.
 const MOST: u32 = 2;
 
-/// Before anybody is served.
+/// Scripts before the first grant.
 const AT_FIRST: f64 = 20.0;
-/// For each grant.
+/// Scripts for each grant.
 const MOST_SCRIPTS: f64 = 4.5;
-/// The same, to all clients.
+/// Messages for each grant, to all clients together.
 const MOST_MESSAGES: f64 = 4.0;
 
-/// Since when each client's first caller in line is that; how often callers were served before somebody who came before them, and waits, when
-/// last.
+/// The order of service: since when each client's first waiter is the first one, how often each waiter was passed by later ones, and when last.
 #[derive(Default)]
 pub(super) struct Order {
     since: BTreeMap<Host, Instant>,
     passed: BTreeMap<u64, (u32, Instant)>,
-    /// How many callers have been served, how many scripts carried out, and how many messages sent.
+    /// How many callers were served, how many scripts ran, and how many messages arrived.
     served: u64,
     pub(super) scripts: u64,
-    /// Each costs a script: the client asks for what it may have missed, or says that it listens to JVMs no more.
+    /// Each costs a script: the client asks for missed notifications, or reports that it does not listen to JVMs any more.
     pub(super) subscriptions: u64,
     pub(super) messages: u64,
 }
 
 impl Judge {
-    /// A caller gets what it has waited for. Whoever has come long before it, and has been the first of its client for a while, gets
-    /// some at the same time.
+    /// A waiter is served. It must not pass a waiter of another client again and again, if that one came long before it and has been the first of its
+    /// client for a while.
     pub fn serves(&mut self, number: u64) {
         let Some(object) = self.rules.orderly else {
             return;
@@ -81,9 +80,9 @@ impl Judge {
         }
     }
 
-    /// All callers have been served. `polled`: waiters look again and again.
+    /// All callers have been served. Judges the cost. `polled`: waiters check again and again.
     pub fn judge_orderly(&mut self, polled: bool) {
-        // One client looks after what is held, once a lease.
+        // One client checks the leases of all holders, once a lease.
         let looks = self.trace.now().as_secs_f64() / self.rules.watchdog.as_secs_f64();
         let each = |count: u64| (count as f64 - AT_FIRST - looks) / self.order.served as f64;
         let scripts = self.order.scripts.saturating_sub(self.order.subscriptions);

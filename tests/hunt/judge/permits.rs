@@ -1,4 +1,4 @@
-//! Permits of semaphores: what clients take and give in the server, and what their callers have in hand.
+//! Permits of semaphores: how many each client has taken in the server, and how many its callers hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::waiting::Waiting;
 use super::{Host, Judge, OPERATOR, Object};
 use crate::jvm;
 
-/// When all can send again, they have sent what they owe after this.
+/// After the healing, all clients have sent their deferred releases within this time.
 const DEBTS_ARE_PAID: Duration = Duration::from_secs(10);
 
-/// What stands in the grants of a semaphore.
+/// The grants of a semaphore in the server.
 #[derive(Debug, Default)]
 pub struct Granted {
     pub all: BTreeMap<Host, i64>,
@@ -21,33 +21,33 @@ pub struct Granted {
     pub ends: Vec<(Host, Instant, i64)>,
 }
 
-/// One semaphore.
+/// The ledger of one semaphore.
 #[derive(Default)]
 pub(super) struct Ledger {
     pub(super) permits: i64,
     pub(super) counter: i64,
-    /// What each client has added to the counter in the server.
+    /// How much each client has added to the counter in the server.
     pub(super) net: BTreeMap<Host, i64>,
-    /// What each client has been granted for a time: that is what it has taken, and it comes back by itself.
+    /// How many permits each client has been granted for a time. They count as taken, and come back by themselves.
     pub(super) recorded: BTreeMap<Host, i64>,
-    /// How much of that guards hold, or are to hold.
+    /// How many of those permits guards hold, or are to hold.
     pub(super) leased: BTreeMap<Host, i64>,
     /// When each of those leases ends.
     pub(super) ends: Vec<(Host, Instant, i64)>,
-    /// What callers of each client have in hand.
+    /// How many permits the callers of each client hold.
     pub(super) held: BTreeMap<Host, i64>,
-    /// The clients some of whose calls have gone without an answer: they may yet take something.
+    /// Clients some of whose calls have ended without a reply, and since when: those calls may still take permits.
     pub(super) doubts: BTreeMap<Host, Instant>,
-    /// Those that were told last that nothing was done, and have had and asked for nothing since.
+    /// Clients whose last call had no effect for certain, and that have held and asked for nothing since.
     pub(super) denied: BTreeSet<Host>,
-    /// When each was served last.
+    /// When each client was served last.
     pub(super) served: BTreeMap<Host, Instant>,
-    /// The clients of whom a release, or an answer, was under way when they were cut off for longer than it is repeated; or which
-    /// might not give back, at their end, what a caller who had gone was granted.
+    /// Clients that were cut off for longer than they repeat a call, with a release or a reply under way. The same goes for clients that might not
+    /// release, at their end, the grant of a dropped caller.
     pub(super) given_up: BTreeSet<Host>,
-    /// Since when there is enough for each waiting caller.
+    /// Since when there is enough for each waiter.
     pub(super) ample_since: Option<Instant>,
-    /// Who has changed the counter last, but for those who took some of what a JVM has left.
+    /// The client that changed the counter last. Clients that only took permits from those that a JVM has left do not count.
     pub(super) changed_by: Option<Host>,
 }
 
@@ -57,12 +57,12 @@ impl Ledger {
         -self.net.get(&host).copied().unwrap_or_default()
     }
 
-    /// The same without what is on record, which comes back by itself once its client is dead.
+    /// The same without the permits on record: those come back by themselves once their client is dead.
     fn taken_off_record(&self, host: Host) -> i64 {
         self.taken(host) - self.on_record(host)
     }
 
-    /// How many permits a client has taken that no caller of it has in hand.
+    /// How many permits a client has taken that none of its callers holds.
     pub(super) fn in_excess(&self, host: Host) -> i64 {
         let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
         -of(&self.net) - of(&self.held)
@@ -72,7 +72,7 @@ impl Ledger {
         self.recorded.get(&host).copied().unwrap_or_default()
     }
 
-    /// How many permits stand under leases of a client that are over: the next script frees them.
+    /// How many permits a client has under leases that are over. The next script frees them.
     pub(super) fn over(&self, host: Host) -> i64 {
         let now = Instant::now();
         let over = (self.ends.iter()).filter(|(of, ends, _)| *of == host && *ends <= now);
@@ -80,14 +80,14 @@ impl Ledger {
     }
 }
 
-/// How long a question is on its way to the server, if nothing is wrong.
+/// How long a request takes to the server, if nothing is wrong.
 const UNDER_WAY: Duration = Duration::from_millis(200);
 
-/// How long it takes at the most, if nothing is wrong, until a call whose caller has gone has been answered.
+/// How long it takes at most until the call of a dropped caller is answered, if nothing is wrong.
 const SETTLING: Duration = Duration::from_secs(5);
 
 impl Judge {
-    /// The counter is `value` now, and so much is granted; `host` has changed it, or nobody has.
+    /// The counter is `value` now, with these grants. `host` has changed it, or no client has (`None`).
     pub fn counter(&mut self, number: usize, host: Option<Host>, value: i64, granted: Granted) {
         let recorded = granted.all;
         let ledger = &mut self.ledgers[number];
@@ -114,11 +114,11 @@ impl Judge {
         ledger.recorded = recorded;
         let unrecorded = delta + after - before;
         *ledger.net.entry(host.unwrap_or(OPERATOR)).or_default() += unrecorded;
-        // What a script moves to others is not taken by the client that has sent it.
+        // Permits that a script moves to other clients are not taken by the client that sent it.
         let takes = host.map_or(0, |host| ledger.on_record(host) - own_before - unrecorded);
         let undone = self.undone;
         if undone {
-            // What somebody has given back is given back again, and what had come back of the dead is on record again.
+            // A lost release is repeated, and permits that had come back from dead clients are on record again.
             let hosts: Vec<Host> = self.clients.keys().copied().collect();
             for host in hosts {
                 self.is_unbalanced(Object::Semaphore(number), host);
@@ -148,13 +148,13 @@ impl Judge {
                 |waiting: &Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
             let asked = self.waiting.values().any(of_host);
             let ledger = &self.ledgers[number];
-            // What is handed on within a client may be in hand twice for a moment, and is given back: the question that named
-            // who has been served may still be under way when nobody waits any more.
+            // A local hand-off may serve a waiter whose request is still under way. The permits of that request arrive when no caller waits any more,
+            // and the client releases them.
             let well = self.clients.get(&host).and_then(|client| client.well_since);
             let under_way = |served: &Instant| served.elapsed() < UNDER_WAY || well > Some(*served);
             let served = ledger.served.get(&host).is_some_and(under_way);
             let denied = ledger.denied.contains(&host) && !ledger.doubts.contains_key(&host);
-            // A client that ends gives its grants back.
+            // A client that ends releases its grants.
             if denied && !asked && !served && !self.closing(host) {
                 self.accuse(
                     "effects",
@@ -165,7 +165,7 @@ impl Judge {
         self.look_at(number);
     }
 
-    /// What was in doubt a while ago has been settled since, if nothing was wrong.
+    /// Forgets old unknown outcomes of a client: they have been resolved since, if nothing was wrong.
     pub(super) fn settle_doubts(&mut self, host: Host) {
         let now = Instant::now();
         let client = self.clients.get(&host);
@@ -178,7 +178,7 @@ impl Judge {
         }
     }
 
-    /// A call has gone without an answer, or has been told that it is not known.
+    /// A call has ended without a reply, or with an unknown outcome.
     pub fn doubts(&mut self, object: Object, host: Host) {
         match object {
             Object::Semaphore(number) => {
@@ -189,7 +189,7 @@ impl Judge {
         }
     }
 
-    /// What the client has taken for nobody now may stay so.
+    /// Permits that the client has taken without a holder may stay taken.
     pub(super) fn loses_what_is_under_way(&mut self, host: Host) {
         for ledger in &mut self.ledgers {
             if ledger.in_excess(host) > 0 {
@@ -198,7 +198,7 @@ impl Judge {
         }
     }
 
-    /// Permits are in hand.
+    /// A caller has got permits.
     pub fn holds(&mut self, number: u64, object: usize, host: Host, permits: i64) {
         self.granted += 1;
         if self.rules.near && !self.rules.forgetful && !self.tries.remove(&number) {
@@ -207,7 +207,7 @@ impl Judge {
         self.keeps(object, host, permits);
     }
 
-    /// Permits are in hand again, as their release has been refused.
+    /// A caller holds permits. It may have held them before, if their release was refused.
     pub fn keeps(&mut self, object: usize, host: Host, permits: i64) {
         let ledger = &mut self.ledgers[object];
         ledger.denied.remove(&host);
@@ -216,7 +216,7 @@ impl Judge {
         *held += permits;
         let held = *held;
         let taken = ledger.taken(host);
-        // A client that has lost what is on record may not know.
+        // A client may not know that it has lost permits on record.
         let robbed = self.records_are_robbed() && self.watched.is_watched(object);
         if held > taken && !self.rules.inexact() && !robbed && !self.has_ended(host) {
             self.accuse(
@@ -226,7 +226,7 @@ impl Judge {
         }
     }
 
-    /// Permits are not in hand any more.
+    /// A caller does not hold these permits any more.
     pub fn lets_go(&mut self, object: usize, host: Host, permits: i64) {
         self.note(format_args!("c{host} lets {permits} of s{object} go"));
         self.is_unbalanced(Object::Semaphore(object), host);
@@ -250,12 +250,12 @@ impl Judge {
             .unwrap_or_default()
     }
 
-    /// Nothing is owed any more. `well`: nothing was wrong to the end.
+    /// The client's shutdown is complete. `well`: nothing was wrong to the end.
     pub(super) fn settle(&mut self, host: Host, well: bool) {
         self.is_to_balance(host, well, "been shut down");
     }
 
-    /// It has been quiet for long: what nobody has in hand has come back without anybody's asking for it.
+    /// It has been quiet for long: permits without a holder have come back, though no caller has asked for any.
     pub fn rests(&mut self) {
         let hosts = self.clients.keys().copied();
         let ours: Vec<Host> = hosts
@@ -279,15 +279,14 @@ impl Judge {
         }
     }
 
-    /// How many permits of a semaphore a client has taken, and how many are in hand, where these are not the same for no
-    /// good reason.
+    /// Returns how many permits of a semaphore a client has taken, and how many its callers hold, if they differ without a good reason.
     fn out_of_balance(&self, number: usize, host: Host, well: bool) -> Option<(i64, i64)> {
         let client = &self.clients[&host];
         if client.excused || self.rules.inexact() {
             return None;
         }
         let ledger = &self.ledgers[number];
-        // What is on record, and could not be put off any more, comes back by itself, or has come back.
+        // Permits on record come back by themselves if they could not be renewed any more, or have come back already.
         let stranded = client.stranded.get(&number).copied();
         let lapsed = self.watched.is_watched(number) && stranded.is_some();
         let lapses = !well && (ledger.recorded.contains_key(&host) || lapsed);
@@ -300,7 +299,7 @@ impl Judge {
         differs.then_some((taken, rest))
     }
 
-    /// How many permits callers of a client have in hand that are not on record.
+    /// How many permits that are not on record the callers of a client hold.
     fn held_off_record(&self, object: usize, host: Host) -> i64 {
         self.in_hand(object, host) - self.watched.held_on_record(object, host)
     }
@@ -310,7 +309,7 @@ impl Judge {
         let ledger = &self.ledgers[object];
         let recorded: i64 = ledger.recorded.values().sum();
         let alive = |host: &Host| *host != OPERATOR && !self.has_ended(*host);
-        // What has been given back may not have been sent before.
+        // Before that, some releases may not have been sent.
         let debts_are_paid = self.healed.is_some_and(|at| at.elapsed() > DEBTS_ARE_PAID);
         if !debts_are_paid && (self.rules.inexact() || !ledger.given_up.is_empty()) {
             return 0;
@@ -318,7 +317,7 @@ impl Judge {
         if self.rules.inexact() {
             let hosts = ledger.held.keys().filter(|host| alive(host));
             let held: i64 = hosts.map(|host| self.held_off_record(object, *host)).sum();
-            // What is just being given back is there twice for a moment: rather too many.
+            // A permit that is being released counts twice for a moment, so that the result is rather too small.
             return (ledger.permits - ledger.counter - recorded - held).max(0);
         }
         let hosts = ledger.net.keys().filter(|host| alive(host));

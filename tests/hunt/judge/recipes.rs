@@ -1,4 +1,4 @@
-//! Permits of the recipes: who believes to hold them, and what stands in the server.
+//! Permits of the recipes: the callers that believe to hold them, and the state of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use super::{Host, Judge, Object};
 #[derive(Default)]
 pub(super) struct Recipes {
     held: BTreeMap<u64, Held>,
-    /// Those that somebody has meddled with, and until when their holders may not know.
+    /// Recipes whose permits were taken away, and until when the holders may not know.
     robbed: BTreeMap<usize, Instant>,
     /// When permits with ids end.
     ends: BTreeMap<usize, BTreeMap<String, f64>>,
-    /// What guards have let go before it was lost.
+    /// Permits that guards released before they were lost.
     let_go: BTreeMap<(usize, String), Host>,
-    /// The ids that anybody has been told.
+    /// The ids that callers have received.
     known: BTreeSet<String>,
-    /// Those of them of which somebody has asked for another end, earlier or later.
+    /// Known ids for which a caller has set another end, earlier or later.
     shortened: BTreeSet<String>,
-    /// Since when those have been seen of which nobody has been told.
+    /// Ids that no caller has received, and since when each has been seen.
     untold: BTreeMap<(usize, String), Instant>,
 }
 
@@ -30,7 +30,7 @@ struct Held {
     recipe: usize,
     id: String,
     term: Term,
-    /// It is being given back.
+    /// It is being released.
     given: bool,
 }
 
@@ -39,7 +39,7 @@ struct Held {
 pub enum Term {
     /// By a guard.
     Lease(Lease),
-    /// By whoever has its id, at least until then.
+    /// By a caller that has its id, at least until then.
     Until(Option<Instant>),
 }
 
@@ -56,23 +56,23 @@ impl Held {
     }
 }
 
-/// What stands in the server of one.
+/// The state of one recipe in the server.
 pub struct Standing {
     pub ids: BTreeSet<String>,
-    /// How many more may hold one now.
+    /// How many more permits can be taken now.
     pub free: i64,
-    /// Of permits with ids: how many are free, and how many ids there are, whether their time is over or not.
+    /// For permits with ids: how many permits are free, plus how many ids there are, whether their time is over or not.
     pub sum: Option<i64>,
 }
 
-/// What a permit without an end lasts, once somebody has taken it away.
+/// A permit without an end counts as lasting this long once it was taken away.
 const EVER: Duration = Duration::from_secs(86_400);
 const UNDER_WAY: Duration = Duration::from_secs(4);
-/// When all can send again, what nobody was told of has been given back after this.
+/// When all clients can send again, they release the permits that no caller has received within this time.
 const OWED: Duration = Duration::from_secs(30);
 
 impl Judge {
-    /// A permit of a recipe is in hand.
+    /// A caller has got a permit of a recipe. Returns the number of the hold.
     pub fn has_permit(
         &mut self,
         recipe: usize,
@@ -107,7 +107,7 @@ impl Judge {
         }
     }
 
-    /// It is given back.
+    /// A caller does not hold its permit any more.
     pub fn has_no_permit(&mut self, number: u64) {
         if let Some(held) = self.recipes.held.remove(&number) {
             let is_lost = held.is_lost();
@@ -126,25 +126,25 @@ impl Judge {
         }
     }
 
-    /// Whether its time is over.
+    /// Whether the time of a permit is over.
     pub fn is_over(&self, number: u64) -> bool {
         let held = self.recipes.held.get(&number);
         held.is_none_or(Held::is_lost)
     }
 
-    /// It stays until its time is up.
+    /// A release had no effect: the permit stays until its time is over.
     pub fn stays(&mut self, recipe: usize, id: &str) {
         self.recipes.let_go.remove(&(recipe, id.to_owned()));
     }
 
-    /// It is being given back.
+    /// A permit is being released.
     pub fn gives_permit(&mut self, number: u64) {
         if let Some(held) = self.recipes.held.get_mut(&number) {
             held.given = true;
         }
     }
 
-    /// It lasts until `end` now; or, as long as that has not been answered, not longer.
+    /// The permit lasts until `end` now. As long as the call has no reply, it lasts at least until the earlier of both ends.
     pub fn lasts_until(&mut self, number: u64, end: Option<Instant>, answered: bool) {
         if let Some(held) = self.recipes.held.get_mut(&number)
             && let Term::Until(before) = held.term
@@ -157,12 +157,12 @@ impl Judge {
         }
     }
 
-    /// Somebody asks for an end of its own, which may be an earlier one.
+    /// A caller sets a new end for its permit, which may be an earlier one.
     pub fn may_end_sooner(&mut self, id: &str) {
         self.recipes.shortened.insert(id.to_owned());
     }
 
-    /// Whoever has its id is told that nobody has it.
+    /// A call with the id of a permit that its caller holds reports that it is not held.
     pub fn is_gone(&mut self, number: u64, call: &str) {
         let held = self.recipes.held.get(&number);
         let Some(held) = held.filter(|held| !held.is_lost()) else {
@@ -176,8 +176,8 @@ impl Judge {
         }
     }
 
-    /// When each permit with an id ends, by the server's clock, which is `now`. One whose time is over is nobody's; what nobody has
-    /// been told of may be given back and taken at once.
+    /// Judges when each permit with an id ends; `now` is the server's clock. A permit whose time is over must not last on, and no end may become
+    /// earlier. Ids that no caller has received are exempt: their permits may be released and taken at once.
     pub fn ends_are(&mut self, recipe: usize, ends: BTreeMap<String, f64>, now: f64) {
         let before = self.recipes.ends.entry(recipe).or_default();
         let before = std::mem::replace(before, ends);
@@ -185,7 +185,7 @@ impl Judge {
         let revived = before.iter().find(|(id, end)| {
             let later = ends.get(*id);
             let lasts_on = **end <= now && later.is_some_and(|later| later > *end);
-            // A failover that loses the step that shortened a lease restores the end before it.
+            // A failover may lose the change of an end: then the end before it is back.
             let restored = self.rules.forgetful && self.recipes.shortened.contains(*id);
             lasts_on && self.recipes.known.contains(*id) && !restored
         });
@@ -205,7 +205,7 @@ impl Judge {
         }
     }
 
-    /// Its holder is told that it is lost.
+    /// The holder of a permit learns that it is lost.
     pub fn loses_permit(&mut self, number: u64, lasts: Option<Duration>) {
         let Some(held) = self.recipes.held.get(&number) else {
             return;
@@ -226,7 +226,7 @@ impl Judge {
         }
     }
 
-    /// Somebody takes permits away. The holder of one with a lease of its own, which is not renewed, learns of that at its end.
+    /// Permits are taken away. A holder whose lease is not renewed learns of that when its lease ends.
     pub fn robs_permits(&mut self, recipe: usize, lasts: Option<Duration>) {
         let lasts = (lasts.unwrap_or(EVER) * 2).max(self.rules.longest_lease);
         let until = Instant::now() + lasts + UNDER_WAY;
@@ -239,7 +239,7 @@ impl Judge {
         until.is_some_and(|until| Instant::now() <= *until)
     }
 
-    /// What stands in the server now.
+    /// Judges the state of a recipe in the server now.
     pub fn recipe_is(&mut self, recipe: usize, standing: &Standing, limit: u32) {
         let robbed = self.is_permit_robbed(recipe);
         let wrong = standing.sum.filter(|sum| *sum != limit.into());
@@ -270,12 +270,12 @@ impl Judge {
         self.is_free(Object::Recipe(recipe), standing.free > 0);
     }
 
-    /// Whether some may be neither free nor held: nobody is accused of that.
+    /// Whether some permits may be neither free nor held, which is no fault then.
     pub fn may_lack_permits(&self) -> bool {
         self.rules.inexact()
     }
 
-    /// The ids that somebody has in hand.
+    /// Returns the ids that callers hold.
     pub fn ids_in_hand(&self, recipe: usize) -> BTreeSet<String> {
         let held = self.recipes.held.values();
         held.filter(|held| held.recipe == recipe)
@@ -283,8 +283,8 @@ impl Judge {
             .collect()
     }
 
-    /// Whether an id that does not end, and nobody has in hand, is to be given back by a client, as its caller has never been told of it: that
-    /// is not to take long.
+    /// Whether a client has still to release an id without an end or a holder, because its caller never received it. It is a fault if that takes
+    /// long.
     pub fn is_owed_back(&mut self, recipe: usize, id: &str) -> bool {
         let hosts: Vec<Host> = self.clients.keys().copied().collect();
         let lost =
@@ -303,12 +303,12 @@ impl Judge {
         true
     }
 
-    /// Permits of clients that are gone are nobody's.
+    /// A client that is gone holds no permits.
     pub(super) fn forgets_permits(&mut self, host: Host) {
         self.recipes.held.retain(|_, held| held.host != host);
     }
 
-    /// Whether there is what those want who wait for it.
+    /// Notes whether waiters find the object free.
     pub(super) fn is_free(&mut self, object: Object, free: bool) {
         if free {
             self.free_since.entry(object).or_insert_with(Instant::now);

@@ -1,4 +1,4 @@
-//! A replica that takes over: what callers have been told is there.
+//! A replica that takes over: it has everything that callers were promised.
 
 use super::{Host, Judge};
 
@@ -7,7 +7,7 @@ impl Judge {
         self.undone = undone;
     }
 
-    /// The replica has each permit that a caller holds as taken, and each released one as free.
+    /// Judges whether the replica has each held permit as taken, and each released one as free.
     pub fn look_at_what_is_left(&mut self) {
         for number in 0..self.ledgers.len() {
             let ledger = &self.ledgers[number];

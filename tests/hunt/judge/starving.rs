@@ -1,4 +1,4 @@
-//! A large request that smaller ones pass: not in the windows in which it blocks them.
+//! A large request that smaller ones pass: they must not do so in the windows in which it blocks them.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::Instant;
 use super::waiting::Waiting;
 use super::{Host, Judge, Object};
 
-/// The first window in which a large request blocks others that is looked at; each further one begins after four times as long.
+/// When the first judged window begins in which a large request blocks others. Each further window begins after four times as long.
 const FIRST: Duration = Duration::from_secs(1);
-/// A window lasts half as long as the request has waited when it begins, and so long at the most.
+/// A window lasts half as long as the request has waited when it begins, but no longer than this.
 const LONGEST: Duration = Duration::from_secs(20);
-/// What was granted before a window began arrives within this. The script that serves may be that late, too.
+/// A grant from before a window arrives within this time. The script that serves the request may be as late.
 const EDGE: Duration = Duration::from_millis(100);
-/// So many entries a client has before it has one for the large request: they stand for earlier callers that have been served within the
-/// client, and so for later ones.
+/// How many entries of a client may stand before its entry for the large request. They belong to earlier callers that a local hand-off has served,
+/// and so serve later callers.
 const EARLIER: u32 = 64;
 
-/// Whether a request blocks smaller ones that has waited for so long.
+/// Whether a request blocks smaller ones after it has waited this long.
 fn blocks(waited: Duration) -> bool {
     let mut from = FIRST;
     while from * 4 <= waited {
@@ -27,8 +27,8 @@ fn blocks(waited: Duration) -> bool {
 }
 
 impl Judge {
-    /// A caller has been given `permits`. One that came before, and wants more of the `object`, must not be passed in its windows. Where
-    /// several want more than one they block each other.
+    /// A caller has got `permits`. An earlier waiter that wants more permits of the `object` must not be passed in its windows. If several waiters
+    /// want more than one permit, they block each other, and none is judged.
     pub(super) fn lets_starve(&mut self, number: u64, object: Object, host: Host, permits: i64) {
         let now = Instant::now();
         let all = self.waiting.iter_mut();

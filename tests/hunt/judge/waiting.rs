@@ -1,4 +1,4 @@
-//! Callers in line: how long they wait, and who passes them.
+//! Waiting callers: how long they wait, and whether others pass them.
 
 use std::collections::BTreeSet;
 use std::fmt::Arguments;
@@ -9,28 +9,28 @@ use tokio::time::Instant;
 use super::{Host, Judge, Object};
 use crate::jvm;
 
-/// What a call may take, and for how long.
+/// The permits that a call wants, and how long it may wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
     pub host: Host,
     pub object: Object,
     pub permits: i64,
-    /// When it must have ended; it may wait for ever without.
+    /// When the call must have ended. Without this, it may wait for ever.
     pub due: Option<Instant>,
     /// The same, if nothing is wrong with its client meanwhile.
     pub due_if_well: Option<Instant>,
-    /// It is not polled for a while.
+    /// The call is not polled for a while.
     pub stalls: bool,
-    /// It takes what is free, whoever waits.
+    /// The call takes free permits even if others wait.
     pub tries: bool,
 }
 
 pub(super) struct Waiting {
     pub(super) wanted: Wanted,
     pub(super) since: Instant,
-    /// Since it began its client has taken just what its callers have in hand, but for what is taken for those who wait.
+    /// Since the call began, its client has taken just the permits that its callers hold, or wait for.
     pub(super) balanced: bool,
-    /// How often it was passed when it should not have been any more.
+    /// How often the call was passed when it should not have been any more.
     pub(super) passed_late: u32,
 }
 
@@ -40,7 +40,7 @@ impl Waiting {
     }
 }
 
-/// How long callers of JVMs that were left asleep wait at the most: until the last of the looks after them.
+/// How long callers of JVMs that were left asleep wait at most: until the last announcement of free permits.
 const JVM_PATIENCE: Duration = Duration::from_secs(75);
 
 impl Judge {
@@ -72,7 +72,7 @@ impl Judge {
         number
     }
 
-    /// Whether a client has taken just what its callers have in hand, but for what is taken for those who wait.
+    /// Whether a client has taken just the permits that its callers hold, or wait for.
     fn is_balanced(&mut self, object: Object, host: Host) -> bool {
         let Object::Semaphore(number) = object else {
             return false;
@@ -89,7 +89,7 @@ impl Judge {
         }
     }
 
-    /// Somebody of a client gives back, and nobody knows when that is carried out.
+    /// A caller of a client releases, and it is unknown when that is carried out.
     pub(super) fn is_unbalanced(&mut self, object: Object, host: Host) {
         let all = self.waiting.values_mut();
         for waiting in all.filter(|waiting| waiting.is_of(object, host)) {
@@ -97,22 +97,22 @@ impl Judge {
         }
     }
 
-    /// A caller gets nothing.
+    /// A call ends without a grant.
     pub fn refuses(&mut self, number: u64) {
         let Some(Waiting { wanted, .. }) = self.waiting.get(&number) else {
             return;
         };
         let wanted = *wanted;
         match wanted.object {
-            // At its deadline a caller is told at once, though its entry may have been granted.
+            // A call ends at its deadline, though its entry may have been granted.
             Object::Semaphore(_) if !wanted.tries => self.doubts(wanted.object, wanted.host),
-            // What nobody got of those on record comes back by itself.
+            // Permits on record that no caller got come back by themselves.
             Object::Semaphore(object) if self.watched.is_watched(object) => {}
             _ => self.denies(number),
         }
     }
 
-    /// A caller is told that nothing was done.
+    /// A caller learns that nothing was done.
     pub fn denies(&mut self, number: u64) {
         let Some(waiting) = self.waiting.get(&number) else {
             return;
@@ -128,14 +128,14 @@ impl Judge {
         let renewed = self.watched.is_watched(object) && !self.closing(host);
         let ledger = &mut self.ledgers[object];
         ledger.denied.insert(host);
-        // Grants that are not confirmed come back by themselves, and so do those whose lease is over, or is not renewed any more.
+        // Grants come back by themselves if they are not confirmed, if their lease is over, or if it is not renewed any more.
         let returns = match renewed {
             true => ledger.over(host),
             false => ledger.on_record(host),
         };
         let excess = ledger.in_excess(host) - others - returns;
         let balanced = balanced && !ledger.doubts.contains_key(&host);
-        // What somebody else of it has lost is on record of nobody until that time is over.
+        // Permits that another caller of the client has lost are on record, without a holder, until their lease ends.
         let balanced = balanced && !self.has_lost_some(object, host);
         if balanced && excess > 0 && !self.rules.inexact() && !self.has_ended(host) {
             self.accuse(
@@ -148,7 +148,7 @@ impl Judge {
         }
     }
 
-    /// It does not wait any more.
+    /// A call does not wait any more.
     pub fn end(&mut self, number: u64, what: Arguments<'_>) {
         if let Some(waiting) = self.waiting.remove(&number) {
             let Waiting { wanted, since, .. } = waiting;
@@ -156,7 +156,7 @@ impl Judge {
                 .note(format_args!("c{} #{number} {what}", wanted.host));
             if let Object::Semaphore(number) = wanted.object {
                 if wanted.stalls && since.elapsed() + self.rules.crossing > self.rules.watchdog {
-                    // What its question takes so late is on record until that time is over, and comes back by itself.
+                    // Permits that its late request takes are on record until their lease ends, and come back by themselves.
                     self.keeps_on_record(number, wanted.host);
                 }
                 self.look_at(number);
@@ -164,7 +164,7 @@ impl Judge {
         }
     }
 
-    /// Notes since when there is enough for all who wait.
+    /// Notes since when there is enough for each waiter.
     pub(super) fn look_at(&mut self, number: usize) {
         let object = Object::Semaphore(number);
         let waiting = self
@@ -181,7 +181,7 @@ impl Judge {
         }
     }
 
-    /// Looked at again and again.
+    /// Judges how long callers have waited. Runs again and again.
     pub fn look(&mut self) {
         let now = Instant::now();
         let mut found = None;
@@ -211,7 +211,7 @@ impl Judge {
                         self.rules.patience_at_locks + self.rules.safety_interval
                     }
                     Object::Lock(_) => self.rules.patience_at_locks,
-                    // The first ones in the queue look for what nobody tells of.
+                    // The first waiters in the queue check for permits that come without a notification.
                     Object::Recipe(recipe)
                         if self.lost_since(*since) >= self.rules.lookers[recipe] =>
                     {
@@ -232,7 +232,7 @@ impl Judge {
             };
             let from = ample.max(*since).max(well.unwrap_or(*since));
             let in_jvm = host >= jvm::FIRST;
-            // What Redisson leaves asleep by itself is not to be judged.
+            // Callers that Redisson leaves asleep by itself are not judged.
             if in_jvm && (self.is_for_jvms_alone(object) || self.was_cut_off(host, *since, object))
             {
                 continue;
@@ -261,21 +261,21 @@ impl Judge {
         }
     }
 
-    /// Whether the permits that are there were left by no client of ours that could still look who has heard of them.
+    /// Whether the free permits come from outside our clients, or from one that has ended: no client that could check has heard of them.
     pub(super) fn is_for_jvms_alone(&self, object: usize) -> bool {
         self.ledgers[object]
             .changed_by
             .is_none_or(|host| host >= jvm::FIRST || self.has_ended(host))
     }
 
-    /// Whether the JVM could not hear of the permits when they came. It is called again only where a client has a handle, or has seen it listen.
+    /// Whether the JVM could not hear of the permits when they came. It is notified again only if a client has a handle, or has seen it listen.
     fn was_cut_off(&self, jvm: Host, waits_since: Instant, object: usize) -> bool {
         let well = self.clients.get(&jvm).and_then(|jvm| jvm.well_since);
         well > Some(waits_since) && well >= self.ledgers[object].ample_since
     }
 
-    /// Whether the permits that are there were left by a client that has died, or been cut off, since: its last script may not have been
-    /// carried out. Or by nobody of ours: the one client that hears of them may be frozen.
+    /// Whether the free permits come from a client that has died or been cut off since: its last script may not have been carried out. For permits
+    /// from outside our clients, any lost client counts: the one client that hears of them may be frozen.
     fn is_left_by_the_lost(&self, object: usize) -> bool {
         let ledger = &self.ledgers[object];
         let lost = |host| self.is_lost_since(host, ledger.ample_since);
@@ -285,7 +285,7 @@ impl Judge {
         }
     }
 
-    /// The same of a lock, and who has freed it.
+    /// The same for a lock, and the client that freed it.
     fn is_freed_by_the_lost(&self, lock: usize) -> bool {
         let since = self.free_since.get(&Object::Lock(lock)).copied();
         let freed_by = self.freed_by.get(&lock);
@@ -306,7 +306,7 @@ impl Judge {
         dead || well > since
     }
 
-    /// The semaphores beside whose permits callers of JVMs sleep, for all that we know.
+    /// Returns the semaphores where callers of JVMs may sleep although there are permits.
     pub fn asleep(&self) -> BTreeSet<usize> {
         let of_jvm = |waiting: &&Waiting| waiting.wanted.host >= jvm::FIRST;
         let waiting = self.waiting.values().filter(of_jvm);
@@ -319,7 +319,7 @@ impl Judge {
         asleep.collect()
     }
 
-    /// Whether anybody waits.
+    /// Describes the first waiting call, if there is one.
     pub fn somebody_waits(&self) -> Option<String> {
         let first = self.waiting.iter().next();
         first.map(|(number, Waiting { wanted, .. })| {

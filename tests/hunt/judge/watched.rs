@@ -1,4 +1,4 @@
-//! Watched semaphores: what is on record, what callers believe to hold of it, and what comes back of the dead.
+//! Watched semaphores: permits on record, permits that callers believe to hold, and permits that come back from dead clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
@@ -12,15 +12,15 @@ use super::{Host, Judge, Object};
 #[derive(Default)]
 pub(super) struct Watched {
     held: BTreeMap<u64, Held>,
-    /// Those that have a handle of one, or had.
+    /// Clients that have a handle of a watched semaphore, or had one.
     watch: BTreeSet<(usize, Host)>,
-    /// Clients that have lost some, or could not give it back: what is on record of them need not be in anybody's hand.
+    /// Clients that have lost permits, or could not release them: permits may be on record for them without a holder.
     have_lost: BTreeSet<(usize, Host)>,
-    /// Until when holders may not know that what is on record has been changed by others, or that the clock steps.
+    /// Until when holders may not know that the records were changed from outside, or that the clock stepped.
     robbed: Option<Instant>,
-    /// Since when a client has been on record, or has waited since then: those look after the others.
+    /// Since when each client has been on record. It may be waiting by now. These clients check on the others.
     on_record: BTreeMap<(usize, Host), Instant>,
-    /// When a client was heard of last.
+    /// When a request of each client arrived last.
     heard: BTreeMap<Host, Instant>,
 }
 
@@ -29,17 +29,17 @@ struct Held {
     host: Host,
     permits: i64,
     permit: Weak<Permit>,
-    /// Its caller was not polled for a while: nobody keeps what its caller has not looked at.
+    /// Its caller was not polled for a while. A client does not renew a grant that its caller has not received.
     stalled: bool,
 }
 
 impl Watched {
-    /// Whether anybody has used it so far, with a watchdog.
+    /// Whether any client has used the semaphore with a watchdog so far.
     pub(super) fn is_watched(&self, object: usize) -> bool {
         self.watch.iter().any(|(watched, _)| *watched == object)
     }
 
-    /// How many permits on record callers of a client have in hand.
+    /// How many permits on record the callers of a client hold.
     pub(super) fn held_on_record(&self, object: usize, host: Host) -> i64 {
         let held = self.held.values();
         let of_it = held.filter(|held| (held.object, held.host) == (object, host));
@@ -53,9 +53,9 @@ impl Held {
     }
 }
 
-/// How long it takes until what has been taken away is gone, and what is under way has arrived.
+/// How long it takes until permits that were taken away are gone, and all requests under way have arrived.
 const UNDER_WAY: Duration = Duration::from_secs(4);
-/// Within this after its time somebody gives back for a dead client.
+/// Another client returns the permits of a dead client within this, after its time.
 const LATE: Duration = Duration::from_secs(2);
 
 impl Judge {
@@ -64,7 +64,7 @@ impl Judge {
         self.watched.watch.insert((object, host));
     }
 
-    /// Permits on record are in hand. `call`: what they were granted to.
+    /// A caller has got permits on record. `call`: the number of its call.
     pub fn has_on_record(
         &mut self,
         call: u64,
@@ -84,7 +84,7 @@ impl Judge {
         };
         self.drop_lost();
         if held.is_lost() {
-            // Who was not polled for longer than it lasts is told so together with its grant.
+            // A caller that was not polled for longer than the lease learns of the loss together with the grant.
             self.granted += 1;
             self.watched.have_lost.insert((object, host));
         } else {
@@ -94,7 +94,7 @@ impl Judge {
         number
     }
 
-    /// It is in hand no more.
+    /// A caller does not hold these permits on record any more.
     pub fn gives_from_record(&mut self, number: u64) {
         self.drop_lost();
         if let Some(held) = self.watched.held.remove(&number) {
@@ -102,7 +102,7 @@ impl Judge {
         }
     }
 
-    /// What is lost is in nobody's hand.
+    /// Takes lost permits from their holders, and judges whether there was a reason for the loss.
     fn drop_lost(&mut self) {
         let lost: Vec<u64> = (self.watched.held.iter())
             .filter(|(_, held)| held.is_lost())
@@ -125,12 +125,12 @@ impl Judge {
         }
     }
 
-    /// A release has not been carried out: what is on record comes back by itself, some time.
+    /// A release has not been carried out: the permits on record come back by themselves, some time later.
     pub fn keeps_on_record(&mut self, object: usize, host: Host) {
         self.watched.have_lost.insert((object, host));
     }
 
-    /// A caller is told that it has lost what it holds.
+    /// A caller learns that it has lost its permits.
     pub fn loses(&mut self, number: u64) {
         self.drop_lost();
         if let Some(held) = self.watched.held.get(&number) {
@@ -142,7 +142,7 @@ impl Judge {
         }
     }
 
-    /// A release is told that nothing was held, and nothing had been lost before.
+    /// A release reports that nothing was held, though nothing had been lost before.
     pub fn is_refused(&mut self, object: usize, host: Host) {
         if self.has_lost_for_nothing(host) {
             let detail = format!("c{host} can't give back what it holds of s{object}");
@@ -160,7 +160,7 @@ impl Judge {
             && !self.closing(host)
     }
 
-    /// Something happens to the records, or the clock, that is nobody's of ours.
+    /// Something changes the records or the clock, and it is no client of ours.
     pub fn robs_records(&mut self) {
         let until = Instant::now() + self.rules.watchdog + UNDER_WAY;
         self.watched.robbed = self.watched.robbed.max(Some(until));
@@ -171,12 +171,12 @@ impl Judge {
         until.is_some_and(|until| Instant::now() <= until)
     }
 
-    /// The client has sent something that arrived.
+    /// A request of the client has arrived.
     pub fn hears(&mut self, host: Host) {
         self.watched.heard.insert(host, Instant::now());
     }
 
-    /// Looked at again and again, and whenever somebody gets permits.
+    /// Judges the records of a semaphore. Runs again and again.
     pub fn look_at_records(&mut self, object: usize) {
         self.drop_lost();
         self.note_who_is_on_record(object);
@@ -208,7 +208,7 @@ impl Judge {
         }
     }
 
-    /// Whether somebody should have given back for this client.
+    /// Whether another client should have returned the permits of this one.
     fn should_be_back(&self, object: usize, host: Host) -> bool {
         if !self.has_ended(host) || self.rules.meddled {
             return false;
@@ -220,12 +220,12 @@ impl Judge {
         let due = since.map_or(now, |since| since + self.rules.watchdog);
         let mut others = self.watched.on_record.iter();
         others.any(|((number, other), began)| {
-            // What is on record again, as the server has lost its last writes, is held by nobody.
+            // A client without holders may be on record only because the server has lost its last writes.
             let uses =
                 self.watched.held_on_record(object, *other) > 0 || self.waits_for(object, *other);
             let looks = *number == object && !self.closing(*other) && uses;
             let well = self.clients.get(other).and_then(|other| other.well_since);
-            // Until when it was there may have been forgotten; then it has as long once more.
+            // An eviction may hide until when the dead client was there. It has that time once more then.
             let again = match self.rules.evicts {
                 true => self.rules.watchdog,
                 false => Duration::ZERO,
@@ -253,12 +253,12 @@ impl Judge {
         all.any(|waiting| waiting.is_of(Object::Semaphore(object), host))
     }
 
-    /// Whether a server may have forgotten something.
+    /// Whether a server may have forgotten writes.
     pub fn may_forget(&self) -> bool {
         self.rules.forgetful
     }
 
-    /// Long after all has been given back nothing is on record.
+    /// Judges that nothing is on record long after all permits were released.
     pub fn judge_records(&mut self) {
         let recorded = |number: &usize| !self.ledgers[*number].recorded.is_empty();
         let left = (0..self.ledgers.len()).find(recorded);
@@ -269,12 +269,12 @@ impl Judge {
         }
     }
 
-    /// Whether this client has lost some of these.
+    /// Whether this client has lost some of these permits.
     pub(super) fn has_lost_some(&self, object: usize, host: Host) -> bool {
         self.watched.have_lost.contains(&(object, host))
     }
 
-    /// Nobody sees what callers of this client have in hand.
+    /// The client is gone: its callers hold no permits on record.
     pub(super) fn forgets_records(&mut self, host: Host) {
         self.watched.held.retain(|_, held| held.host != host);
         self.watched.watch.retain(|(_, other)| *other != host);

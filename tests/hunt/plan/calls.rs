@@ -1,40 +1,40 @@
-//! What callers do.
+//! The calls of callers.
 
 use std::time::Duration;
 
 use crate::judge::Object;
 
-/// A caller.
+/// A caller: its calls, and what it does with its grants.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub object: Object,
     pub permits: u32,
     pub ask: Ask,
-    /// It takes a guard.
+    /// The caller takes a guard.
     pub guard: bool,
     pub hold: Duration,
     pub give: Give,
-    /// When the future is dropped, if it has not ended.
+    /// When the future is dropped, if it has not ended by then.
     pub patience: Option<Duration>,
-    /// After when, and for how long, it is not polled.
+    /// From when on, and for how long, the future is not polled.
     pub stall: Option<(Duration, Duration)>,
-    /// A lock's lease.
+    /// The lease of a lock.
     pub lease: Option<Duration>,
-    /// It takes the lock a second time while it holds it, with this lease, and which of both goes first.
+    /// The caller takes the lock a second time while it holds it, with this lease. `true`: the first hold is released first.
     pub nested: Option<(Option<Duration>, bool)>,
-    /// It is the same owner each time.
+    /// All calls have the same owner.
     pub one_owner: bool,
-    /// It takes the side for readers of a read-write lock.
+    /// The caller takes the read lock of a read-write lock.
     pub reads: bool,
-    /// Of permits with ids several are tried for at once. A lock that is taken a second time is taken a third time.
+    /// At permits with ids, the caller tries for several at once. At a lock with `nested`, it takes the lock a third time.
     pub several: bool,
-    /// It comes again so often, after a pause.
+    /// How often the caller comes, with a pause in between.
     pub rounds: u32,
     pub pause: Duration,
 }
 
 impl Call {
-    /// Takes one if it is there, and gives it back.
+    /// Takes one permit or lock if it is free, and releases it.
     pub fn looking_in(object: Object) -> Call {
         Call {
             object,
@@ -55,7 +55,7 @@ impl Call {
         }
     }
 
-    /// Waits for one, and keeps it for so long.
+    /// Waits for one permit or lock, and keeps it for this long.
     pub fn keeping(object: Object, hold: Duration) -> Call {
         Call {
             ask: Ask::Wait,
@@ -73,7 +73,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// How long it waits at the most.
+    /// How long the call waits at most.
     pub fn limit(self) -> Option<Duration> {
         match self {
             Ask::Wait => None,
@@ -85,11 +85,11 @@ impl Ask {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Give {
-    /// Waits for the answer.
+    /// The caller waits for the reply to its release.
     Call,
-    /// The guard is dropped, or the future of the release is as soon as it was polled.
+    /// The caller drops its guard, or the future of its release once that was polled.
     Drop,
-    /// It is kept until the end.
+    /// The caller keeps the permits to the end.
     Keep,
 }
 
@@ -97,15 +97,15 @@ pub enum Give {
 #[derive(Debug, Clone)]
 pub struct Admin {
     pub what: AdminCall,
-    /// When the future is dropped, if it has not ended.
+    /// When the future is dropped, if it has not ended by then.
     pub patience: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminCall {
-    /// Adds to a semaphore that nobody takes from: a power of two that no other call adds.
+    /// Adds to a semaphore from which no call takes. No other call adds the same power of two.
     Release(u32),
-    /// Renames it, where it is not there.
+    /// Renames the semaphore, which does not exist then.
     Rename,
     /// Closes the latch, if it is open.
     Close,

@@ -1,4 +1,4 @@
-//! What is drawn from a seed.
+//! Random values, drawn from a seed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What goes wrong with connections, server and clients.
+//! Faults of connections, server and clients.
 
 use std::time::Duration;
 
@@ -8,35 +8,34 @@ use super::chance::{chance, millis, pick, up_to};
 
 #[derive(Debug, Clone)]
 pub enum LinkFault {
-    /// All connections are reset; whether what is on its way to the server still arrives, after how long.
+    /// All connections are reset. Requests on their way to the server arrive after this time, or not at all.
     Reset(Option<Duration>),
-    /// The next request is carried out, and then the connection is reset instead of an answer; for so long no other can be
-    /// made.
+    /// The next request is carried out, and then the connection is reset instead of a reply. No other one can be made for this time.
     LoseAnswer(Duration),
-    /// The next request arrives so much later, and the connection is reset at once: it is made anew, and asked again.
+    /// The next request arrives this much later, and the connection is reset at once. The client connects again, and repeats the request.
     LateCopy(Duration),
-    /// The connection is reset in the middle of the next request; for so long no other can be made.
+    /// The connection is reset in the middle of the next request. No other one can be made for this time.
     CutRequest(Duration),
-    /// Nothing more gets through on the connections there are, in either direction, for good.
+    /// Nothing more gets through on the existing connections in these directions, for good.
     Silence { up: bool, down: bool },
-    /// What is sent arrives later; connections are not made before that.
+    /// Everything that is sent arrives later. Connections are not made before that.
     Stall {
         up: bool,
         down: bool,
         for_so_long: Duration,
     },
-    /// Connections are refused.
+    /// All connections are reset, and no other ones can be made for this time.
     Refuse(Duration),
-    /// The connection that hears messages is reset.
+    /// The connections that hear messages are reset.
     Deaf,
-    /// Nothing more gets through to the client on those that hear messages, for good.
+    /// Nothing more reaches the client on the connections that hear messages, for good.
     Unheard,
 }
 
 /// A fault of a server, or of a node of a cluster.
 #[derive(Debug, Clone)]
 pub enum ServerFault {
-    /// The last `lost` writes are gone.
+    /// The server restarts, and the last `lost` writes are gone.
     Restart {
         down: Duration,
         lost: usize,
@@ -44,19 +43,19 @@ pub enum ServerFault {
     ReadOnly(Duration),
     NoReplicas(Duration),
     FlushScripts,
-    /// It is short of memory, and gives up what it holds under these names.
+    /// The server is short of memory, and evicts the keys that match this pattern.
     Evict(&'static str),
-    /// Its clock steps, by so many milliseconds.
+    /// The server's clock steps by this many milliseconds.
     Clock(i64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// Its process is gone.
+    /// The client's process is gone.
     Die,
-    /// Its process stops for good, with its connections open.
+    /// The client's process stops for good, with its connections open.
     Freeze,
-    /// It shuts down, at the latest after this; whether its callers are dropped before.
+    /// The client shuts down, within the limit if there is one. Its callers may be dropped before.
     ShutDown {
         drop_callers: bool,
         limit: Option<Duration>,
@@ -91,7 +90,7 @@ impl ServerFault {
         }
     }
 
-    /// For how long it lasts, if it is a state of the server's.
+    /// How long the fault lasts, if it is a state of the server.
     pub fn passes_after(&self) -> Option<Duration> {
         match *self {
             ServerFault::ReadOnly(time) | ServerFault::NoReplicas(time) => Some(time),
@@ -99,7 +98,7 @@ impl ServerFault {
         }
     }
 
-    /// What was done may not have been: the server forgets.
+    /// Whether the server may forget writes.
     pub fn forgets(&self) -> bool {
         match self {
             ServerFault::Restart { lost, .. } => *lost > 0,
@@ -110,7 +109,7 @@ impl ServerFault {
 }
 
 impl LinkFault {
-    /// One of ten kinds.
+    /// Draws a fault of one of ten kinds.
     pub(super) fn random(rng: &mut Rng, kind: u32) -> LinkFault {
         let (up, down) = pick(rng, &[(true, false), (false, true), (true, true)]);
         match kind {
@@ -131,7 +130,7 @@ impl LinkFault {
     }
 }
 
-/// How long nothing can be sent after a request that got lost; mostly that can be at once.
+/// How long nothing can be sent after a request that got lost: mostly zero.
 fn away(rng: &mut Rng) -> Duration {
     match chance(rng, 40) {
         true => up_to(rng, &[500, 5000, 40_000]),
@@ -140,7 +139,7 @@ fn away(rng: &mut Rng) -> Duration {
 }
 
 impl Life {
-    /// `stalls`: callers may keep what they were granted and have not looked at, so they are dropped before.
+    /// Draws the end of a client. `stalls`: callers may keep a grant that they have not received, so they are dropped before.
     pub(super) fn random(rng: &mut Rng, stalls: bool) -> Life {
         match rng.u32(..100) {
             0..30 => Life::Die,
@@ -153,19 +152,19 @@ impl Life {
     }
 }
 
-/// A client is shut down, with its callers gone and all the time that it takes.
+/// The client is shut down without a limit, after its callers are gone.
 pub const ENDS: Life = Life::ShutDown {
     drop_callers: true,
     limit: None,
 };
 
-/// The same beside its callers.
+/// The same while its callers go on.
 pub const ENDS_BESIDE_CALLERS: Life = Life::ShutDown {
     drop_callers: false,
     limit: None,
 };
 
-/// A process stops for so long.
+/// Draws for how long a process stops.
 pub(super) fn stop(rng: &mut Rng) -> Duration {
     let most = pick(rng, &[30, 1000, 8000]);
     millis(rng, 1..most)

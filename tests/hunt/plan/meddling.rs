@@ -1,4 +1,4 @@
-//! What somebody does at the server, past all rules.
+//! Interference of an operator at the server, past all rules.
 
 use fastrand::Rng;
 
@@ -11,15 +11,15 @@ use crate::judge::Object;
 pub enum Meddling {
     /// Deletes the key of a semaphore, a lock or a recipe.
     Delete(Object),
-    /// Writes this into one of the records.
+    /// Writes this into one of the crate's keys.
     Scribble(u64, &'static str),
-    /// Writes this into all records of the client in this place, behind the number of its next call.
+    /// Writes this into all records of the client in this place, after the number of its next call.
     Forge(usize, &'static str),
-    /// Hears everything.
+    /// Subscribes to all channels.
     Eavesdrop,
 }
 
-/// Texts that stand in nobody's records.
+/// Texts that no record contains.
 const SCRIBBLES: [&str; 8] = [
     "",
     "0",
@@ -31,7 +31,7 @@ const SCRIBBLES: [&str; 8] = [
     "0000000000000002 done 1 -1 -1 0 0 0 1 | a1",
 ];
 
-/// Answers to nobody's calls: with too few results, too many, and such as no call has.
+/// Replies to no call: with too few results, too many, and such as no call has.
 const FORGED: [&str; 8] = [
     "done 1 -1 -1 0 0 0 1 | ",
     "done 0 -1 -1 -1 1 0 0 | ",

@@ -1,4 +1,4 @@
-//! What is to happen: all of it is drawn from the seed beforehand, so that events can be left out.
+//! The plan of a history: all of it is drawn from the seed beforehand, so that events can be left out.
 
 mod calls;
 mod chance;
@@ -25,10 +25,10 @@ pub use self::settings::{LockKind, Settings};
 pub use self::shifts::Shift;
 use super::jvm;
 
-/// A client whose queue has been deleted looks after so long.
+/// A client whose queue was deleted checks after this time.
 const USUAL_CHECK: Duration = Duration::from_secs(5);
 
-/// Of the time in the queue of a fair lock.
+/// The time of each client in the queue of a fair lock.
 pub const FAIR_SHARE: Duration = Duration::from_secs(5);
 
 /// A history, before it happens.
@@ -45,42 +45,42 @@ pub struct Event {
     pub what: What,
 }
 
-/// Clients are named by their place: one that comes back has its predecessor's.
+/// Clients are named by their place. A restarted client has the place of its predecessor.
 #[derive(Debug, Clone)]
 pub enum What {
     Call(usize, Call),
     Link(usize, LinkFault),
-    /// Of the server alone, or of the master in this place.
+    /// A fault of the only server, or of the master in this place.
     Server(usize, ServerFault),
-    /// Something about a cluster.
+    /// A change of the cluster.
     Shift(Shift),
-    /// The replica is away for so long.
+    /// The replica is away for this time.
     Part(Duration),
     Life(usize, Life),
-    /// Its process stops, and goes on after a while.
+    /// The client's process stops, and goes on after this time.
     Stop(usize, Duration),
     Admin(usize, Admin),
     Meddle(Meddling),
     /// A caller of a JVM wants permits of a semaphore.
     Jvm(usize, usize, jvm::Caller),
-    /// A peer at a semaphore of a recipe.
+    /// A peer comes to a semaphore of a recipe.
     Peer(Peer),
-    /// The JVM's subscriptions are lost, and made again after a while.
+    /// The JVM's subscriptions are lost, and made again after this time.
     JvmDeaf(usize, Duration),
 }
 
 impl What {
-    /// A server gives up what it holds under some names.
+    /// Whether a server evicts keys.
     pub fn evicts(&self) -> bool {
         matches!(self, What::Server(_, ServerFault::Evict(_)))
     }
 
-    /// What nobody could be told of is lost, or made up.
+    /// Whether something is lost or made up without any notification.
     pub fn tampers(&self) -> bool {
         self.evicts() || matches!(self, What::Meddle(_))
     }
 
-    /// Somebody comes, and nothing goes wrong.
+    /// Whether a caller comes, and nothing goes wrong.
     fn is_calm(&self) -> bool {
         matches!(
             self,
@@ -102,7 +102,7 @@ impl Plan {
             35..43 => scenes::late(rng, &settings, &mut events),
             43..47 => scenes::unanswered(rng, &settings, &mut events),
             47..55 => scenes::is_let_go(rng, &mut settings, &mut events),
-            // A call that is not polled keeps what it was granted.
+            // A call that is not polled keeps its grant.
             55..59 if mood.stalls == 0 => {
                 scenes::ends_behind_a_stall(rng, &settings, &mut events);
             }
@@ -118,7 +118,7 @@ impl Plan {
         }
         events.sort_by_key(|event| event.at);
         if events.iter().any(|event| event.what.tampers()) {
-            // A client that finds out that its queue is gone looks by itself.
+            // A client finds out by its own check that its queue is gone.
             settings.safety_interval = settings.safety_interval.min(USUAL_CHECK);
         }
         Plan {
@@ -129,7 +129,7 @@ impl Plan {
     }
 }
 
-/// The replica goes away, and takes over; mostly nothing else makes the server forget.
+/// Lets the replica go away, and take over. Mostly nothing else makes the server forget.
 fn replica_leaves(rng: &mut Rng, settings: &Settings, events: &mut Vec<Event>) {
     use self::chance::{millis, up_to};
     if settings.replication.is_none() {

@@ -18,11 +18,11 @@ pub(super) struct Mood {
     rounds: u32,
     longest_hold: u64,
     most_permits: i64,
-    /// Of a hundred callers so many want a lock, or something of a recipe.
+    /// Of a hundred callers, this many want a lock, or a permit of a recipe.
     locks: u32,
     recipes: u32,
     long_locks: bool,
-    /// So many are dropped, or left unpolled.
+    /// Of a hundred callers, this many are dropped, or left unpolled.
     drops: u32,
     pub(super) stalls: u32,
 }
@@ -41,7 +41,7 @@ impl Mood {
         }
     }
 
-    /// All that happens by chance, before everything heals.
+    /// Draws everything that happens before the healing.
     pub(super) fn events(&self, rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
         let calm = chance(rng, 20);
         let some = |rng: &mut Rng, most: usize| if calm { 0 } else { rng.usize(..=most) };

@@ -1,4 +1,4 @@
-//! Nothing goes wrong, and callers of several clients want the same: the first to come is the first to be served.
+//! Histories where nothing goes wrong, and callers of several clients want the same: the first to come is the first to be served.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::settings::Settings;
 use super::{Event, What};
 use crate::judge::Object;
 
-/// A few callers of each client come by and by, for moments or for long, so that there is a line at times, and then nobody again.
-/// Nobody looks by chance.
+/// A few callers of each client come by and by, for moments or for long. A queue forms at times, and then it is empty again. No client checks by
+/// itself.
 pub(super) fn come_by_and_by(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Event>) {
     events.clear();
     let object = match rng.u32(..10) {

@@ -1,4 +1,4 @@
-//! The classic recipes, and the semaphore whose permits have leases: who shares them, and what callers and peers do.
+//! The classic recipes, and the semaphore whose permits have leases: their settings, and their peers.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use fastrand::Rng;
 
 use super::chance::{chance, millis, pick};
 
-/// What a permit is in the server.
+/// How a permit is stored in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     FairUnderLock,
     Set,
     Slots,
-    /// `RPermitExpirableSemaphore`: each step of a peer is one script.
+    /// `RPermitExpirableSemaphore`. It has no peers here, as each step of theirs is one script.
     Expirable,
 }
 
@@ -23,32 +23,32 @@ pub struct Recipe {
     pub limit: u32,
     pub timeout: Duration,
     pub check: Duration,
-    /// What our clients take has no lease, whatever the timeout.
+    /// Permits of our clients have no lease, whatever the timeout.
     pub endless: bool,
 }
 
-/// Somebody of another program, who does each step as it stands in the book.
+/// A client of another program, which does each step of the published recipe.
 #[derive(Debug, Clone)]
 pub struct Peer {
     pub recipe: usize,
     pub hold: Duration,
-    /// How often it tries, and how long it waits in between.
+    /// How often it tries, and how long it pauses in between.
     pub tries: u32,
     pub pause: Duration,
-    /// Between two steps of a try.
+    /// The pause between two steps of a try.
     pub step: Duration,
-    /// It comes again so often.
+    /// How often it comes.
     pub rounds: u32,
-    /// When it dies, in its last round, if it does.
+    /// When it dies in its last round, if it does.
     pub dies: Option<Death>,
 }
 
-/// With what a peer dies.
+/// The state in which a peer dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
-    /// With what it has taken, where that comes back by itself.
+    /// While it holds a permit, where that comes back by itself.
     Holding,
-    /// With the lock, if there is one, which has no expiry yet.
+    /// While it holds the lock, if there is one, which has no expiry yet.
     WithTheLock,
 }
 
@@ -75,30 +75,30 @@ impl Recipe {
         }
     }
 
-    /// How long a permit lasts that is not refreshed.
+    /// How long a permit lasts if it is not refreshed.
     pub fn lasts(&self) -> Option<Duration> {
         let endless = self.layout == Layout::Set || self.endless;
         (!endless).then_some(self.timeout)
     }
 
-    /// Whoever waits looks again and again.
+    /// Whether waiters check again and again.
     pub fn is_polled(&self) -> bool {
         self.layout != Layout::Expirable
     }
 
-    /// Peers come to this one.
+    /// Whether peers come to this recipe.
     pub fn has_peers(&self) -> bool {
         self.layout == Layout::FairUnderLock
     }
 
-    /// The key of a peer's lock.
+    /// Returns the key of the peers' lock, if there is one.
     pub fn peers_lock(&self, key: &str) -> Option<String> {
         (self.layout == Layout::FairUnderLock).then(|| format!("lock:{key}"))
     }
 }
 
 impl Peer {
-    /// At one of these recipes.
+    /// Draws a peer at one of these recipes.
     pub(super) fn random(rng: &mut Rng, recipes: &[usize]) -> Peer {
         let longest = pick(rng, &[40, 40, 900]);
         Peer {

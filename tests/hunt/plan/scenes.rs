@@ -1,4 +1,4 @@
-//! Scenes: what takes several events to come about.
+//! Scenes: situations that take several events.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn link(at: Duration, place: usize, fault: LinkFault) -> Event {
     Event { at, what }
 }
 
-/// A lock, something of a recipe or a semaphore.
+/// Picks a lock, a recipe or a semaphore.
 fn something(rng: &mut Rng, settings: &Settings) -> Object {
     match (settings.locks, settings.recipes.len()) {
         (1.., _) if chance(rng, 30) => Object::Lock(0),
@@ -31,7 +31,7 @@ fn something(rng: &mut Rng, settings: &Settings) -> Object {
     }
 }
 
-/// Callers of all clients want the same, again and again.
+/// Callers of all clients want the same object, again and again.
 pub(super) fn crowd(rng: &mut Rng, settings: &Settings, events: &mut Vec<Event>) {
     let object = something(rng, settings);
     let most = match object {
@@ -50,7 +50,7 @@ pub(super) fn crowd(rng: &mut Rng, settings: &Settings, events: &mut Vec<Event>)
     }
 }
 
-/// Peers hand their lock round, while guards are kept beside them, and nothing goes wrong.
+/// Peers pass their lock round while guards are kept beside them, and nothing goes wrong.
 pub(super) fn busy_peers(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Event>) {
     events.retain(|event| event.what.is_calm());
     settings.recipes.truncate(1);
@@ -79,7 +79,7 @@ pub(super) fn busy_peers(rng: &mut Rng, settings: &mut Settings, events: &mut Ve
     }
 }
 
-/// What a client sends arrives when its caller has gone, or the client.
+/// A request of a client arrives when its caller, or the client, is gone.
 pub(super) fn late(rng: &mut Rng, settings: &Settings, events: &mut Vec<Event>) {
     let place = rng.usize(..settings.clients);
     let begins = millis(rng, 500..14_000);
@@ -110,7 +110,7 @@ pub(super) fn late(rng: &mut Rng, settings: &Settings, events: &mut Vec<Event>) 
     events.push(call(begins + millis(rng, 0..100), place, timed));
 }
 
-/// A client can't reach the server for longer than calls are repeated; then it loses answers.
+/// A client can't reach the server for longer than it repeats calls. Then it loses replies.
 pub(super) fn outage(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Event>) {
     let place = rng.usize(..settings.clients);
     let begins = millis(rng, 500..6000);
@@ -118,7 +118,7 @@ pub(super) fn outage(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Ev
     settings.healing = begins + lasts + Duration::from_secs(5);
     events.push(link(begins, place, LinkFault::Refuse(lasts)));
     let object = something(rng, settings);
-    // What is owed before it.
+    // Releases that are pending when the outage begins.
     for _ in 0..rng.u32(1..6) {
         let dropped = Call {
             give: Give::Drop,
@@ -141,7 +141,7 @@ pub(super) fn outage(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Ev
     }
 }
 
-/// A client's call is carried out, or lost on the way, and nothing can be sent after that for longer than its caller waits.
+/// A client's call is carried out, or lost on the way. Nothing can be sent after that for longer than its caller waits.
 pub(super) fn unanswered(rng: &mut Rng, settings: &Settings, events: &mut Vec<Event>) {
     let place = rng.usize(..settings.clients);
     let begins = millis(rng, 1500..9000);
@@ -165,7 +165,7 @@ pub(super) fn unanswered(rng: &mut Rng, settings: &Settings, events: &mut Vec<Ev
     }
 }
 
-/// A client's shutdown can't give back at once what its callers let go meanwhile.
+/// A client shuts down, and can't release at once what its callers let go meanwhile.
 pub(super) fn ends_behind_a_stall(rng: &mut Rng, settings: &Settings, events: &mut Vec<Event>) {
     let place = rng.usize(..settings.clients);
     let begins = millis(rng, 2000..9000);
@@ -190,8 +190,8 @@ pub(super) fn ends_behind_a_stall(rng: &mut Rng, settings: &Settings, events: &m
     events.push(Event { at, what });
 }
 
-/// A holder takes a lock of its own twice, and the answer to what it asks about when it lets go for the first time is lost; others wait
-/// for that lock. Or it takes it again and again, and the first unlock arrives once more.
+/// A holder takes a lock of its own twice, and a reply is lost when it lets go for the first time; another caller waits for that lock. Or the holder
+/// takes the lock again and again, and its first unlock arrives a second time.
 pub(super) fn is_let_go(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Event>) {
     let object = Object::Lock(settings.locks);
     settings.locks += 1;
@@ -216,7 +216,7 @@ pub(super) fn is_let_go(rng: &mut Rng, settings: &mut Settings, events: &mut Vec
         happens(unlocks, What::Link(place, copy));
         return;
     }
-    // The hold that ends first is not to end the other.
+    // The hold that ends first must not end the other one.
     settings.watchdog = settings.watchdog.max(Duration::from_secs(3));
     let lease = rng.bool().then(|| millis(rng, 100..900));
     let twice = Call {
@@ -227,22 +227,22 @@ pub(super) fn is_let_go(rng: &mut Rng, settings: &mut Settings, events: &mut Vec
     happens(Duration::ZERO, What::Call(place, twice));
     let waits = What::Call(rng.usize(..settings.clients), call);
     happens(millis(rng, 20..100), waits);
-    // It takes the lock in two round trips, and holds it then.
+    // The caller takes the lock in two round trips, and then holds it.
     let lets_go = hold + there_and_back.mul_f64(2.0 * rng.f64());
     let lost = LinkFault::LoseAnswer(millis(rng, 0..300));
     happens(lets_go, What::Link(place, lost));
 }
 
-/// So many semaphores.
+/// How many semaphores there are.
 const SEMAPHORES: usize = 12;
 
-/// So long after the second caller has been told to wait nobody else is asked.
+/// For this long, a waiter of the holder's client waits for a local hand-off, and the server gets no request for it.
 const HAND_OVER: Duration = Duration::from_millis(100);
 
-/// Two callers of one client come to a semaphore of their own, and the second one gives up at about the time when the first one
-/// hands over to it, of which the server is told nothing.
+/// Two callers of one client come to a semaphore of their own. The second one gives up at about the time of the local hand-off from the first one, of
+/// which the server learns nothing.
 pub(super) fn quiet(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Event>) {
-    // A client far away hands over, too.
+    // A client with a high latency hands off locally, too.
     settings.local_hand_off = HAND_OVER;
     let until = settings.healing.as_millis() as u64;
     for _ in 0..SEMAPHORES {
@@ -256,7 +256,7 @@ pub(super) fn quiet(rng: &mut Rng, settings: &mut Settings, events: &mut Vec<Eve
             ..Call::keeping(object, hold)
         };
         let second = Call {
-            // It may lose it from about the moment on when the first one lets go.
+            // The second caller may give up from half of this time on, which is about when the first one lets go.
             patience: Some((there_and_back + hold) * 2),
             hold: Duration::ZERO,
             ..first.clone()

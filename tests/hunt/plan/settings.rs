@@ -11,40 +11,39 @@ use crate::judge::Object;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub clients: usize,
-    /// Of a cluster; a server alone without.
+    /// How many masters the cluster has; 0: a single server.
     pub masters: usize,
     /// Messages stay at the node that has the channel's slot.
     pub sharded: bool,
-    /// The server has a replica, for which all clients wait: how long a write is on its way there, and its confirmation on its
-    /// way back.
+    /// The server has a replica that all clients wait for: how long a write takes to get there, and its confirmation to come back.
     pub replication: Option<Duration>,
     /// How many permits each semaphore has.
     pub permits: Vec<i64>,
-    /// Those whose callers take guards with a watchdog.
+    /// Whether the callers of each semaphore take guards with a watchdog.
     pub watched: Vec<bool>,
     pub locks: usize,
     pub lock_kind: LockKind,
     pub recipes: Vec<Recipe>,
-    /// The first to come is the first to be served, here, and nothing goes wrong.
+    /// The object that serves its waiters in order of arrival. Nothing goes wrong in such a history.
     pub orderly: Option<Object>,
     /// There is a latch.
     pub latch: bool,
     pub jvms: usize,
-    /// Of each client, one way.
+    /// The latency of each client, one way.
     pub latency: Vec<Duration>,
-    /// Up to so many times the latency is added.
+    /// Up to this many times the latency is added to it.
     pub jitter: f64,
     pub retry_window: Duration,
     pub response_timeout: Duration,
-    /// After which a call is given up, besides the time that it was told to wait.
+    /// A call is given up after this time, which is added to its own wait.
     pub call_timeout: Option<Duration>,
     pub connect_timeout: Duration,
     pub safety_interval: Duration,
     pub local_hand_off: Duration,
     pub watchdog: Duration,
-    /// How long processes stop, one stop and the next together.
+    /// How long all stops of processes last together.
     pub stops: Duration,
-    /// Clients have several threads: another task of theirs runs in between at one unlocking of so many.
+    /// Clients have several threads: another task of theirs runs in between at one of this many unlocks.
     pub threads: Option<u32>,
     /// When everything heals.
     pub healing: Duration,
@@ -54,16 +53,16 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockKind {
     Plain,
-    /// With tokens.
+    /// With fencing tokens.
     Fenced,
-    /// In Redisson's queue.
+    /// With Redisson's queue.
     Fair,
     /// Some callers read.
     ReadWrite,
 }
 
 impl Settings {
-    /// The command for messages.
+    /// Returns the command that publishes messages.
     pub fn publish(&self) -> &'static str {
         if self.sharded { "SPUBLISH" } else { "PUBLISH" }
     }
@@ -73,23 +72,23 @@ impl Settings {
         self.replication.unwrap_or_default() * 2
     }
 
-    /// By how much anything may take longer than it should.
+    /// By how much any call may take longer than it should.
     pub fn slack(&self) -> Duration {
         Duration::from_secs(2) + self.stops
     }
 
-    /// How long a question and its answer take, from the client farthest away.
+    /// How long a request and its reply take at most, for the client with the highest latency.
     pub fn round_trip(&self) -> Duration {
         let farthest = self.latency.iter().max().copied().unwrap_or_default();
         farthest.mul_f64(2.0 * (1.0 + self.jitter))
     }
 
-    /// A waiter there looks again and again.
+    /// Whether a waiter at this object checks again and again.
     pub fn is_polled(&self, object: Object) -> bool {
         matches!(object, Object::Recipe(number) if self.recipes[number].is_polled())
     }
 
-    /// The recipes to which peers come.
+    /// Returns the recipes to which peers come.
     pub(super) fn with_peers(&self) -> Vec<usize> {
         let all = 0..self.recipes.len();
         all.filter(|number| self.recipes[*number].has_peers())
@@ -104,7 +103,7 @@ impl Settings {
         all
     }
 
-    /// A semaphore of so many permits that nothing else is about.
+    /// Adds a semaphore that no other part of the plan uses.
     pub(super) fn one_more_semaphore(&mut self, permits: i64) -> Object {
         let object = Object::Semaphore(self.permits.len());
         self.permits.push(permits);
@@ -112,7 +111,7 @@ impl Settings {
         object
     }
 
-    /// So many clients with a semaphore of so many permits, near the server, and nobody else.
+    /// Returns settings of clients near the server, with a semaphore of this many permits, and without other programs.
     pub fn plain(clients: usize, permits: i64) -> Settings {
         Settings {
             clients,

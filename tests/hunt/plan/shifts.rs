@@ -11,32 +11,32 @@ use crate::judge::Object;
 
 #[derive(Debug, Clone)]
 pub enum Shift {
-    /// The slot of an object moves to the master that comes so many behind its own.
+    /// The slot of an object moves to the master that is this many places behind its own.
     Slot {
         object: Object,
         by: usize,
-        /// Between two keys.
+        /// The pause between two keys.
         pause: Duration,
-        /// It stays between the two for so long, when all keys have moved.
+        /// How long the slot stays between both masters after all keys have moved.
         lingers: Duration,
-        /// Until others have heard of it.
+        /// How long it takes until the others have heard of it.
         gossip: Duration,
     },
-    /// A master can't be reached; a replica takes over that has not had the last `lag` writes.
+    /// A master can't be reached. A replica that lacks the last `lag` writes takes over.
     FailOver {
         master: usize,
-        /// Until the others notice, and then until the replica has been elected.
+        /// How long it takes until the others notice, and then until the replica has been elected.
         noticed: Duration,
         elected: Duration,
         lag: usize,
         gossip: Duration,
-        /// Only the others can't reach it: it goes on as a master for so long after it has been replaced.
+        /// Only the other nodes can't reach the master. It goes on as a master for this long after it has been replaced.
         goes_on: Option<Duration>,
     },
 }
 
 impl Shift {
-    /// What was done may not have been.
+    /// Whether writes may be lost.
     pub fn forgets(&self) -> bool {
         match self {
             Shift::FailOver { lag, goes_on, .. } => *lag > 0 || goes_on.is_some(),
@@ -61,7 +61,7 @@ impl Shift {
             elected: up_to(rng, &[100, 1500]),
             lag: pick(rng, &[0, 0, 1, 3]),
             gossip,
-            // There must be another master that knows better.
+            // There must be another master that knows of the change.
             goes_on: (settings.masters > 1 && chance(rng, 30))
                 .then(|| up_to(rng, &[300, 3000, 60_000])),
         }

@@ -1,4 +1,4 @@
-//! JVMs at a server alone: when their callers reach it, and hear of it.
+//! JVMs at a single server: when their callers reach it, and when they hear from it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::jvm;
 use crate::sim::server::{ConnectionId, Reply};
 
 const LATENCY: Duration = Duration::from_millis(1);
-/// Redisson tells its caller an error; this one tries again after so long.
+/// Redisson reports an error to its caller. This caller tries again after this time.
 const AGAIN: Duration = Duration::from_millis(300);
 
 #[derive(Default)]
@@ -21,12 +21,12 @@ pub(super) struct Jvm {
     pub(super) entries: BTreeMap<usize, jvm::Entry>,
 }
 
-/// The channel of a semaphore.
+/// Returns the channel of a semaphore.
 pub(super) fn channel_of(number: usize) -> String {
     format!("redisson_sc:{{s{number}}}")
 }
 
-/// The semaphore that a message is about, and what it says.
+/// Returns the semaphore that a message is about, and the message's payload.
 fn message(reply: &Reply) -> Option<(usize, i64)> {
     let Reply::Array(parts) = reply else {
         return None;
@@ -88,7 +88,7 @@ impl World {
         self.happens(at, Happening::Jvm(jvm, object, number, step));
     }
 
-    /// A caller of a JVM reaches the server.
+    /// A caller of a JVM reaches the server with its next step.
     pub(super) fn jvm_steps(&mut self, jvm: usize, object: usize, number: u64, step: jvm::Step) {
         let key = Object::Semaphore(object).key();
         let until = self.nodes.node(ALONE).down_until;
@@ -146,7 +146,7 @@ impl World {
         self.jvms[jvm].entries.entry(object).or_default()
     }
 
-    /// Subscribes to all for which somebody waits; nobody is told.
+    /// Subscribes to the channels of all semaphores with waiters. The waiters are not woken.
     pub(super) fn jvm_listens(&mut self, jvm: usize) {
         let now = Instant::now();
         let node = self.nodes.node(ALONE);
@@ -180,7 +180,7 @@ impl World {
         self.push_to_jvms();
     }
 
-    /// The connection on which it listens is lost, and made anew after a while.
+    /// The JVM's connection for messages is lost, and made anew after a while.
     pub(super) fn jvm_deaf(&mut self, jvm: usize, time: Duration) {
         if let Some(connection) = self.jvms[jvm].listening.take() {
             self.nodes.disconnect(ALONE, connection);
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// Whether no caller of a JVM has anything to do any more.
+    /// Whether no caller of a JVM has anything left to do.
     pub fn jvms_are_idle(&self) -> bool {
         let idle = |entry: &jvm::Entry| entry.callers.is_empty();
         self.jvms.iter().all(|jvm| jvm.entries.values().all(idle))

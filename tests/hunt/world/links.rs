@@ -1,4 +1,4 @@
-//! Connections between clients and server, and what goes wrong with them.
+//! Connections between clients and server, and their faults.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use crate::plan::LinkFault;
 use crate::sim::server::Reply;
 
 impl World {
-    /// How long something takes on the way.
+    /// Draws how long something takes on the way.
     pub(super) fn delay(&mut self, host: Host) -> Duration {
         let latency = self.hosts[host].latency;
         latency.mul_f64(1.0 + self.settings.jitter * self.rng.f64())
@@ -75,7 +75,7 @@ impl World {
         let host = self.wires[number].host;
         let mut late = None;
         for bytes in sent {
-            // No introduction.
+            // Shorter messages belong to the introduction of a connection.
             if bytes.len() > 150 {
                 late = late.or(self.hosts[host].late_copy.take());
             }
@@ -92,7 +92,7 @@ impl World {
         }
         if closed && !self.wires[number].ending {
             self.wires[number].ending = true;
-            // Where nothing gets through the server notices it by itself, some time.
+            // If nothing gets through, the server notices the end by itself, some time later.
             let mute = self.wires[number].mute_up || self.wires[number].mute_down;
             let later = if mute {
                 Duration::from_secs(self.rng.u64(10..40))
@@ -119,7 +119,7 @@ impl World {
         let conn = &mut self.wires[number];
         let host = conn.host;
         if conn.mute_up || conn.mute_down {
-            // Nobody knew before something was sent.
+            // A client can't notice the silence before it has sent something.
             self.unwell(host, Duration::ZERO);
         }
         let conn = &mut self.wires[number];
@@ -135,7 +135,7 @@ impl World {
         if conn.connection.is_none() {
             return;
         }
-        // No introduction.
+        // Shorter messages belong to the introduction of a connection.
         if bytes.len() > 200
             && let Some(away) = self.hosts[host].cut_request.take()
         {
@@ -150,7 +150,7 @@ impl World {
         self.serve(number);
     }
 
-    /// Carries out what has arrived, as far as it need not wait.
+    /// Carries out the requests that have arrived, until one has to wait.
     pub(super) fn serve(&mut self, number: usize) {
         let Some(connection) = self.wires[number].connection else {
             return;
@@ -170,7 +170,7 @@ impl World {
         self.wires[number].received = rest.to_vec();
     }
 
-    /// Sends something to the client, or the end.
+    /// Sends bytes to the client, or the end of the connection (`None`).
     pub(super) fn answer(&mut self, number: usize, bytes: Option<Vec<u8>>) {
         let host = self.wires[number].host;
         let at = (Instant::now() + self.delay(host)).max(self.wires[number].last_down);
@@ -185,7 +185,7 @@ impl World {
         self.answer(number, Some(bytes));
     }
 
-    /// Breaks a connection. What is on its way to the server arrives after so long, or not at all.
+    /// Breaks a connection. Bytes on their way to the server arrive after this time, or not at all.
     pub(super) fn reset(&mut self, number: usize, arrives: Option<Duration>) {
         self.touched(number);
         let now = Instant::now();
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// All its connections are reset, and for so long no other is made.
+    /// Resets all connections of a client, and refuses new ones for this time.
     pub(super) fn is_away(&mut self, host: Host, time: Duration, now: Instant) {
         if time.is_zero() {
             return;

@@ -1,8 +1,7 @@
 //! The world between the clients and the server: connections with their faults, the server with its own, and time.
 //!
-//! A connection is as TCP makes it: what one end writes arrives at the other in order and whole, or the rest of it not
-//! at all; how long that takes, and where it ends, is for the seed to say. Everything that happens stands in one queue,
-//! by its time.
+//! A connection behaves like TCP: bytes arrive in order and whole, or the rest of them does not arrive at all. The seed decides how long that takes,
+//! and where it ends. All events stand in one queue, by their time.
 
 mod jvms;
 mod links;
@@ -36,11 +35,11 @@ use crate::sim::server::ConnectionId;
 use crate::tasks;
 use nodes::Nodes;
 
-/// Some moment of 2027, in microseconds.
+/// A moment of 2027, in microseconds.
 const EPOCH: u64 = 1_800_000_000_000_000;
-/// How often the judges look.
+/// How often the judges check.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long it takes at the most until a client that listens notices that its connection is dead, without its own limits.
+/// How long it takes at most until a listening client notices that its connection is dead, in addition to its own limits.
 const PING: Duration = Duration::from_secs(6);
 
 pub struct World {
@@ -59,9 +58,9 @@ pub struct World {
     last_number: u64,
     /// How far the server's clock has stepped, in microseconds.
     stepped: i64,
-    /// Until then nobody is expected to have noticed that all is well.
+    /// Until then, no client is expected to have noticed that all is well.
     trouble_until: Instant,
-    /// How many permits of each semaphore were missing the last time.
+    /// How many permits of each semaphore were missing at the last check.
     missed: Vec<i64>,
     pub stage: Stage,
 }
@@ -75,10 +74,10 @@ struct Link {
     lose_answer: Option<Duration>,
     late_copy: Option<Duration>,
     cut_request: Option<Duration>,
-    /// The highest number of its calls so far.
+    /// The highest number of the client's calls so far.
     sequence: u64,
     dead: bool,
-    /// Its process has stopped for good.
+    /// The client's process has stopped for good.
     frozen: bool,
 }
 
@@ -86,23 +85,23 @@ struct Link {
 struct Conn {
     wire: Wire,
     host: Host,
-    /// Which node it leads to.
+    /// The node that the connection leads to.
     node: usize,
     connection: Option<ConnectionId>,
-    /// On its way to the server, and when the last of it arrives.
+    /// Bytes on their way to the server, and when the last of them arrives.
     up: VecDeque<Vec<u8>>,
     last_up: Instant,
-    /// On its way to the client; `None` is the end.
+    /// Bytes on their way to the client, or the end (`None`), and when the last of them arrives.
     down: VecDeque<Option<Vec<u8>>>,
     last_down: Instant,
     mute_up: bool,
     mute_down: bool,
-    /// Arrived, and not yet a whole request.
+    /// Bytes that have arrived, and are not yet a whole request.
     received: Vec<u8>,
     listens: bool,
-    /// Its end is on its way.
+    /// The end of the connection is on its way.
     ending: bool,
-    /// How often it has waited for replicas.
+    /// How often the connection has waited for replicas.
     waits: u64,
 }
 
@@ -116,17 +115,17 @@ enum Happening {
     Peer(usize, peers::Step),
     /// The server has answered the dial.
     Connected(oneshot::Sender<io::Result<End>>, io::Result<Wire>),
-    /// The first of what is on its way to the server.
+    /// The first bytes on their way to the server arrive.
     Arrives(usize),
-    /// The client's end of the connection is known to the server.
+    /// The server learns that the client has closed its end.
     Closed(usize),
-    /// The first of what is on its way to the client.
+    /// The first bytes on their way to the client arrive.
     Answered(usize),
-    /// A server, or one of the nodes.
+    /// A server, or one of the nodes, recovers.
     Recovers(usize, ServerFault),
-    /// Something of the replica, unless it has been away since.
+    /// A step of the replica, unless it has been away since.
     Replica(u64, replicas::Step),
-    /// The time of a connection that waits for replicas is over.
+    /// The wait of a connection for replicas has timed out.
     WaitEnds(usize, u64),
     /// The cluster changes.
     Shifts(shifts::Step),
@@ -135,7 +134,7 @@ enum Happening {
     Look,
 }
 
-/// What the crate sees of it.
+/// The world as the crate sees it.
 pub struct Sky {
     pub doings: Doings,
     pub began: Instant,
@@ -232,7 +231,7 @@ impl World {
             .unwell(host, self.trouble_until.max(now + after));
     }
 
-    /// All that is due, and what clients have done.
+    /// Takes in the actions of clients, and carries out everything that is due.
     fn turn(&mut self) {
         let done = self.doings.take();
         for dial in done.dials {
@@ -266,7 +265,7 @@ impl World {
             Happening::Peer(number, step) => self.peer_steps(number, step, now),
             Happening::JvmListens(jvm) => self.jvm_listens(jvm),
             Happening::Connected(answer, wire) => {
-                // It is closed again where nobody waits for it any more.
+                // A connection that no client waits for any more is closed again.
                 drop(answer.send(wire.map(|wire| wire.end(&self.doings))));
             }
             Happening::Arrives(number) => self.arrives(number, now),
@@ -275,7 +274,7 @@ impl World {
                 if conn.up.is_empty() || conn.mute_up {
                     self.close_server_side(number);
                 } else {
-                    // Behind what was written before.
+                    // Bytes that were written before arrive first.
                     let later = now + Duration::from_millis(10);
                     self.happens(later, Happening::Closed(number));
                 }
@@ -290,7 +289,7 @@ impl World {
                 let first = conn.down.pop_front().expect("one event for each");
                 if !conn.mute_down {
                     conn.wire.change(|state| match first {
-                        // Behind what was lost nothing arrives.
+                        // Nothing arrives after bytes that were lost.
                         _ if state.broken => {}
                         Some(bytes) => state.inbox.extend(bytes),
                         None => state.ended = true,
@@ -381,7 +380,7 @@ impl World {
         }
     }
 
-    /// Somebody uses each of the watched semaphores.
+    /// Uses each of the watched semaphores once. If a client has died, uses the others, too.
     pub fn look_in(&self) {
         // The one client that hears of permits from outside may be frozen.
         let all = self.stage.somebody_died();
@@ -393,7 +392,7 @@ impl World {
         }
     }
 
-    /// All is well from now on, except for what is dead for good.
+    /// Ends all faults. Dead clients stay dead.
     pub fn heal(&mut self) {
         let now = Instant::now();
         self.judge().note(format_args!("everything heals"));
@@ -412,7 +411,7 @@ impl World {
     }
 }
 
-/// Lets everything happen, at its time, for ever.
+/// Lets everything happen at its time, for ever.
 pub async fn run(world: Rc<RefCell<World>>) {
     let doings = world.borrow().doings.clone();
     loop {

@@ -1,4 +1,4 @@
-//! The server; or the nodes of a cluster, and which of them has what.
+//! The server, or the nodes of a cluster, and which node has which keys.
 
 use std::time::Duration;
 
@@ -6,49 +6,49 @@ use tokio::time::Instant;
 
 use crate::sim::server::{ConnectionId, Faults, Membership, Port, Reply, Server, key_of, slot};
 
-/// The number of a server alone.
+/// The number of a single server.
 pub const ALONE: usize = 0;
-/// Where it listens.
+/// The port of a single server.
 pub const ITS_PORT: Port = 6379;
-/// Where the first node of a cluster does.
+/// The port of the first node of a cluster.
 const FIRST: Port = 7000;
-/// So much higher is the port of the replica that takes over from a master, and of the next one behind it.
+/// How much higher the port of a replica is than that of the master from which it takes over.
 const REPLICA: Port = 100;
 /// Connections of different nodes have different numbers.
 const CONNECTIONS: u64 = 1_000_000;
 
-/// The servers, and the truth about them.
+/// The servers, and the true state of the cluster.
 pub struct Nodes {
     all: Vec<Node>,
-    /// Which of them has each slot, in a cluster.
+    /// The node that has each slot, in a cluster.
     homes: Vec<usize>,
     epoch: u64,
 }
 
 pub struct Node {
     pub server: Server,
-    /// Is obeyed.
+    /// Carries out commands for keys of any slot.
     pub operator: ConnectionId,
-    /// Hears everything, where somebody does.
+    /// Hears all messages, if the operator has subscribed to them.
     pub listener: Option<ConnectionId>,
     pub port: Port,
-    /// Until then nobody reaches it.
+    /// Until then, no client reaches the node.
     pub down_until: Instant,
-    /// Another one has taken over what it had.
+    /// Another node has taken over its slots.
     pub replaced: bool,
-    /// The others can't reach it, and it does not know that.
+    /// The other nodes can't reach it, and it does not know that.
     pub cut_off: bool,
-    /// Somebody else is about to take its place.
+    /// Another node is about to take its place.
     pub falling: bool,
 }
 
 impl Nodes {
-    /// Where the nodes of a cluster are at first.
+    /// Returns the ports of a cluster's nodes at first.
     pub fn ports(masters: usize) -> Vec<Port> {
         (FIRST..).take(masters).collect()
     }
 
-    /// So many nodes of a cluster; a server alone without.
+    /// Returns this many nodes of a cluster, or a single server (0).
     pub fn new(micros: u64, masters: usize) -> Nodes {
         let ports = Nodes::ports(masters);
         let mut nodes = Nodes {
@@ -110,17 +110,17 @@ impl Nodes {
         self.all.iter().position(|node| node.port == port)
     }
 
-    /// Those that have slots: the place of a master in the beginning leads to whoever has taken over from it.
+    /// Returns the nodes that have slots: all those that have not been replaced.
     pub fn masters(&self) -> impl Iterator<Item = usize> {
         (0..self.all.len()).filter(|number| !self.all[*number].replaced)
     }
 
-    /// Who has a slot.
+    /// Returns the node that has a slot.
     pub fn home_of_slot(&self, number: u16) -> usize {
         self.homes.get(usize::from(number)).copied().unwrap_or(0)
     }
 
-    /// Who has a key: of a slot that is on its way, the one where it is already.
+    /// Returns the node that has a key. While its slot moves, that is the target if the key is already there.
     pub fn home(&mut self, key: &[u8]) -> usize {
         if !self.is_cluster() {
             return 0;
@@ -137,7 +137,7 @@ impl Nodes {
         }
     }
 
-    /// Tells all of them the time.
+    /// Sets the time of all servers.
     pub fn at(&mut self, micros: u64) {
         for node in &mut self.all {
             node.server.at(micros);
@@ -153,7 +153,7 @@ impl Nodes {
         self.all[home].server.counter(key)
     }
 
-    /// The one that has the key; a message is sent from where what it tells of is.
+    /// Returns the node that has the key of a command. A message is sent from the node of the object that it is about.
     fn home_of(&mut self, words: &[&[u8]]) -> usize {
         let channel = || (words[0] == b"PUBLISH").then(|| words[1]);
         match key_of(words).or_else(channel) {
@@ -162,7 +162,7 @@ impl Nodes {
         }
     }
 
-    /// Asks the one that has the key, as far as its faults let it answer.
+    /// Sends a command to the node that has the key. The node's faults apply.
     pub fn execute(&mut self, words: &[&[u8]]) -> Option<Reply> {
         let home = self.home_of(words);
         let Node {
@@ -171,13 +171,13 @@ impl Nodes {
         server.execute(*operator, words)
     }
 
-    /// The same, whatever is wrong with it.
+    /// The same, without the node's faults.
     pub fn ask(&mut self, words: &[&[u8]]) -> Option<Reply> {
         let home = self.home_of(words);
         self.all[home].ask(words)
     }
 
-    /// All keys that match, at whoever they belong to.
+    /// Returns all keys that match, each from the node that it belongs to.
     pub fn keys(&mut self, pattern: &str) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for number in 0..self.all.len() {
@@ -197,12 +197,12 @@ impl Nodes {
         all
     }
 
-    /// Whose connection it is.
+    /// Closes a connection of this node.
     pub fn disconnect(&mut self, node: usize, connection: ConnectionId) {
         self.all[node].server.disconnect(connection);
     }
 
-    /// All is well with them, but for those that are being replaced.
+    /// Ends all faults. Nodes that are being replaced stay unreachable for their time.
     pub fn heal(&mut self) {
         for node in &mut self.all {
             node.server.faults(|faults| *faults = Faults::default());
@@ -212,14 +212,14 @@ impl Nodes {
         }
     }
 
-    /// What is stored now is on disk everywhere.
+    /// Puts the current state of all nodes on disk.
     pub fn save(&mut self) {
         for node in &mut self.all {
             node.server.save();
         }
     }
 
-    /// What those have published who can reach others is heard at these.
+    /// Passes published messages on between the nodes that can reach each other.
     pub fn pass_messages_on(&mut self) {
         for from in 0..self.all.len() {
             for (channel, payload) in self.all[from].server.published() {
@@ -233,12 +233,12 @@ impl Nodes {
         }
     }
 
-    /// Whether any of them goes on without hearing of the others.
+    /// Whether any node goes on without hearing of the others.
     pub fn is_anybody_cut_off(&self) -> bool {
         self.all.iter().any(|node| node.cut_off)
     }
 
-    /// Whether any slot of this node is on its way, from it or to it.
+    /// Whether any slot of this node is moving, from it or to it.
     pub fn is_moving(&mut self, number: usize) -> bool {
         let of = |member: &mut Membership| member.migrating.len() + member.importing.len();
         self.all[number].server.member(of) > 0
@@ -262,7 +262,7 @@ impl Nodes {
         });
     }
 
-    /// One key more of a slot that moves; whether there was any.
+    /// Moves one more key of a moving slot. Returns whether there was any.
     pub fn hands_over(&mut self, number: u16, to: usize) -> bool {
         let from = self.home_of_slot(number);
         let Some(key) = self.all[from].server.keys_in(number).into_iter().next() else {
@@ -273,7 +273,7 @@ impl Nodes {
         true
     }
 
-    /// The node that takes a slot over has been told that it is its own; whose it was.
+    /// The target of a moving slot learns that it has the slot now. Returns the former node.
     pub fn arrives(&mut self, number: u16, to: usize) -> usize {
         self.epoch += 1;
         let (port, epoch) = (self.all[to].port, self.epoch);
@@ -284,7 +284,7 @@ impl Nodes {
         std::mem::replace(&mut self.homes[usize::from(number)], to)
     }
 
-    /// A node hears what the cluster is like.
+    /// A node learns the current state of the cluster.
     pub fn learns(&mut self, number: usize) {
         if self.all[number].cut_off {
             return;
@@ -299,7 +299,7 @@ impl Nodes {
         }
     }
 
-    /// All that are reachable take the cluster for failed, or for well again.
+    /// All reachable nodes consider the cluster failed, or well again.
     pub fn is_down(&mut self, down: bool) {
         for node in &mut self.all {
             if !node.cut_off {
@@ -308,7 +308,7 @@ impl Nodes {
         }
     }
 
-    /// A replica of a node takes over, without the last `lag` writes; which one it is.
+    /// A replica of a node takes over, without the last `lag` writes. Returns its number.
     pub fn takes_over(&mut self, number: usize, lag: usize) -> usize {
         self.epoch += 1;
         let now = self.now();
@@ -331,7 +331,7 @@ impl Nodes {
 }
 
 impl Node {
-    /// Asks it, whatever is wrong with it.
+    /// Sends a command to the node. The node's faults do not apply.
     pub fn ask(&mut self, words: &[&[u8]]) -> Option<Reply> {
         let faults = self.server.faults(std::mem::take);
         let reply = self.server.execute(self.operator, words);
@@ -339,20 +339,20 @@ impl Node {
         reply
     }
 
-    /// Starts again without the last `lost` writes; nobody is connected to it any more.
+    /// Starts again without the last `lost` writes, and without any connections.
     pub fn restart(&mut self, lost: usize) {
         self.server.restart(lost);
         self.operator = self.server.connect_obeyed();
         self.listener = None;
     }
 
-    /// Somebody hears everything from now on.
+    /// A listener hears all messages from now on.
     pub fn eavesdrop(&mut self) {
         let listener = *self.listener.get_or_insert_with(|| self.server.connect());
         self.server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
     }
 
-    /// How many messages of a channel the one who hears everything has got since the last time.
+    /// Returns how many messages of a channel the listener to all channels has got since the last time.
     pub fn overheard(&mut self, channel: &[u8]) -> usize {
         let Some(listener) = self.listener else {
             return 0;
@@ -365,7 +365,7 @@ impl Node {
         all.filter(of_channel).count()
     }
 
-    /// How many listen to a channel by its name.
+    /// Returns how many connections listen to a channel by its name.
     pub fn listening(&mut self, channel: &[u8]) -> i64 {
         let Some(Reply::Array(parts)) = self.ask(&[b"PUBSUB", b"NUMSUB", channel]) else {
             panic!("NUMSUB is answered by an array");

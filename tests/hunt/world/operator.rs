@@ -1,4 +1,4 @@
-//! Who works at the server itself, by the rules or past them.
+//! The operator, who works at the server itself, by the rules or past them.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::admin::LATCH;
 use crate::judge::Object;
 use crate::plan::Meddling;
 
-/// So long something stands that was written into a record.
+/// How long a text stays that was written into a record.
 const RECORD: Duration = Duration::from_secs(60);
 
 impl World {
-    /// Somebody announces permits beside which callers of JVMs sleep by Redisson's own fault.
+    /// Announces permits beside which callers of JVMs sleep by Redisson's own fault.
     pub fn wake_jvms(&mut self) {
         let asleep = self.judge().asleep();
         for number in asleep {
@@ -52,7 +52,7 @@ impl World {
         keys.into_iter().map(text).collect()
     }
 
-    /// Answers a client's next call, in all its records.
+    /// Forges a reply to a client's next call, in all its records.
     fn forge(&mut self, place: usize, text: &str) {
         let host = self.stage.host(place);
         let text = format!("{:016} {text}", self.hosts[host].sequence + 1);
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// What is no answer to a call on a semaphore may be one on another object: then nobody has granted what it grants.
+    /// A text that is no reply to a call on a semaphore may be one on another object. The permits of that reply were never granted.
     fn forges_permits(&mut self, record: &str) {
         for number in 0..self.settings.recipes.len() {
             if record.contains(&Object::Recipe(number).key()) {
@@ -79,11 +79,11 @@ impl World {
         self.judge()
             .note(format_args!("operator writes {text:?} into {key}"));
         self.ask(&["SET", key, text, "PX", &RECORD.as_millis().to_string()]);
-        // Whose record it was need not know before it is put off the next time.
+        // The record's client need not notice before its next renewal.
         self.judge().robs_records();
     }
 
-    /// The operator opens the latch, as a deletion of Redisson's does.
+    /// The operator opens the latch, as a deletion by Redisson does.
     pub fn open_latch(&mut self) {
         if self.nodes.counter(LATCH.as_bytes()).is_some() {
             self.look_at_counters(None);
@@ -94,9 +94,9 @@ impl World {
         }
     }
 
-    /// The operator replaces what is gone with clients that have ended, as a release of Redisson's does.
+    /// The operator replaces the permits that are gone with dead clients, as a release by Redisson does.
     pub fn replace_permits(&mut self) {
-        // What those who are gone have sent arrives before.
+        // The requests of clients that are gone arrive before that.
         let is_gone = |number: &usize| {
             let host = &self.hosts[self.wires[*number].host];
             host.dead || host.frozen
@@ -107,7 +107,7 @@ impl World {
         }
         for number in 0..self.settings.permits.len() {
             let missing = self.judge().missing(number);
-            // Once they may only be on their way from one caller to the next.
+            // The first time, the permits may only be on their way from one caller to the next.
             let before = std::mem::replace(&mut self.missed[number], missing);
             if missing == 0 || missing != before {
                 continue;

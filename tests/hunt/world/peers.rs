@@ -1,4 +1,4 @@
-//! Peers of other programs at the fair semaphore under a lock: each step as it stands in the book, with a pause before the next.
+//! Peers of other programs at the fair semaphore under a lock. They do each step of the published recipe, with a pause before the next.
 
 use tokio::time::Instant;
 
@@ -22,11 +22,11 @@ pub(super) enum Step {
     Begin,
     /// Gives the lock an expiry.
     Expire,
-    /// Gets a number.
+    /// Gets the next number.
     Number,
-    /// Stands in line.
+    /// Enters the queue.
     Enter,
-    /// Sees whether it is within the limit.
+    /// Checks whether it is within the limit.
     Look,
     Release,
 }
@@ -54,7 +54,7 @@ impl World {
             return;
         }
         self.look_at_counters(None);
-        // Ours look as often as peers try, as long as these hand their lock round.
+        // Our clients check as often as peers try, as long as peers pass their lock round.
         self.judge().something_happens();
         let next = self.peer_does(number, step, &key);
         let dies = plan.dies.filter(|_| self.peers[number].rounds == 1);
@@ -80,7 +80,7 @@ impl World {
         self.happens(now + after, Happening::Peer(number, next));
     }
 
-    /// Its next step; `None`: that was in vain, or the last one.
+    /// Does the peer's next step. Returns `None` if the try has failed, or if that was the last step.
     fn peer_does(&mut self, number: usize, step: Step, key: &str) -> Option<Step> {
         let peer = &self.peers[number];
         let (id, counter) = (peer.id.clone(), peer.counter.clone());

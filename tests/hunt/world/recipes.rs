@@ -1,4 +1,4 @@
-//! What stands in the server of the recipes' semaphores.
+//! The state of the recipes' semaphores in the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::judge::{Object, Standing};
 use crate::plan::{Layout, Recipe};
 use crate::sim::server::Reply;
 
-/// The texts of an answer.
+/// Returns the texts of a reply.
 pub(super) fn texts(reply: Option<Reply>) -> Vec<String> {
     let Some(Reply::Array(items)) = reply else {
         return Vec::new();
@@ -19,15 +19,15 @@ pub(super) fn texts(reply: Option<Reply>) -> Vec<String> {
     items.into_iter().filter_map(text).collect()
 }
 
-/// Where the permits of a semaphore stand that have leases.
+/// Returns the key of the permits of a semaphore whose permits have leases.
 pub(super) fn permits_of(key: &str) -> String {
     format!("{key}:timeout")
 }
 
-/// What permits that do not end have for their end, in milliseconds; no clock of ours comes near it.
+/// The smallest end of permits that do not end, in milliseconds. Our clocks never come near it.
 const ENDLESS: f64 = 9e14;
 
-/// The bytes of an id that is written in hex digits.
+/// Returns the bytes of an id that is written in hex digits.
 fn bytes_of(id: &str) -> Vec<u8> {
     let digits = id.as_bytes().chunks(2);
     let text = digits.map(|pair| std::str::from_utf8(pair).expect("hex digits"));
@@ -36,13 +36,13 @@ fn bytes_of(id: &str) -> Vec<u8> {
 }
 
 impl World {
-    /// Asks the server itself, whatever is wrong with it.
+    /// Sends a command to the server. The server's faults do not apply.
     pub(super) fn ask(&mut self, words: &[&str]) -> Option<Reply> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         self.nodes.ask(&words)
     }
 
-    /// Sends a message to all who listen.
+    /// Sends a message to all listeners.
     pub(super) fn announce(&mut self, channel: &str, payload: &str) {
         self.ask(&[self.settings.publish(), channel, payload]);
         self.push();
@@ -52,7 +52,7 @@ impl World {
         i64::try_from(self.nodes.now() / 1000).expect("a time of these days")
     }
 
-    /// Tells the judges who holds permits of the recipes.
+    /// Reports the holders of the recipes' permits to the judges.
     pub(super) fn look_at_recipes(&mut self) {
         self.look_at_counters(None);
         for number in 0..self.settings.recipes.len() {
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// When the permits of a semaphore end that have ids.
+    /// Returns when each permit of a semaphore ends whose permits have ids.
     fn ends_of(&mut self, key: &str) -> BTreeMap<String, f64> {
         let all = self.ask(&["ZRANGE", &permits_of(key), "0", "-1", "WITHSCORES"]);
         let Some(Reply::Array(all)) = all else {
@@ -128,7 +128,7 @@ impl World {
         all.chunks(2).filter_map(end).collect()
     }
 
-    /// Tells the judges when they end now.
+    /// Reports to the judges when those permits end now.
     pub(super) fn look_at_ends(&mut self) {
         let now = self.server_millis() as f64;
         for number in 0..self.settings.recipes.len() {
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// The operator gives back the permits that a server has forgotten, of semaphores whose permits have ids.
+    /// The operator releases permits that a server has forgotten, of semaphores whose permits have ids.
     pub fn give_back_what_is_forgotten(&mut self) {
         for number in 0..self.settings.recipes.len() {
             let recipe = self.settings.recipes[number].clone();
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// The operator sets the permits of those whose counters are not there.
+    /// The operator sets the permits of semaphores whose counters are not there.
     pub(super) fn set_permits(&mut self) {
         for number in 0..self.settings.recipes.len() {
             let recipe = self.settings.recipes[number].clone();
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// The operator takes back what those held who are gone, and what would stay theirs for ever.
+    /// The operator takes permits back from clients that are gone, if those permits would never end.
     pub fn take_from_the_dead(&mut self) {
         for number in 0..self.settings.recipes.len() {
             let recipe = self.settings.recipes[number].clone();

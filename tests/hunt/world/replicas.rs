@@ -1,4 +1,4 @@
-//! The replica of a server alone: when it has what was written, who waits for that, and what is lost when it takes over.
+//! The replica of a single server: when it has a write, which connections wait for that, and which writes are lost when it takes over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,35 +13,35 @@ use crate::sim::server::{ConnectionId, Reply};
 
 #[derive(Default)]
 pub(super) struct Replica {
-    /// It gets what is written from now on.
+    /// It gets all further writes.
     linked: bool,
-    /// How often it has gone away: what was on its way then does not arrive.
+    /// How often it has gone away. Messages from before do not arrive.
     cuts: u64,
     /// The last write that is known.
     seen: u64,
-    /// Those that it may not have.
+    /// Writes that it may not have.
     writes: BTreeMap<u64, Write>,
 }
 
-/// The author of a write; a renewal has put off the ends of these objects, or of records, for which nobody waits.
+/// The author of a write, and the objects, or records (`None`), whose leases were renewed with it or since. No caller waits for a renewal.
 #[derive(Clone)]
 struct Write {
     host: Option<Host>,
     renews: Vec<Option<Object>>,
 }
 
-/// What is on its way to a replica, or from it.
+/// A message on its way to a replica, or from it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// All writes up to this one.
+    /// All writes up to this one arrive.
     Written(u64),
-    /// The word that it has them.
+    /// The server learns that the replica has them.
     Confirmed(u64),
-    /// It is there again.
+    /// The replica is there again.
     Rejoins,
 }
 
-/// So much later the server that was replaced follows its successor, at the most.
+/// The server that was replaced follows its successor after this many milliseconds, at most.
 const FOLLOWS: u64 = 4000;
 
 impl World {
@@ -65,7 +65,7 @@ impl World {
         self.happens(at, Happening::Replica(self.replica.cuts, step));
     }
 
-    /// Something may have been written, by this host or by the operator.
+    /// Something may have been written, by this client or by the operator (`None`).
     pub(super) fn has_written(&mut self, host: Option<Host>, words: &[&[u8]]) {
         if self.settings.replication.is_none() {
             return;
@@ -73,7 +73,7 @@ impl World {
         let renews = self.renewed(words);
         let written = self.nodes.node(ALONE).server.written();
         let replica = &mut self.replica;
-        // It may have nothing to put off only for a write that the replica does not have.
+        // At a replica that lacks one of these writes, the renewal may have had nothing to renew.
         for write in replica.writes.values_mut() {
             write.renews.extend(renews.clone());
         }
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// The objects whose ends a command puts off; `None`: records.
+    /// Returns the objects, or records (`None`), whose leases a command renews.
     fn renewed(&self, words: &[&[u8]]) -> Vec<Option<Object>> {
         let script = words.get(1).and_then(|word| scripts::name_of(word));
         match script {
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// The replica is away for so long.
+    /// The replica is away for this time.
     pub(super) fn parts(&mut self, time: Duration) {
         if self.settings.replication.is_some() {
             self.judge()
@@ -145,20 +145,20 @@ impl World {
         }
     }
 
-    /// The server that was replaced follows the other one, some time after this.
+    /// The server that was replaced follows its successor, some time after this.
     pub(super) fn rejoins(&mut self, after: Duration) {
         let later = Duration::from_millis(self.rng.u64(0..FOLLOWS));
         self.parts(after + later);
     }
 
-    /// The replica is there, if there is one.
+    /// The replica comes back, if there is one.
     pub(super) fn replica_is_back(&mut self) {
         if self.settings.replication.is_some() && !self.replica.linked {
             self.replica_steps(Step::Rejoins, Duration::ZERO);
         }
     }
 
-    /// The writes that the replica does not have are lost, one after the other.
+    /// Loses the writes that the replica does not have, one after the other.
     pub(super) fn loses_the_rest(&mut self) {
         self.has_written(None, &[]);
         let mut lost = 0;
@@ -189,7 +189,7 @@ impl World {
 }
 
 impl World {
-    /// A connection has asked for replicas, and waits.
+    /// A connection may have asked for replicas, and waits for them then.
     pub(super) fn waits(&mut self, number: usize) {
         if let Some(patience) = self.patience(number) {
             self.wires[number].waits += 1;
@@ -204,12 +204,12 @@ impl World {
         self.nodes.node(node).server.waits(connection)
     }
 
-    /// Whether what it sends is not looked at before it has been answered.
+    /// Whether the connection waits for replicas. Its further requests are not carried out before that has ended.
     pub(super) fn is_waiting(&mut self, number: usize) -> bool {
         self.patience(number).is_some()
     }
 
-    /// Its time is over.
+    /// The wait of a connection has timed out.
     pub(super) fn wait_ends(&mut self, number: usize, wait: u64) {
         let conn = &self.wires[number];
         if let Some(connection) = conn.connection.filter(|_| conn.waits == wait)
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// The server has become a replica itself.
+    /// The server has become a replica itself, which ends all waits.
     pub(super) fn ends_waits(&mut self, node: usize) {
         for (connection, reply) in self.nodes.node(node).server.end_waits() {
             if let Some(number) = self.by_connection.get(&connection).copied() {

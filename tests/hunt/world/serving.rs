@@ -1,4 +1,4 @@
-//! The server: what it is asked and answers, what it holds, and what goes wrong with it.
+//! The server: its requests and replies, its state, and its faults.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl World {
         }
         if name != b"client" {
             let mut judge = self.judge();
-            // Who has which slot is asked all the time.
+            // Clients ask for the slots of the nodes all the time.
             let asks = name == b"cluster" || words.ends_with(&[b"SHARDNUMSUB", b"0"]);
             judge.count_command(name != b"ping" && !asks);
             let said = words[1..].iter().map(|word| match scripts::name_of(word) {
@@ -85,7 +85,7 @@ impl World {
             let link = &mut self.hosts[host];
             link.sequence = numbers.fold(link.sequence, u64::max);
         }
-        // What is put off is put off by each client, whatever else happens.
+        // Renewals do not count: each client renews its leases, whatever else happens.
         let renews = script == Some("RENEW") && !says(b"times") && !says(b"slots");
         let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
         let unknown = matches!(&reply, Some(Reply::Error(text))
@@ -110,7 +110,7 @@ impl World {
         self.push();
     }
 
-    /// What was published reaches those who listen.
+    /// Delivers the published messages to the listeners.
     pub(super) fn push(&mut self) {
         self.nodes.pass_messages_on();
         let connections: Vec<_> = self
@@ -139,7 +139,7 @@ impl World {
         self.push_to_jvms();
     }
 
-    /// Tells the server the time, and the judges what it holds now; `host` has changed it, or nobody has.
+    /// Sets the server's time, and reports its state to the judges. `host` has changed it, or no client has (`None`).
     pub(super) fn look_at_counters(&mut self, host: Option<Host>) {
         let now = self.began.elapsed().as_micros();
         let micros = EPOCH + u64::try_from(now).expect("a short time");
@@ -155,7 +155,7 @@ impl World {
         self.judge().admin_is(host, semaphore, latch);
     }
 
-    /// How many permits each client has been granted for a time.
+    /// Returns how many permits each client has been granted for a time.
     fn granted(&mut self, key: &str) -> Granted {
         let mut granted = Granted::default();
         let now = self.nodes.now();
@@ -182,7 +182,7 @@ impl World {
         granted
     }
 
-    /// Tells the judges what is on record of permits.
+    /// Reports the permits on record to the judges.
     pub(super) fn look_at_records(&mut self) {
         self.look_at_counters(None);
         for number in 0..self.settings.permits.len() {
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// What passes begins to be wrong with a server, or ends.
+    /// A fault that passes begins at a server, or ends.
     pub(super) fn change(&mut self, node: usize, fault: &ServerFault, on: bool) {
         let server = &mut self.nodes.node(node).server;
         server.faults(|faults| match fault {
@@ -202,7 +202,7 @@ impl World {
         });
     }
 
-    /// Something is wrong with a server, or with one of the nodes.
+    /// A fault happens at a server, or at one of the nodes.
     pub(super) fn server_fault(&mut self, node: usize, fault: ServerFault, now: Instant) {
         if let Some(time) = fault.passes_after() {
             self.change(node, &fault, true);
@@ -233,11 +233,11 @@ impl World {
         }
     }
 
-    /// A server starts, with connections made anew `down` later; the last `lost` writes are gone.
+    /// A server restarts, without the last `lost` writes. Connections can be made again `down` later.
     pub(super) fn starts_again(&mut self, node: usize, lost: usize, down: Duration) {
         self.goes_down(node, down);
         self.look_at_counters(None);
-        // Without a replica; else that takes over where anything is lost.
+        // With a replica, the server itself loses nothing. The replica takes over if anything is lost.
         let replicated = self.settings.replication.is_some();
         let node_loses = if replicated { 0 } else { lost };
         self.nodes.node(node).restart(node_loses);
@@ -256,7 +256,7 @@ impl World {
         self.look_at_counters(None);
     }
 
-    /// Nobody reaches a server for so long.
+    /// No client reaches the server for this time.
     pub(super) fn goes_down(&mut self, node: usize, down: Duration) {
         let now = Instant::now();
         self.all_unwell(down);
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// Which of the locks somebody has.
+    /// Returns which of the locks are taken.
     fn locked(&mut self) -> Vec<bool> {
         let locks = 0..self.settings.locks;
         let is_there = |number| {
@@ -294,7 +294,7 @@ impl World {
         locks.map(is_there).collect()
     }
 
-    /// Tells the judges who holds the locks.
+    /// Reports the owners of the locks to the judges.
     pub(super) fn look_at_locks(&mut self) {
         self.look_at_counters(None);
         for number in 0..self.settings.locks {
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// The locks and recipes that a command is about.
+    /// Returns the locks and recipes that a command is about.
     pub(super) fn named_in(&self, words: &[&[u8]]) -> Vec<Object> {
         let about = |object: &Object| {
             let key = object.key();
@@ -341,7 +341,7 @@ impl World {
         locks.chain(recipes).filter(about).collect()
     }
 
-    /// Their holders need not know before their leases end.
+    /// All holders may have lost what they hold. They need not know before their leases end.
     pub(super) fn locks_are_forgotten(&self) {
         self.judge().robs_records();
         for number in 0..self.settings.locks {
@@ -350,14 +350,14 @@ impl World {
         self.permits_are_forgotten();
     }
 
-    /// The same of permits of recipes.
+    /// The same for permits of recipes.
     pub(super) fn permits_are_forgotten(&self) {
         for (number, recipe) in self.settings.recipes.iter().enumerate() {
             self.judge().robs_permits(number, recipe.lasts());
         }
     }
 
-    /// Those that are open, but for those of processes that have stopped for good.
+    /// Returns the connections that are open, except those of processes that have stopped for good.
     pub fn connections(&self) -> Vec<String> {
         let open = self.open(None).into_iter();
         let of_somebody = open.map(|number| (self.wires[number].host, number));
@@ -367,12 +367,12 @@ impl World {
             .collect()
     }
 
-    /// How many connections there have been.
+    /// Returns how many connections were made so far.
     pub fn connections_made(&self) -> usize {
         self.wires.len()
     }
 
-    /// All keys, with their times to live in milliseconds.
+    /// Returns all keys, with their times to live in milliseconds.
     pub fn keys(&mut self) -> Vec<(String, i64)> {
         self.look_at_counters(None);
         let mut all = Vec::new();
@@ -386,7 +386,7 @@ impl World {
     }
 }
 
-/// Where grants of a semaphore stand.
+/// Returns the key of a semaphore's grants.
 fn grants_of(key: &str) -> String {
     match key.contains('{') {
         true => format!("redisson_sc_grants::{key}"),
@@ -394,7 +394,7 @@ fn grants_of(key: &str) -> String {
     }
 }
 
-/// Whether it is a message; the confirmations of subscriptions are none.
+/// Whether this is a message, and not the confirmation of a subscription.
 fn is_told(message: &Reply) -> bool {
     let Reply::Array(parts) = message else {
         return false;
@@ -402,7 +402,7 @@ fn is_told(message: &Reply) -> bool {
     matches!(parts.first(), Some(Reply::Bulk(kind)) if kind.ends_with(b"message"))
 }
 
-/// The first whole request, and how long it is.
+/// Returns the first whole request, and its length.
 pub(super) fn parse(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     let line = |from: usize| -> Option<(i64, usize)> {
         let length = bytes[from..].windows(2).position(|pair| pair == b"\r\n")?;

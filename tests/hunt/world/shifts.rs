@@ -1,4 +1,4 @@
-//! What happens to a cluster.
+//! Changes of a cluster.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use super::{Happening, World};
 use crate::plan::Shift;
 use crate::sim::server::slot;
 
-/// A slot on its way, or a master that is replaced.
+/// A step of a moving slot, or of the replacement of a master.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// The next key of a slot.
+    /// The next key of a slot moves.
     Key(Move),
-    /// The node it goes to is told that it is its own.
+    /// The target node learns that it has the slot now.
     Arrives(Move),
-    /// A node hears of what has changed.
+    /// A node learns of the change.
     Learns(usize),
-    /// Everybody has noticed that a master is gone.
+    /// All nodes have noticed that a master is gone.
     Noticed,
     Elected {
         gone: usize,
@@ -25,7 +25,7 @@ pub(super) enum Step {
         gossip: Duration,
         goes_on: Option<Duration>,
     },
-    /// A master that was replaced hears of it.
+    /// A master that was replaced learns of it.
     Returns(usize),
 }
 
@@ -58,7 +58,7 @@ impl World {
                 if to == from || busy || self.is_falling(from) || self.is_falling(to) {
                     return;
                 }
-                // Whoever moves it asks both first.
+                // The mover of a slot asks both nodes first.
                 for node in [from, to] {
                     self.nodes.learns(node);
                 }
@@ -82,11 +82,11 @@ impl World {
                 goes_on,
             } => {
                 let gone = self.master(master);
-                // What is on its way stays so, or the slots would be anybody's.
+                // A node whose slots are moving is not replaced: it would be unclear which node has them.
                 if self.nodes.is_moving(gone) || self.is_falling(gone) {
                     return;
                 }
-                // Who knows none but masters that do not know that they are replaced could learn it from nobody.
+                // Only one master at a time may not know that it is replaced. A client that knows only such masters could learn it from no node.
                 if goes_on.is_some() && self.nodes.is_anybody_cut_off() {
                     return;
                 }
@@ -108,13 +108,13 @@ impl World {
         }
     }
 
-    /// The master in this place.
+    /// Returns the master in this place.
     pub(super) fn master(&mut self, place: usize) -> usize {
         let masters: Vec<usize> = self.nodes.masters().collect();
         masters[place % masters.len()]
     }
 
-    /// Whether somebody else is about to take a node's place.
+    /// Whether another node is about to take this node's place.
     pub(super) fn is_falling(&mut self, node: usize) -> bool {
         self.nodes.node(node).falling
     }
@@ -131,7 +131,7 @@ impl World {
                 self.happens(now + next.0, Happening::Shifts(next.1));
             }
             Step::Arrives(moves) => {
-                // Somebody may have stored a key that nobody could know of.
+                // A key may have been stored meanwhile that the mover could not know of.
                 while self.nodes.hands_over(moves.slot, moves.to) {}
                 self.nodes.arrives(moves.slot, moves.to);
                 self.judge()
@@ -153,7 +153,7 @@ impl World {
                 self.judge()
                     .note(format_args!("node {taker} takes over from node {gone}"));
                 self.nodes.is_down(false);
-                // What was renewed meanwhile at the one that has gone on is not renewed here.
+                // The new master lacks the renewals at an old one that has gone on meanwhile.
                 if lag > 0 || goes_on.is_some() {
                     self.has_lost(lag.max(1));
                 }
@@ -175,7 +175,7 @@ impl World {
         self.look_at_counters(None);
     }
 
-    /// All nodes hear of what has changed, one after the other.
+    /// All nodes learn of the change, one after the other.
     fn tell_later(&mut self, gossip: Duration, now: Instant) {
         for node in 0..self.nodes.len() {
             let later = gossip.mul_f64(self.rng.f64());
