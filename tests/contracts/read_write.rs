@@ -1,4 +1,4 @@
-//! The promises of both sides of a read-write lock to each other. The server is private, as its keys are listed.
+//! The promises of both sides of a read-write lock to each other. The server is private because a test lists its keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -29,9 +29,9 @@ async fn start() -> Redis {
     }
 }
 
-/// Both sides of one lock, for owners that are told apart.
+/// Both sides of one lock, for several owners.
 trait Sides {
-    /// Those of a new owner, which shares as little as possible with the one before it.
+    /// The sides of a new owner, which shares as little as possible with the owner before it.
     fn owner(&self) -> (Handle, Handle);
 }
 
@@ -144,7 +144,7 @@ async fn a_writer_is_not_starved_by_readers(door: &impl Sides) {
                 loop {
                     let guard = reader.guard().await.unwrap();
                     turns.fetch_add(1, Ordering::SeqCst);
-                    // Longer than the others are out.
+                    // Each hold is longer than the other readers are out.
                     for _ in 0..6 {
                         assert!(reader.is_locked().await.unwrap());
                         tokio::task::yield_now().await;
@@ -155,13 +155,13 @@ async fn a_writer_is_not_starved_by_readers(door: &impl Sides) {
         })
         .collect();
     let waiting = lock(&writer).await;
-    // It stands in the queue when this has been answered.
+    // The writer is in the queue when this call has been answered.
     assert!(!writer.try_lock().await.unwrap());
     let before = turns.load(Ordering::SeqCst);
     first.unlock().await.unwrap();
     waiting.answer().await.unwrap();
     let since = turns.load(Ordering::SeqCst) - before;
-    // Each may have been in, and one turn ahead.
+    // Each reader may have been in, and have one more turn.
     assert!(since <= 2 * READERS, "{since} turns of readers");
     for task in crowd {
         task.abort();
@@ -190,12 +190,12 @@ async fn a_writer_goes_on_as_a_reader(door: &impl Sides) {
     writing.assert_waits(&writer).await;
     read.unlock().await.unwrap();
     writing.answer().await.unwrap();
-    // The other way round it waits for itself.
+    // A reader that wants to write would wait for itself.
     writer.unlock().await.unwrap();
     read.lock().await.unwrap();
     assert!(!write.try_lock().await.unwrap());
     read.unlock().await.unwrap();
-    // The reading side goes first, and the lock is written on.
+    // The read hold is released first, and the write hold stays.
     write.lock().await.unwrap();
     read.lock().await.unwrap();
     read.unlock().await.unwrap();
@@ -204,13 +204,13 @@ async fn a_writer_goes_on_as_a_reader(door: &impl Sides) {
     assert!(!write.is_locked().await.unwrap() && !read.is_locked().await.unwrap());
 }
 
-/// One that reads already comes in again, however many writers wait for it.
+/// A reader may lock again, however many writers wait for it.
 async fn a_reader_passes_writers_that_wait_for_it(door: &impl Sides) {
     let (read, _) = door.owner();
     read.lock().await.unwrap();
     let mut waiting = Vec::new();
     for _ in 0..80 {
-        // Of the same client, more than stand in the queue.
+        // Every other owner is skipped, so that all writers belong to one client. Its queue entries are fewer than its writers.
         let _ = door.owner();
         waiting.push(lock(&door.owner().1).await);
     }
@@ -259,7 +259,7 @@ sides! {
     a_reader_passes_writers_that_wait_for_it,
 }
 
-/// The keys in Redis, but the records.
+/// The keys in Redis, without the idempotency records.
 async fn keys(redis: &Redis) -> Vec<String> {
     let mut connection = redis.server.connection().await;
     let mut keys: Vec<String> = connection.keys("*").await.unwrap();
@@ -268,7 +268,7 @@ async fn keys(redis: &Redis) -> Vec<String> {
     keys
 }
 
-/// The time to live of a key in seconds, rounded to the next multiple of 50, as all leases are: some of it has passed.
+/// The time to live of a key in seconds, rounded to the nearest multiple of 50. All leases are such multiples, and some time has passed.
 async fn ttl(redis: &Redis, key: &str) -> i64 {
     let mut connection = redis.server.connection().await;
     let millis: i64 = connection.pttl(key).await.unwrap();
@@ -295,14 +295,14 @@ async fn a_guard_is_downgraded() {
     assert!(lock.read().is_locked().await.unwrap() && !lock.write().is_locked().await.unwrap());
     reader.unlock().await.unwrap();
     let writer: Result<LockGuard> = waiting.answer().await;
-    // One that is lost gives nothing.
+    // A lost guard can't be downgraded.
     assert!(lock.write().force_unlock().await.unwrap());
     let lost = other.downgrade(writer.unwrap()).await;
     assert!(matches!(lost, Err(Error::NotHeld { .. })), "{lost:?}");
     assert!(lock.write().try_lock_for(LIMIT).await.unwrap());
 }
 
-/// Each hold of a reader has a key with its own end, whichever guard goes first; the lock ends with the longest.
+/// Each hold of a reader has a key with its own end, in any order of release. The lock ends with the longest hold.
 #[tokio::test]
 async fn each_hold_has_its_own_end() {
     let redis = start().await;
@@ -333,7 +333,7 @@ async fn each_hold_has_its_own_end() {
     assert_eq!(keys(&redis).await, Vec::<String>::new());
 }
 
-/// A guard of one owner that goes first leaves the other's time alone.
+/// The release of the owner's first guard leaves the time of the second guard alone.
 #[tokio::test]
 async fn the_first_of_two_guards_goes_first() {
     let redis = start().await;
@@ -346,7 +346,7 @@ async fn the_first_of_two_guards_goes_first() {
     let owner = first.handle().owner().to_owned();
     let hold = |number: u32| format!("{{door}}:{owner}:rwlock_timeout:{number}");
     let mut connection = redis.server.connection().await;
-    // As if the first one had been taken earlier.
+    // As if the first guard had been taken 50 seconds earlier.
     let _: () = connection.pexpire(hold(1), 50_000).await.unwrap();
     let second = first.again().await.unwrap();
     first.unlock().await.unwrap();

@@ -1,5 +1,5 @@
-//! The twins in `memory` and their originals, given the same random sequence of calls: the answers are the same, and the
-//! same callers are served.
+//! The implementations in memory and in Redis, given the same random sequence of calls: both give the same answers, and
+//! serve the same callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,31 +17,31 @@ use tokio::task::{JoinHandle, yield_now};
 /// How many sequences there are, and how many calls each has.
 const SEQUENCES: u64 = 16;
 const CALLS: usize = 120;
-/// So many callers wait at the most.
+/// The most callers that wait at a time.
 const MOST_WAITING: usize = 6;
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The same thing twice: in memory, and in Redis.
+/// The same object twice: in memory, and in Redis.
 struct Twins<T> {
     memory: T,
     redis: T,
 }
 
-/// Calls that wait.
+/// A call that waits, on both objects.
 struct Waiting<T> {
     what: String,
     amount: u32,
     calls: Twins<JoinHandle<T>>,
 }
 
-/// Lets everything happen that can happen in this process. All tasks run on this thread.
+/// Lets the tasks of this process do all they can. All tasks run on this thread.
 async fn settle() {
     for _ in 0..50 {
         yield_now().await;
     }
 }
 
-/// Takes out the calls that have been answered in memory, and waits for the same in Redis.
+/// Takes out the calls that have been answered in memory, and waits for their answers in Redis.
 async fn answered<T>(waiting: &mut Vec<Waiting<T>>, history: &[String]) -> Vec<(T, T)> {
     settle().await;
     let mut answers = Vec::new();
@@ -66,7 +66,7 @@ fn nobody_else_is_served<T>(waiting: &[Waiting<T>], history: &[String]) {
     }
 }
 
-/// The same call on both; what it answers must be the same, as text.
+/// Makes the same call on both objects. The answers must be the same, as text.
 macro_rules! both {
     ($history:ident, $twins:expr, |$it:ident| $call:expr) => {{
         let in_memory = {
@@ -84,7 +84,7 @@ macro_rules! both {
     }};
 }
 
-/// A call that waits, on both.
+/// Starts a call that waits, on both objects.
 macro_rules! wait {
     ($history:ident, $waiting:ident, $twins:expr, $amount:expr, |$it:ident| $call:expr) => {{
         let what = format!("waiting call {}: {}", $history.len(), stringify!($call));
@@ -101,7 +101,7 @@ macro_rules! wait {
     }};
 }
 
-/// One of those who wait goes away.
+/// Cancels one of the waiting calls.
 async fn cancel_one<T>(
     waiting: &mut Vec<Waiting<T>>,
     random: &mut fastrand::Rng,
@@ -145,7 +145,7 @@ async fn semaphores(client: &Client, seed: u64, first: Option<u32>) {
         };
         let few = random.u32(1..4);
         let available = twins.memory.available_permits().await.unwrap();
-        // A caller that can be served is not to be in a hurry.
+        // A caller that can be served gets plenty of time.
         let fits = available >= few.into();
         let wait = if fits { LONG } else { Duration::from_millis(3) };
         history.push(format!(
@@ -157,7 +157,7 @@ async fn semaphores(client: &Client, seed: u64, first: Option<u32>) {
             2 => both!(history, twins, |it| it
                 .try_acquire_for(few, Duration::ZERO)
                 .await),
-            // Beside waiters it may have to wait until the queue is not blocked, and be served or not.
+            // Beside waiters the call may have to wait until the queue is not blocked. Its outcome is open then.
             3 if !fits || waiting.is_empty() => {
                 both!(history, twins, |it| it.try_acquire_for(few, wait).await);
             }
@@ -216,7 +216,7 @@ async fn semaphores(client: &Client, seed: u64, first: Option<u32>) {
         for (one, two) in answered(&mut waiting, &history).await {
             assert_eq!(one, two, "{history:#?}");
         }
-        // The release of a guard arrives in its own time.
+        // The release of a guard arrives later.
         let available = twins.memory.available_permits().await;
         until(
             &format!("{available:?} permits in Redis: {history:#?}"),
@@ -228,7 +228,7 @@ async fn semaphores(client: &Client, seed: u64, first: Option<u32>) {
     }
 }
 
-/// How long it lasts, as far as both must agree.
+/// The kind of a time to live, which must be the same for both objects.
 fn kind_of(ttl: RemainingTtl) -> &'static str {
     match ttl {
         RemainingTtl::Missing => "free",
@@ -248,7 +248,7 @@ async fn locks(client: &Client, seed: u64) {
     } else {
         memory::Lock::new(&name)
     };
-    // Holds of one kind: how a lease and a renewal go together is said in the lock's contract.
+    // All holds have leases of one kind. The lock's contract covers a lease together with a renewal.
     let lease = random.bool().then_some(LONG);
     let leased = |lock: Arc<dyn Lock>| match lease {
         Some(lease) => lock.with_lease(lease),
@@ -271,7 +271,7 @@ async fn locks(client: &Client, seed: u64) {
         let owner = random.usize(..owners.len());
         let twins = &owners[owner];
         history.push(format!("owner {owner}"));
-        // Whoever can be served is not to be in a hurry.
+        // A caller that can be served gets plenty of time.
         let free =
             twins.memory.is_held().await.unwrap() || !twins.memory.is_locked().await.unwrap();
         let wait = if free { LONG } else { Duration::from_millis(3) };
@@ -298,7 +298,7 @@ async fn locks(client: &Client, seed: u64) {
             5 if waiting.len() < MOST_WAITING => {
                 wait!(history, waiting, twins, 1, |it| it.hold(Some(LONG)).await);
             }
-            // Calls of one owner share a place at a fair lock, also when the earliest of them goes.
+            // Calls of one owner share a queue entry at a fair lock, also after the earliest call is cancelled.
             6 if kind == 2 => {}
             6 => cancel_one(&mut waiting, &mut random, &mut history).await,
             7 if random.u8(..4) == 0 => both!(history, twins, |it| it.force_unlock().await),
@@ -342,7 +342,7 @@ async fn locks(client: &Client, seed: u64) {
             )
             .await;
         }
-        // The release of a guard arrives in its own time.
+        // The release of a guard arrives later.
         let locked = owners[0].memory.is_locked().await;
         until(
             &format!("locked {locked:?} in Redis: {history:#?}"),
@@ -394,7 +394,7 @@ async fn leased(client: &Client, seed: u64) {
         ),
         _ => Arc::new(client.set_semaphore(&name, limit).check_interval(LONG)),
     };
-    // The layouts serve alike; only one tells its permits apart, as the twin does.
+    // All layouts serve callers alike. Only slots distinguish permits, as the in-memory implementation does.
     let told = |slot: Option<u32>| slot.filter(|_| kind == "slots");
     let twins: Twins<Arc<dyn LeasedSemaphore>> = Twins {
         memory: Arc::new(memory::LeasedSemaphore::new(&name, limit, original.lease())),
@@ -409,7 +409,7 @@ async fn leased(client: &Client, seed: u64) {
         Err(error) => Err(error.clone()),
     };
     for _ in 0..CALLS {
-        // Whoever can be served is not to be in a hurry.
+        // A caller that can be served gets plenty of time.
         let free = twins.memory.holders().await.unwrap().len() < limit as usize;
         let wait = if free { LONG } else { Duration::from_millis(3) };
         match random.u8(..14) {
@@ -434,7 +434,7 @@ async fn leased(client: &Client, seed: u64) {
                     .acquire()
                     .await
                     .map(Some));
-                // Its question has been answered, so that its place is known to the server.
+                // The server answers this call after the waiter's request, so the waiter is in the queue by then.
                 twins.redis.holders().await.unwrap();
             }
             5 if waiting.len() < MOST_WAITING => {
@@ -483,7 +483,7 @@ async fn leased(client: &Client, seed: u64) {
                 }
             }
             _ => {
-                // Kept in the list now and then: it is released twice.
+                // The permit sometimes stays in the list, so that it is released twice.
                 let again = random.u8(..6) == 0;
                 if let Some((one, two)) = take_any(&mut random, &mut held) {
                     let told = (
@@ -497,7 +497,7 @@ async fn leased(client: &Client, seed: u64) {
             }
         }
         for (one, two) in answered(&mut waiting, &history).await {
-            // Who releases several at once may have them taken in another order.
+            // Waiters may take permits in another order when several permits are released at once.
             let taken = (one.unwrap(), two.unwrap());
             assert_eq!(taken.0.is_some(), taken.1.is_some(), "{history:#?}");
             held.extend(taken.0.zip(taken.1));
@@ -531,8 +531,8 @@ async fn semaphores_answer_alike() {
     let builder = builder(server.url()).local_hand_off(Duration::ZERO);
     let through_redis = builder.connect().await.unwrap();
     for seed in 0..SEQUENCES {
-        // A release that meets a waiting caller within the process leaves no trace in Redis, nor the counter that it
-        // would have made: then there is one.
+        // A release that serves a waiter within the process leaves no trace in Redis, not even the counter that it would create.
+        // So the counter exists from the start there.
         if seed % 2 == 0 {
             semaphores(&handing_over, seed, Some(2)).await;
         } else {

@@ -1,5 +1,5 @@
-//! A crowd of both sides on one semaphore: two JVMs with blocked threads and futures, two Rust clients with
-//! callers that wait, run out of time and are cancelled.
+//! Callers of both sides on one semaphore: two JVMs with blocked threads and futures, two Rust clients with
+//! callers that wait, time out and are cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const MOST: u32 = 3;
 const HOLD: Duration = Duration::from_millis(2);
 /// How often each Java caller takes a turn.
 const TURNS: u64 = 40;
-/// For callers that hang: far more than any turn takes.
+/// The time after which a caller counts as hanging: far more than any turn takes.
 const GENEROUS: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,8 +52,8 @@ async fn mixed_crowd(version: &str) {
         }
     }
 
-    // The Rust callers go on until the last Java caller is through: a release of Redisson wakes only one
-    // of its own futures, and without other releases the last ones would wait for ever.
+    // The Rust callers go on until the last Java caller is done. A release of Redisson wakes only one of its own futures,
+    // so without other releases the last Java callers would wait for ever.
     for (jvm, mode, crowd) in java {
         let what = format!("{mode:?} callers of JVM {jvm}");
         let answer = timeout(GENEROUS, crowd).await;
@@ -64,7 +64,7 @@ async fn mixed_crowd(version: &str) {
         println!("{what}: waited {}", answer.value["waitMicros"]);
     }
     for (client, crowd) in rust.into_iter().enumerate() {
-        // The ones with little patience are served rarely on a slow machine, but they are served.
+        // Callers with short timeouts are served rarely on a slow machine, but they are served.
         until("each caller is served", GENEROUS, async || {
             crowd.each_held(10)
         })
@@ -86,7 +86,7 @@ async fn mixed_crowd(version: &str) {
     );
 }
 
-/// Each way to end was taken.
+/// Asserts that calls were cancelled and timed out.
 fn check(client: usize, done: &[Done]) {
     let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum::<u64>();
     let (held, cancelled, in_vain) = (
@@ -113,13 +113,13 @@ struct Done {
 
 struct RustCrowd {
     stop: Arc<AtomicBool>,
-    /// How often each caller has held permits, until now.
+    /// How often each caller has held permits so far.
     held: Vec<Arc<AtomicU64>>,
     callers: Vec<JoinHandle<Done>>,
 }
 
 impl RustCrowd {
-    /// Nine tasks that want 1 to [`MOST`] permits each time, and hold them for up to [`HOLD`].
+    /// Starts nine tasks. Each acquires 1 to [`MOST`] permits a turn, and holds them for up to [`HOLD`].
     fn start(client: &Client, gauge: &Gauge) -> RustCrowd {
         let stop = Arc::new(AtomicBool::new(false));
         let held: Vec<_> = (0..9).map(|_| Arc::default()).collect();
@@ -129,7 +129,7 @@ impl RustCrowd {
                 semaphore: client.semaphore(NAME),
                 gauge: gauge.clone(),
                 stop: Arc::clone(&stop),
-                // Some wait as long as it takes, some have their time, some are cancelled.
+                // Some callers wait without a limit, some have a timeout, and some are cancelled.
                 kind: number % 3,
             };
             tokio::spawn(caller.run())
@@ -141,14 +141,14 @@ impl RustCrowd {
         }
     }
 
-    /// Whether each caller has held permits so often.
+    /// Whether each caller has held permits at least `times` times.
     fn each_held(&self, times: u64) -> bool {
         self.held
             .iter()
             .all(|held| held.load(Ordering::Relaxed) >= times)
     }
 
-    /// Lets all of them finish their turn.
+    /// Stops all callers after their turn, and returns their counts.
     async fn finish(self) -> Vec<Done> {
         self.stop.store(true, Ordering::Relaxed);
         let mut done = Vec::new();

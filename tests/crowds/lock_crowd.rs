@@ -1,4 +1,4 @@
-//! A crowd of both sides on one lock: a number that loses additions when two add at once loses none.
+//! Callers of both sides on one lock: a number that loses concurrent additions loses none.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use redis::AsyncCommands;
 use serde_json::json;
 use tokio::time::timeout;
 
-/// For callers that hang: far more than any turn takes, and less than a lock needs to end by itself often.
+/// The time after which a caller counts as hanging: far more than any turn takes, and too short for many leases to end.
 const GENEROUS: Duration = Duration::from_secs(90);
 
 const CALLERS: u64 = 5;
@@ -34,7 +34,7 @@ async fn nothing_is_lost_and_nobody_hangs() {
                 tasks.push(tokio::spawn(async move {
                     let mut last_token = 0;
                     for round in 0..LOOPS {
-                        // Some are cancelled while they wait, and come again.
+                        // Some calls are cancelled while they wait, and made again.
                         if (round + caller) % 4 == 0 {
                             let _ = timeout(Duration::from_micros(300), lock.guard()).await;
                         }
@@ -65,8 +65,8 @@ async fn nothing_is_lost_and_nobody_hangs() {
     }
 }
 
-/// How often all clients, and all JVMs, have had the lock in the same time: so many clients with so many callers each, beside JVMs
-/// with two threads each that want it all the time.
+/// Runs clients beside JVMs for the same time, and returns how often each client and each JVM has had the lock.
+/// Each client has `callers` callers, and each JVM two threads, that want the lock all the time.
 async fn turns(
     javas: &[JavaPeer],
     server: &RedisServer,
@@ -112,7 +112,7 @@ async fn jvms_get_their_turns_beside_clients_that_want_the_lock_all_the_time() {
     for (clients, micros) in [((1, 1), 1_500), ((2, 4), 1_000), ((1, 1), 20_000)] {
         let hold = Duration::from_micros(micros);
         let (ours, of_javas) = turns(&javas, &server, clients, hold).await;
-        // Among JVMs the one that has just unlocked is mostly the next one, too: alone, one of two has had 8 of 120 turns.
+        // The JVM that has just unlocked is mostly the next holder, too: of two JVMs without other clients, one has had 8 of 120 turns.
         let enough = of_javas.iter().sum::<u64>() * 2 > ours.iter().sum::<u64>();
         assert!(enough, "JVMs {of_javas:?}, ours {ours:?}");
         assert!(!ours.contains(&0));

@@ -1,4 +1,4 @@
-//! Crowds of clients, and of JVMs, on one object. They compare shares of work and count its cost, so this program runs alone.
+//! Many clients and JVMs on one object. The tests compare shares of work and count its cost, so this program runs alone.
 
 #[path = "../interop/common/mod.rs"]
 mod common;
@@ -7,7 +7,7 @@ mod crowd;
 mod layouts;
 mod lock_crowd;
 mod lock_shares;
-// The tests of one recipe each use more of it.
+// The tests of the single recipes use more of this module.
 #[allow(dead_code)]
 #[path = "../primitives/recipes/peers/support.rs"]
 mod peers;

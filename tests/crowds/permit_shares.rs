@@ -14,7 +14,7 @@ const NAME: &str = "jobs";
 const QUEUE: &str = "redisson_sc_leased_queue:{jobs}";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// As a service makes it.
+/// The semaphore in `count` clients with the default settings, as a service makes it.
 async fn clients(server: &RedisServer, count: usize) -> Vec<RPermitExpirableSemaphore> {
     let all = (0..count).map(|_| Client::connect(server.url()));
     let all = join_all(all).await.into_iter();
@@ -32,7 +32,7 @@ async fn granted(task: JoinHandle<Result<Held>>) -> Held {
     told.unwrap().unwrap()
 }
 
-/// Permits whose time is over come back to all who wait, though nobody gives them back; and not all of them look for each.
+/// Permits whose lease is over reach all waiters without a release. Not every waiter checks for each permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_that_end_come_back_to_a_crowd_without_a_herd() {
     const CLIENTS: usize = 80;
@@ -57,14 +57,14 @@ async fn permits_that_end_come_back_to_a_crowd_without_a_herd() {
     assert!(cost <= 40.0, "{cost} scripts a grant");
 }
 
-/// Of a client that does not look by itself.
+/// The semaphore in a client that makes no periodic checks.
 async fn patient(server: &RedisServer) -> RPermitExpirableSemaphore {
     let builder = builder(server.url()).safety_interval(NEVER);
     let client = builder.connect().await.unwrap();
     client.permit_expirable_semaphore(NAME)
 }
 
-/// Its holder does not wait, and so does not stand in line. On one thread, where what is polled together travels together.
+/// The holder does not wait, so it is not in the queue. The test runs on one thread, where calls polled together travel together.
 #[tokio::test]
 async fn who_waits_comes_when_a_permit_ends_whose_lease_has_been_shortened() {
     let server = RedisServer::start().await;
@@ -83,7 +83,7 @@ async fn who_waits_comes_when_a_permit_ends_whose_lease_has_been_shortened() {
                     .unwrap()
             );
         } else {
-            // It is passed on with a shorter lease, in one script behind the first call.
+            // The permit is passed on with a shorter lease, in one script after the first call.
             let again = ours.clone().with_lease(short);
             let (_, released, taken) = tokio::join!(
                 ours.available_permits(),

@@ -1,4 +1,4 @@
-//! Crowds of ours and of peers on one semaphore or lock: how many hold together.
+//! Callers of ours and of peers on one semaphore or lock: how many hold together.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use Program::{Java, Python};
 
 const CROWD: Duration = Duration::from_secs(4);
 
-/// Eight callers of two clients of ours, and four threads of each of these peers, all on one semaphore or lock: the most that were
-/// held together. Each side has held something.
+/// Runs eight callers of two clients beside four threads of each peer, and returns the most holders at a time.
+/// Asserts that each side has held the object.
 async fn most_held<G: Send>(
     recipe: Value,
     programs: &[Program],
@@ -84,7 +84,7 @@ async fn a_crowd_under_a_lock_never_exceeds_the_limit() {
     }
 }
 
-/// Their steps can't be interleaved so that one too many holds, though some may be refused for nothing.
+/// The steps of the programs can't interleave so that one too many holds. A caller may be refused a free permit, though.
 #[tokio::test]
 async fn a_crowd_on_slots_or_a_set_never_exceeds_the_limit() {
     for layout in [Layout::Slots, Layout::Set] {

@@ -1,4 +1,4 @@
-//! Shares of clients in one queue: equal callers wait equally long, in whichever client they are.
+//! Shares of clients in one queue: equal callers wait equally long, whichever client they belong to.
 //!
 //! The margins are wide: without a queue one client takes nearly everything, and others wait for ever.
 
@@ -20,13 +20,13 @@ const HOLD: Duration = Duration::from_millis(5);
 pub(crate) const NAME: &str = "shares";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Of a client of its own, as a service makes it.
+/// The semaphore in a new client with the default settings, as a service makes it.
 pub(crate) async fn semaphore(url: String) -> RSemaphore {
     let client = Client::connect(url).await;
     client.expect("the server runs").semaphore(NAME)
 }
 
-/// Of clients of their own.
+/// Creates the semaphore, and returns it in `count` new clients.
 pub(crate) async fn semaphores(
     server: &RedisServer,
     permits: u32,
@@ -37,7 +37,7 @@ pub(crate) async fn semaphores(
     all
 }
 
-/// Lets crowds of these sizes work until so many callers have been served after the start.
+/// Runs groups of callers of these sizes, and returns their tallies of two thirds of `served` grants, after the start.
 async fn run(semaphores: &[RSemaphore], sizes: &[usize], served: usize) -> Vec<Tally> {
     let crowds: Vec<Crowd> = semaphores
         .iter()
@@ -47,7 +47,7 @@ async fn run(semaphores: &[RSemaphore], sizes: &[usize], served: usize) -> Vec<T
     tallies(&crowds, served).await
 }
 
-/// What happens behind the beginning, in which nobody waits yet, until all together have been served so often.
+/// The tallies of two thirds of `served` grants. A third goes before, as no caller waits at the beginning.
 async fn tallies(crowds: &[Crowd], served: usize) -> Vec<Tally> {
     let total = || crowds.iter().map(Crowd::served).sum::<usize>();
     let until_served = async |goal: usize| {
@@ -61,7 +61,7 @@ async fn tallies(crowds: &[Crowd], served: usize) -> Vec<Tally> {
     crowds.iter().map(Crowd::take).collect()
 }
 
-/// The largest part is at the most this many times the smallest.
+/// Asserts that the largest value is at most `factor` times the smallest.
 fn assert_alike(what: &str, values: &[f64], factor: f64) {
     let max = values.iter().copied().fold(0.0, f64::max);
     let min = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -117,7 +117,7 @@ async fn client_that_joins_gets_a_share() {
     assert_alike("two again", &counts(&tallies(&crowds, 500).await), 2.5);
 }
 
-/// The keys that are kept for all who wait expire, unless they are used.
+/// The keys that all waiters share expire, unless they are used.
 #[tokio::test]
 async fn queue_and_notes_expire_unless_used() {
     let server = RedisServer::start().await;
@@ -136,7 +136,7 @@ async fn queue_and_notes_expire_unless_used() {
     join_all(crowds.into_iter().map(Crowd::stop)).await;
 }
 
-/// The caller of each client is served about `times` times while all of them are on average; a grant takes at most `most` scripts.
+/// Asserts that each client's share is in `shares` while the average is `times`, and that a grant takes at most `most` scripts.
 async fn equal_shares(
     server: &RedisServer,
     crowds: Vec<Crowd>,
@@ -164,7 +164,7 @@ async fn equal_shares(
     assert!(cost <= most, "{cost} scripts a grant");
 }
 
-/// A release, a request and a confirmation.
+/// A grant costs a release, a request and a confirmation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_have_equal_shares_at_the_cost_of_two() {
     let server = RedisServer::start().await;
@@ -231,7 +231,7 @@ async fn client_far_away_is_served_beside_a_busy_one() {
     }
 }
 
-/// A release by Redisson is heard by one client, which is another one when that has gone.
+/// A release by Redisson notifies one client. When that client has gone, another client is notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn last_of_a_crowd_hears_a_release_by_redisson() {
     const CROWD: usize = 40;

@@ -1,4 +1,4 @@
-//! A server that is away, and a network that swallows everything: each call ends, and what it is told of its effect is true.
+//! A server that is away, and a network that drops everything: each call ends, and its error is true about its effect.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 
-/// What ends a call that is not answered.
+/// The setting that ends a call without an answer.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
     RetryWindow,
@@ -37,7 +37,7 @@ impl Bound {
         }
     }
 
-    /// Whether it ends this call: one that waits without a limit ends with its retry window alone.
+    /// Whether the bound ends this call. A call that waits without a limit ends with its retry window alone.
     fn ends(self, call: &str) -> bool {
         matches!(self, Bound::RetryWindow) || !waits_without_limit(call)
     }
@@ -47,8 +47,8 @@ fn name_of<S: Subject>(prefix: &str, call: &str) -> String {
     format!("{}-{prefix}-{call}", S::NAME)
 }
 
-/// An object for each call that the bound ends. Preparations are calls within that bound, too: they do not queue for the processor
-/// behind those of other primitives.
+/// Prepares an object for each call that the bound ends. Preparations are calls within that bound, too. They run alone, so that
+/// they do not queue for the processor behind those of other primitives.
 async fn prepared<S: Subject>(
     client: &Client,
     bound: Bound,
@@ -67,7 +67,7 @@ async fn prepared<S: Subject>(
     prepared
 }
 
-/// It ends with an error that says what it is about, unless it is done in the background.
+/// Asserts that the call ended with an error that names its object, unless the call is done in the background.
 fn assert_told<S: Subject>(what: &str, call: &str, kind: Kind, told: &Result<bool>) {
     match told {
         Ok(_) => assert!(call.ends_with("drop"), "{what}: it waits for nobody"),
@@ -77,13 +77,13 @@ fn assert_told<S: Subject>(what: &str, call: &str, kind: Kind, told: &Result<boo
             let again = error.effect() == Effect::NotApplied;
             assert_eq!(error.is_retryable(), again, "{what}");
             assert!(again || kind != Kind::Look, "{what}");
-            // A release is carried out in the end.
+            // Each release is carried out in the end.
             assert!(!again || kind != Kind::Give, "{what}");
         }
     }
 }
 
-/// Nothing is sent, and the client knows.
+/// The server is away, and the client knows it: nothing is sent.
 async fn stopped<S: Subject>(bound: Bound) {
     let mut server = RedisServer::options().appendonly().start().await;
     let client = bound.builder(server.url()).connect().await.unwrap();
@@ -111,7 +111,7 @@ async fn stopped<S: Subject>(bound: Bound) {
         let end = End::told(kind, &told);
         let given = kind == Kind::Give;
         assert!(given || end == End::NotDone, "{what}: it was never sent");
-        // The release of a watched guard departs with the next call about its semaphore.
+        // The release of a watched guard is sent with the next call about its semaphore.
         let name = name_of::<S>("away", call);
         until("it is used", LIMIT, async || {
             pass::<S>(&client, &name).await.is_ok()
@@ -134,7 +134,7 @@ async fn with_the_server_away_every_call_ends_and_what_was_not_sent_will_not_be(
     for_every_subject!(while_it_is_stopped);
 }
 
-/// Requests vanish, or are carried out and their answers vanish.
+/// Requests vanish, or they are carried out and their replies vanish.
 async fn silent<S: Subject>(bound: Bound, arrives: bool, server: &RedisServer, expected: Expected) {
     let mut redis = server.connection().await;
     let proxy = Proxy::start(server).await;
@@ -185,7 +185,7 @@ async fn in_a_silent_network_every_call_ends_and_what_it_took_is_given_back() {
     for_every_subject!(while_it_is_silent);
 }
 
-/// A call with a wait of its own ends soon after it, though it is repeated for an hour and has no call timeout.
+/// A call with a timeout of its own ends soon after it, even with a retry window of an hour and without a call timeout.
 async fn while_it_waits<S: Subject>() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
@@ -196,7 +196,7 @@ async fn while_it_waits<S: Subject>() {
     let client = client.connect().await.unwrap();
     let subject = S::new(&client, S::NAME);
     subject.begin_anew().await.unwrap();
-    // Its connections are there.
+    // This opens the client's connections.
     pass::<S>(&client, S::NAME).await.unwrap();
     proxy.blackhole();
     let told = timeout(LIMIT, subject.take(Some(SHORT))).await;
@@ -213,7 +213,7 @@ async fn a_timed_call_has_a_bound_by_itself() {
     for_every_subject!(while_it_waits);
 }
 
-/// A call that was not sent when its caller went away is not made later, but for those that give something back.
+/// A call that was not sent when its caller went away is not made later, except for a release.
 async fn goes_before_it_is_sent<S: Subject>() {
     let mut server = RedisServer::options().appendonly().start().await;
     let bound = Bound::RetryWindow;
@@ -226,7 +226,7 @@ async fn goes_before_it_is_sent<S: Subject>() {
     let down = |state: &ConnectionState| matches!(state, ConnectionState::Disconnected { .. });
     state.wait_for(down).await.unwrap();
     for (subject, call, _) in &subjects {
-        // A drop is done with its first poll, as far as its caller can see.
+        // A drop is done after its first poll, as far as its caller can see.
         let _ = poll_once(&mut pin!(subject.call(call))).await;
     }
     server.restart().await;

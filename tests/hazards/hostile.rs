@@ -1,5 +1,5 @@
-//! Values that nobody of ours has written, in every key that is read: nobody panics, every call ends and says what it is about,
-//! whoever is told that nothing took effect has changed nothing, and all is well when the value has gone.
+//! Values of other programs, in every key that is read. No call panics. Every call ends, and its error names the object.
+//! A call whose error denies any effect has changed nothing. The next call succeeds when the value has gone.
 
 use std::collections::BTreeSet;
 use std::panic;
@@ -21,7 +21,7 @@ use crate::support::snapshot::{Snapshot, snapshot};
 use crate::support::waiters::until;
 use tokio::time::timeout;
 
-/// How each is written into a key.
+/// The command that writes each value into a key.
 const VALUES: [&[&str]; 12] = [
     &["RPUSH", "nobody's"],
     &["HSET", "nobody's", "value"],
@@ -37,10 +37,10 @@ const VALUES: [&[&str]; 12] = [
     &["SET", "1 -1 0 999"],
 ];
 
-/// How many of them are tried with each call and key, and with each call and record.
+/// How many values are tried with each call and key, and with each call and record.
 const EACH: [usize; 2] = [3, 6];
 
-/// Texts behind the number of a record.
+/// Texts after the number of a record.
 const ANSWERS: [&str; 8] = [
     "",
     " x",
@@ -52,7 +52,7 @@ const ANSWERS: [&str; 8] = [
     " stale",
 ];
 
-/// Texts of others in a record, some behind the number of the next call, or of the last one.
+/// Forged texts for a record. Some texts follow the number of the next call, or of the last one.
 fn forged(record: &Snapshot) -> Vec<Vec<Vec<u8>>> {
     let number = record.value.first().and_then(|text| text.split(' ').next());
     let number: u64 = number.map_or(0, |number| number.parse().unwrap());
@@ -75,13 +75,13 @@ fn forged(record: &Snapshot) -> Vec<Vec<Vec<u8>>> {
         .map(|text| vec![b"SET".into(), text])
         .collect()
 }
-/// A call that waits for as long as it takes, because so it is told, is dropped then.
+/// A call may have to wait without a limit because of a value. It is dropped after this time.
 const PATIENCE: Duration = Duration::from_millis(60);
 
-/// All that has panicked in the library, in whatever task.
+/// The number of panics in the library, in any task.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts them from now on; tokio would keep those of its tasks to itself.
+/// Counts panics from now on. Tokio would hide the panics of its tasks.
 pub fn count_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -100,7 +100,7 @@ pub fn assert_no_panic(what: &str) {
     assert_eq!(PANICS.load(Ordering::SeqCst), 0, "panicked: {what}");
 }
 
-/// Which keys the scripts are given.
+/// The keys that the scripts are given.
 fn keys_of(commands: &[Command]) -> BTreeSet<String> {
     let scripts = commands.iter().filter(|command| command.is_script());
     let mut all = BTreeSet::new();
@@ -116,12 +116,12 @@ async fn write(redis: &mut MultiplexedConnection, key: &str, value: &[Vec<u8>]) 
     pipe.atomic().cmd("DEL").arg(key).ignore();
     let command = std::str::from_utf8(&value[0]).expect("a command");
     pipe.cmd(command).arg(key).arg(&value[1..]).ignore();
-    // Slots without an end are given one.
+    // A script gives an end to a slot without one.
     pipe.pexpire(key, 3_600_000).ignore();
     let _: () = pipe.query_async(redis).await.unwrap();
 }
 
-/// Whether a key holds nothing but the order of waiters, or what they were granted.
+/// Whether a key holds nothing but the order of waiters, or their grants.
 fn is_of_a_queue(key: &str) -> bool {
     let parts = ["queue", "grants", "notes"];
     parts
@@ -146,14 +146,14 @@ async fn in_each_key<S: Subject>() {
     let expected = Expected::of::<S>(&teacher, &mut redis).await;
     let usual = VALUES.map(|words| words.iter().map(|word| word.as_bytes().to_vec()).collect());
     let (mut tried, mut refused) = (0, 0);
-    // Of calls that may wait for as long as it takes: how many, and how many of them did.
+    // How many calls may wait without a limit, and how many of these calls did.
     let (mut patient, mut dropped) = (0, 0);
     for (number, (call, _)) in S::CALLS.iter().enumerate() {
         if call.ends_with("drop") {
             continue;
         }
         let client = builder(server.url()).connect().await.unwrap();
-        // A call on an object like those that follow tells which keys are read.
+        // A call on a similar object shows which keys are read.
         let taught = format!("taught-{number}-name");
         let subject = S::new(&client, &taught);
         monitor.until_marker().await;
@@ -163,14 +163,14 @@ async fn in_each_key<S: Subject>() {
         assert!(!keys.is_empty());
         for (place, key) in keys.iter().enumerate() {
             let is_record = key.contains("_once");
-            // Each value comes about with each key, at this call or another.
+            // Each value is tried with each key, at this call or another.
             let each = EACH[usize::from(is_record)];
             for turn in number * each + place..(number + 1) * each + place {
                 tried += 1;
                 let name = format!("hostile-{tried}-name");
                 let here = |key: &String| key.replace(&taught, &name);
                 let (key, keys): (_, Vec<_>) = (here(key), keys.iter().map(here).collect());
-                // A client's own records tell of refusals, too.
+                // A client's own records contain refusals, too.
                 let others = |other: &&String| **other == key || !other.contains(client.id());
                 let others: Vec<_> = keys.iter().filter(others).collect();
                 let subject = S::new(&client, &name);
@@ -198,7 +198,7 @@ async fn in_each_key<S: Subject>() {
                     continue;
                 };
                 if is_record {
-                    // It may have been answered by what was forged; it does not take effect twice, or in part.
+                    // The forged text may have answered the call. The call does not take effect twice, or in part.
                     let allowed = [expected.before(call), expected.after(call)];
                     until(
                         &format!("{what}: {told:?}, then {allowed:?}"),
@@ -220,12 +220,12 @@ async fn in_each_key<S: Subject>() {
                             | Error::OutcomeUnknown { .. }
                     );
                     assert!(known || !is_record, "{what}");
-                    // A call that was sent twice can't know, without its record, what the first sending has done.
+                    // Without its record, a call that was sent twice can't know the effect of the first request.
                     let is_known = error.effect() == Effect::NotApplied || is_record;
                     assert!(is_known || !what.contains("WRONGTYPE"), "{what}");
                     if error.effect() == Effect::NotApplied {
                         let after = read(&mut redis, &others).await;
-                        // A value of another type in place of a queue or its grants goes.
+                        // A script may delete a value of another type in place of a queue or its grants.
                         let gone = |two: &Snapshot| two.kind == "none" && is_of_a_queue(&key);
                         let same = before.iter().zip(&after).zip(&others);
                         let same = same.map(|((one, two), at)| {
@@ -234,7 +234,7 @@ async fn in_each_key<S: Subject>() {
                         assert!(same.min() == Some(true), "{what}: {before:?}, {after:?}");
                     }
                 }
-                // Whoever comes next finds all well where the value has gone.
+                // The next caller succeeds when the value has gone.
                 let _: () = redis.del(&keys).await.unwrap();
                 drop(subject);
                 let next = S::new(&client, &name);

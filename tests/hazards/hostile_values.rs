@@ -1,4 +1,4 @@
-//! Values that nobody of ours has written, in the keys of single primitives, and in a server's answers: nobody panics, and every call
+//! Values of other programs in the keys of single primitives, and arbitrary answers of a server: no call panics, and every call
 //! ends.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// An answer, whatever it is; an error must say what it is about.
+/// Returns an answer of any kind. An error must be of a known kind, and name its object.
 fn clear<T>(what: &str, answer: Result<T, Error>) -> Option<T> {
     match answer {
         Ok(answer) => Some(answer),
@@ -32,13 +32,13 @@ fn clear<T>(what: &str, answer: Result<T, Error>) -> Option<T> {
     }
 }
 
-/// What a key that is no string of ours may be.
+/// Writes a list into a key that holds another type.
 async fn write_a_list(control: &mut MultiplexedConnection, key: &str) {
     let _: () = control.del(key).await.unwrap();
     let _: () = control.lpush(key, "nobody's").await.unwrap();
 }
 
-/// What a record of a recipe's semaphore can meet.
+/// Makes the calls that can meet the records of a recipe's semaphore.
 async fn use_recipe(semaphore: &crate::layouts::Handle) {
     let name = semaphore.name();
     let short = Duration::from_millis(10);
@@ -89,7 +89,7 @@ async fn lines_of_recipes_that_nobody_of_ours_has_written() {
                 }
                 let _: () = control.del(key).await.unwrap();
                 write_a_list(&mut control, key).await;
-                // It costs those who wait their order, and nothing else.
+                // The waiters lose their order, and nothing else.
                 let held = [(); 2].map(|()| semaphore.acquire());
                 let held = futures::future::try_join_all(held).await.unwrap();
                 let wait = Duration::from_millis(5);
@@ -110,7 +110,7 @@ async fn lines_of_recipes_that_nobody_of_ours_has_written() {
     }
 }
 
-/// Counts that are none, in the field of an owner or of somebody else: every call ends, and all is well when they have gone.
+/// Invalid hold counts, in the field of an owner or of another client: every call ends, and all is well when they have gone.
 #[tokio::test]
 async fn holders_of_a_lock_that_nobody_of_ours_has_written() {
     count_panics();
@@ -182,7 +182,7 @@ async fn holders_of_a_lock_that_nobody_of_ours_has_written() {
     }
 }
 
-/// The next one's turn travels with the unlock, and only that needs the token.
+/// The grant of the next waiter travels with the unlock, and only this grant needs the token.
 #[tokio::test]
 async fn a_token_that_is_none_does_not_keep_the_holder_from_unlocking() {
     let server = RedisServer::start().await;
@@ -212,7 +212,7 @@ async fn a_token_that_is_none_does_not_keep_the_holder_from_unlocking() {
     }
 }
 
-/// A lock of which nobody could tell that its token rises is not taken, and the counter stays as it is.
+/// A lock is not taken if its token can't be known to rise, and the counter stays as it is.
 #[tokio::test]
 async fn a_counter_of_tokens_that_nobody_of_ours_has_written() {
     let server = RedisServer::start().await;
@@ -268,7 +268,7 @@ async fn a_counter_of_tokens_that_nobody_of_ours_has_written() {
     assert!(matches!(told, Error::Server { .. }), "{told}");
 }
 
-/// A server that answers scripts and questions with anything.
+/// Starts a server that answers scripts and queries with anything. Returns its URL.
 async fn answer_anything(seed: u64) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -281,7 +281,7 @@ async fn answer_anything(seed: u64) -> String {
     url
 }
 
-/// Ends with the connection.
+/// Serves one connection until it ends.
 async fn serve(stream: TcpStream, mut random: fastrand::Rng) {
     let mut stream = BufReader::new(stream);
     while let Some(command) = read_command(&mut stream).await {
@@ -321,7 +321,7 @@ async fn read_command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> 
     (!words.is_empty()).then_some(words)
 }
 
-/// A number as it stands in answers, or at the end of a range.
+/// A number as in an answer, or at the end of a range.
 fn any_number(random: &mut fastrand::Rng) -> i64 {
     match random.u8(..8) {
         0 => random.i64(..),
@@ -382,7 +382,7 @@ fn anything(random: &mut fastrand::Rng, depth: u8) -> String {
     }
 }
 
-/// Everything that asks the server something, whatever comes of it.
+/// Makes requests of all kinds, whatever their results are.
 async fn use_everything(client: &Client) {
     let short = Duration::from_millis(5);
     let seats = client.semaphore("seats");
@@ -460,7 +460,7 @@ async fn a_server_that_answers_anything() {
         let all = timeout(LIMIT, use_everything(&client)).await;
         assert_no_panic(&format!("seed {seed}"));
         all.unwrap_or_else(|_| panic!("seed {seed}: a call does not end"));
-        // What guards owe may never be carried out here.
+        // Pending releases of guards may never be carried out here.
         drop(client.shutdown().await);
         assert_no_panic(&format!("seed {seed}, at its end"));
     }

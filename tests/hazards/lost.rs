@@ -20,24 +20,24 @@ use crate::support::waiters::until;
 /// More requests than any call makes.
 const MOST: u64 = 20;
 
-/// Notices a lost reply soon; nothing but the limit of the test ends a call.
+/// Notices a lost reply soon. Only the limit of the test ends a call.
 pub fn builder(url: String) -> ClientBuilder {
     clients::patient(url)
         .response_timeout(RESPONSE_TIMEOUT)
         .lock_watchdog_timeout(HOUR)
 }
 
-/// When it arrives what was held back.
+/// When a held request or reply arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     AtOnce,
-    /// Behind what another caller has done since.
+    /// After the calls of another caller.
     BehindOthers,
-    /// When the client has been shut down.
+    /// After the shutdown of the client.
     AtTheEnd,
 }
 
-/// What becomes of a request.
+/// The fate of a request, and the arrival of a message that is held.
 #[derive(Debug, Clone, Copy)]
 struct Trouble {
     fate: Fate,
@@ -59,7 +59,7 @@ impl Trouble {
         Trouble { fate, arrival }
     }
 
-    /// Each request of each call, in turn.
+    /// Strikes each request of each call in turn.
     async fn strikes<S: Subject>(self, server: &RedisServer, expected: Expected) {
         let Trouble { fate, arrival } = self;
         let holds = matches!(fate, Fate::HoldRequest | Fate::HoldReply);
@@ -106,9 +106,9 @@ impl Trouble {
     }
 }
 
-/// Nobody becomes a holder by it, and no key is made or changed, but for the end of a lease that was renewed.
+/// Asserts that late requests make no holder, and create or change no key. Only the ends of leases and of records may move.
 async fn arrives_at_the_end(redis: &mut MultiplexedConnection, proxy: &Proxy, held: u64) {
-    // The others of this server are busy still.
+    // The other cases still use this server.
     let mine = |all: BTreeMap<String, Snapshot>| -> BTreeMap<String, Snapshot> {
         let end = format!("{:?}", Arrival::AtTheEnd);
         let named = |key: &str| key.contains(&end);
@@ -127,7 +127,7 @@ async fn arrives_at_the_end(redis: &mut MultiplexedConnection, proxy: &Proxy, he
         };
         let renewed = key.ends_with("-refresh") || key.starts_with("redisson_sc_grants:");
         let refreshed = renewed && one.members() == two.members();
-        // The life of a record begins anew with each copy of its batch.
+        // Each copy of a batch renews the life of its record.
         let recorded = key.contains("_once:") && one.value == two.value;
         let same = refreshed || recorded || one.matches(two, tolerance(began));
         assert!(same, "{key}: {one:?}, {two:?}");
@@ -149,7 +149,7 @@ async fn whatever_is_lost_or_late_each_call_takes_effect_once() {
     for_every_subject!(each_call_takes_effect_once);
 }
 
-/// Replies are lost, and the repetitions refused: nobody knows, and nobody is told that nothing happened.
+/// Replies are lost, and the retries are refused: errors say that the outcome is unknown, not that nothing happened.
 async fn a_refusal_denies_nothing<S: Subject>() {
     let server = RedisServer::options()
         .user("app on >pw ~* &* +@all")
@@ -171,7 +171,7 @@ async fn a_refusal_denies_nothing<S: Subject>() {
     let calls = subjects.iter().zip(S::CALLS);
     let calls = join_all(calls.map(|(subject, (call, _))| in_time(subject, call)));
     let refuse = async {
-        // Calls may travel together.
+        // Calls may share a batch.
         until("some have been carried out", LIMIT, async || {
             monitor.scripts().await > 0
         })

@@ -1,7 +1,7 @@
-//! Everything that can go wrong, with every primitive: each hazard is written once, over what a primitive tells of itself
-//! ([`subject`]). Whoever adds a primitive adds it to the list in [`subjects`].
+//! Everything that can go wrong, with every primitive. Each hazard is written once, over the description that a primitive
+//! gives of itself ([`subject`]). The list in [`subjects`] names all primitives; a new one is added there.
 //!
-//! `SUBJECT=fair cargo test --test hazards` tries one alone.
+//! `SUBJECT=fair cargo test --test hazards` runs the tests for one primitive alone.
 
 #![allow(unreachable_pub)]
 

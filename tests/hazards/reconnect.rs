@@ -1,5 +1,5 @@
-//! Connections that end: whoever waits goes on waiting, and is let in as soon as somebody can be. Nothing is found by slow
-//! looking here.
+//! Connections that end: waiters keep waiting, and are granted the object as soon as it is free. No waiter depends on slow
+//! checks here.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 
-/// Takes in a task.
+/// Takes the object in a task.
 pub fn waiting<S: Subject>(subject: &Arc<S>) -> JoinHandle<Result<bool>> {
     let subject = Arc::clone(subject);
     tokio::spawn(async move { subject.take(None).await })
@@ -31,16 +31,16 @@ pub async fn let_in(what: &str, task: JoinHandle<Result<bool>>) {
     assert_eq!(told.unwrap(), Ok(true), "{what}");
 }
 
-/// What becomes of a client's connections while it cannot hear that it is let in.
+/// A fault that keeps a client from hearing a notification.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
-    /// Those for messages fall silent.
+    /// The connections for messages fall silent.
     Deaf,
-    /// All fall silent.
+    /// All connections fall silent.
     Silent,
-    /// All end, and new ones are silent.
+    /// All connections end, and new connections are silent.
     Ended,
-    /// The server ends those of a type.
+    /// The server ends the connections of one type.
     Killed(&'static str),
 }
 
@@ -88,7 +88,7 @@ async fn while_nobody_hears_it<S: Subject>() {
             let waits = waiting(&subject);
             until_heard(&mut redis, &name).await;
             if round == 0 {
-                // Answered behind the waiter's own questions.
+                // The server answers this call after the waiter's own requests.
                 let other = S::new(&client, &name);
                 let tried = other.take(Some(std::time::Duration::ZERO)).await;
                 assert_eq!(tried, Ok(false), "{name}");
@@ -96,7 +96,7 @@ async fn while_nobody_hears_it<S: Subject>() {
             loss.strikes(&proxy, &mut redis).await;
             let lost = proxy.lost();
             holder.open().await.unwrap();
-            // In the other round the waiter's entry may come behind the loss, and then nothing is sent to it.
+            // In the other round the waiter's entry may arrive after the fault. The server sends it nothing then.
             if round == 0 && matches!(loss, Loss::Deaf | Loss::Silent) {
                 until("the message is lost", LIMIT, async || proxy.lost() > lost).await;
             }
@@ -112,7 +112,7 @@ async fn let_in_while_nobody_hears_it() {
     for_every_subject!(while_nobody_hears_it);
 }
 
-/// However far the caller has come.
+/// Cuts the connections after each number of polls.
 async fn at_each_poll<S: Subject>() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
@@ -121,7 +121,7 @@ async fn at_each_poll<S: Subject>() {
         let name = format!("{}-{polls}", S::NAME);
         let holder = S::new(&elsewhere, &name);
         holder.close().await.unwrap();
-        // Those that are known to hear are in the other test: each of these begins to.
+        // Each new client begins to listen here. The other test covers clients that are known to listen.
         let client = builder(proxy.url()).connect().await.unwrap();
         let subject = S::new(&client, &name);
         let mut call = pin!(subject.take(None));
@@ -142,7 +142,7 @@ async fn connections_that_end_at_each_poll_of_a_caller() {
     for_every_subject!(at_each_poll);
 }
 
-/// Whoever waits on through it is there for whatever comes next.
+/// A waiter stays in the queue while its connections end again and again, and is granted the object then.
 async fn waits_on<S: Subject>() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;

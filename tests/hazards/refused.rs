@@ -1,6 +1,6 @@
-//! Each command that the scripts of a primitive use is forbidden in turn: what is told and what has happened agree. A call that is
-//! denied has changed nothing, and succeeds when it is allowed again; where something had changed before, the caller is told that the
-//! outcome is unknown. The same holds for messages that may not be heard.
+//! Each command that the scripts of a primitive use is forbidden in turn: errors agree with effects. A denied call has changed nothing,
+//! and succeeds when the command is allowed again. If something had changed before the denial, the error says that the outcome is
+//! unknown. The same holds for messages that a client may not listen to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn allow(redis: &mut MultiplexedConnection, rule: &str) {
     set_user(redis, &["app", "+@all", rule]).await;
 }
 
-/// Those that scripts have used since the last look.
+/// The commands that scripts have used since the last call.
 async fn commands(monitor: &mut Monitor) -> BTreeSet<String> {
     let commands = monitor.until_marker().await.into_iter();
     let of_scripts = commands.filter(|command| command.is_lua());
@@ -32,7 +32,7 @@ async fn commands(monitor: &mut Monitor) -> BTreeSet<String> {
         .collect()
 }
 
-/// A script uses these before it changes anything.
+/// Scripts use these commands before they change anything.
 const FIRST: [&str; 2] = ["get", "set"];
 
 async fn each_command_in_turn<S: Subject>() {
@@ -53,7 +53,7 @@ async fn each_command_in_turn<S: Subject>() {
         let mut refused = 0;
         for (call, _) in S::CALLS {
             if call.ends_with("drop") {
-                // Its error is in the log.
+                // The error of a drop is in the log.
                 continue;
             }
             let name = format!("{}-{command}-{call}", S::NAME);
@@ -93,7 +93,7 @@ async fn each_command_in_turn<S: Subject>() {
                 .settled(&mut redis, what, subject, call, End::Done)
                 .await;
         }
-        // What serves nothing but the order of callers is done without.
+        // Scripts do without a command that serves nothing but the order of callers.
         assert!(
             refused > 0 || !S::NEEDS.contains(&&**command),
             "{command} is forbidden, and nobody is refused"
@@ -107,7 +107,7 @@ async fn each_command_is_refused_in_turn() {
     for_every_subject!(each_command_in_turn);
 }
 
-/// A caller that would wait, and may not listen, is told at once. It waits as soon as it may.
+/// A caller that would have to wait, and may not listen, gets an error at once. The caller waits as soon as it may listen.
 async fn without_messages<S: Subject>() {
     let (server, client) = limited("~* &* +@all -subscribe").await;
     let mut redis = server.connection().await;
@@ -120,7 +120,7 @@ async fn without_messages<S: Subject>() {
         let error = told.expect_err("it may not listen");
         assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
         assert_clear(&error, S::NAME);
-        // It leaves nothing behind, and stands in nobody's way.
+        // The call leaves nothing behind, and blocks no other caller.
         assert_eq!(subject.left(&mut redis).await, closed);
     }
     allow(&mut redis, "+@all").await;

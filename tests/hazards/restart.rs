@@ -1,4 +1,4 @@
-//! A server that is restarted or killed: whoever waits goes on waiting, and each call takes effect once.
+//! A server that is restarted or killed: waiters keep waiting, and each call takes effect once.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -61,7 +61,7 @@ async fn whoever_waits_is_let_in_after_a_restart_without_the_data() {
     for_every_subject!(without_the_data);
 }
 
-/// However far the calls have come when the server dies.
+/// Kills the server at each stage of the calls.
 async fn killed_at_each_poll<S: Subject>() {
     let mut server = RedisServer::options().appendonly().start().await;
     let client = builder(server.url()).connect().await.unwrap();

@@ -1,4 +1,4 @@
-//! Clients that are shut down: whoever waits is told, what is owed is carried out, and what is in doubt is settled.
+//! Clients that are shut down: waiters get an error, pending releases are carried out, and unknown outcomes are resolved.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn told_of_the_end<T>(what: &str, told: redisson_semaphore::Result<T>) {
     assert!(text.contains("nothing took effect"), "{what}: {text}");
 }
 
-/// With callers that wait, and calls whose callers have gone.
+/// A shutdown with callers that wait, and with calls whose callers have gone.
 async fn waiters_and_debts<S: Subject>() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
@@ -41,7 +41,7 @@ async fn waiters_and_debts<S: Subject>() {
     });
     until_heard(&mut redis, &name).await;
     until("both wait", LIMIT, async || client.stats().waiting == 2).await;
-    // Behind the last look of those who have begun to listen.
+    // The server answers these calls after the last check of the waiters, which listen by then.
     for _ in 0..2 {
         assert_eq!(
             S::new(&client, &name).take(Some(Duration::ZERO)).await,
@@ -58,7 +58,7 @@ async fn waiters_and_debts<S: Subject>() {
     }
     assert!(!debts.is_empty());
     for (subject, call) in &debts {
-        // It may be done with the first poll, where it waits for nobody.
+        // The call may end with its first poll, if it waits for no reply.
         let _ = poll_once(&mut pin!(subject.call(call))).await;
     }
     timeout(LIMIT, client.shutdown())
@@ -77,7 +77,7 @@ async fn waiters_and_debts<S: Subject>() {
         }
     }
     assert_eq!(holder.left(&mut redis).await, closed);
-    // Whoever comes later is told the same, and a second time does no harm.
+    // Later calls get the same error, and a second shutdown does no harm.
     client.shutdown().await.unwrap();
     let late = S::new(&client, &format!("{}-late", S::NAME));
     for limit in [None, Some(Duration::ZERO), Some(HOUR)] {
@@ -88,7 +88,7 @@ async fn waiters_and_debts<S: Subject>() {
         connections(&mut redis.clone(), "pubsub").await == 0
     })
     .await;
-    // Nobody stands in the way of the others.
+    // The waiters that have ended do not block other clients.
     holder.open().await.unwrap();
     let next = S::new(&elsewhere, &name);
     assert_eq!(next.take(Some(LIMIT)).await, Ok(true), "{name}");
@@ -99,7 +99,7 @@ async fn whoever_waits_is_told_and_what_is_owed_is_carried_out() {
     for_every_subject!(waiters_and_debts);
 }
 
-/// Every call that is made behind the end.
+/// Makes every call after the shutdown.
 async fn behind_the_end<S: Subject>() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
@@ -126,7 +126,7 @@ async fn calls_after_the_end_are_told_and_do_nothing() {
     for_every_subject!(behind_the_end);
 }
 
-/// With answers on their way: when it ends there is no doubt left.
+/// A shutdown while replies are lost: it resolves every unknown outcome before it ends.
 async fn doubts<S: Subject>() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
@@ -171,7 +171,7 @@ async fn what_is_in_doubt_is_settled() {
     for_every_subject!(doubts);
 }
 
-/// With the server away: it says that something may be left, and settles it if the server comes back.
+/// A shutdown while the server is away: it reports that releases may be left, or resolves them if the server comes back.
 async fn unsent<S: Subject>() {
     let mut server = RedisServer::options().appendonly().start().await;
     let client = builder(server.url()).connect().await.unwrap();

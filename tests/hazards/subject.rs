@@ -1,4 +1,4 @@
-//! What a primitive tells of itself, so that everything that can go wrong is tried on it.
+//! The description that a primitive gives of itself, so that everything that can go wrong is tried on it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,67 +11,67 @@ use tokio::time::timeout;
 use crate::support::clients::LIMIT;
 use crate::support::waiters::until;
 
-/// Over before anything happens.
+/// A wait that ends before anything happens.
 pub const SHORT: Duration = Duration::from_millis(5);
-/// Nothing ends by itself while a test runs.
+/// Longer than any test runs.
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-/// How far times to live may be apart that are the same, and have been read one after the other since `began`.
+/// How far two equal times to live may differ when they were read one after the other since `began`.
 pub fn tolerance(began: Instant) -> Duration {
     Duration::from_secs(60) + began.elapsed()
 }
 
-/// What a call does where nothing goes wrong; what it may leave where something does follows from that.
+/// The effect of a call where nothing goes wrong. It decides what the call may leave where something goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It takes something: whoever is not told that he has it does not have it in the end.
+    /// The call takes something. A caller without an answer does not have it in the end.
     Take,
-    /// It gives something back: in the end that has happened, once the call was begun.
+    /// The call releases something. Once begun, it is carried out in the end.
     Give,
-    /// Any other change: whoever is not told does not know.
+    /// Any other change. A caller without an answer does not know the outcome.
     Change,
-    /// What it does is undone by its end, or its time runs out.
+    /// The call leaves nothing: its end undoes its effect, or its time runs out.
     Nothing,
-    /// It looks: there is nothing to be unsure of.
+    /// The call only reads, so its outcome can't be unknown.
     Look,
 }
 
-/// A primitive: a handle of one object, and what was taken by it and not given back.
+/// A primitive: a handle of one object, and everything that the handle has taken and not released.
 pub trait Subject: Sized + Send + Sync + 'static {
-    /// In one word.
+    /// The name of the primitive, in one word.
     const NAME: &'static str;
 
-    /// Its calls, each about 1 request, and each kind of them.
+    /// The calls of the primitive, each of about 1 request, and the kind of each call.
     const CALLS: &'static [(&'static str, Kind)];
 
-    /// Commands without which some call can't do what it does.
+    /// Commands without which some call can't work.
     const NEEDS: &'static [&'static str];
 
-    /// Calls that end with what they were called on, a guard, whatever they are told: they can't be made again.
+    /// Calls that use up their guard, whatever their result is. They can't be made again.
     const ONCE: &'static [&'static str] = &[];
 
-    /// How the key begins that others hold for as long as they like, where every call that takes waits for that.
+    /// The beginning of a key that other clients may hold for as long as they like. Every call that takes waits for that key.
     const WAITS_FOR: Option<&'static str> = None;
 
-    /// Whoever waits looks again and again by itself: a question may be under way at any time.
+    /// Whether a waiter checks again and again by itself, so that a request may be under way at any time.
     const LOOKS: bool = false;
 
-    /// A handle, made without I/O; an owner of its own.
+    /// Creates a handle without I/O, with an owner of its own.
     fn new(client: &Client, name: &str) -> Self;
 
-    /// What others go by.
+    /// The keys that other clients go by.
     fn keys(&self) -> Vec<String>;
 
-    /// What stands there, as far as it is the same for whoever has made the same calls.
+    /// The content of the keys, as far as the same calls always leave the same content.
     fn left(&self, redis: &mut MultiplexedConnection) -> impl Future<Output = String> + Send;
 
-    /// Brings about what the call meets, on an object that does not exist.
+    /// Prepares the state that the call meets, on an object that does not exist.
     fn prepare(&self, call: &'static str) -> impl Future<Output = Result<()>> + Send;
 
-    /// Whether it has done what it does.
+    /// Makes the call. Returns whether it has had its effect.
     fn call(&self, call: &'static str) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Whoever comes has to wait from now on, whether the object exists or not.
+    /// Makes every later caller wait, whether the object exists or not.
     fn close(&self) -> impl Future<Output = Result<()>> + Send {
         async {
             self.begin_anew().await?;
@@ -79,29 +79,29 @@ pub trait Subject: Sized + Send + Sync + 'static {
         }
     }
 
-    /// The handle that has closed it lets one in.
+    /// Lets one caller in, on the handle that has closed the object.
     fn open(&self) -> impl Future<Output = Result<()>> + Send {
         self.give()
     }
 
-    /// One is let in where all data are lost.
+    /// Lets one caller in after all data are lost.
     fn begin_anew(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Takes one; without a limit it waits until there is one.
+    /// Takes the object. Without a limit the call waits until the object is available.
     fn take(&self, limit: Option<Duration>) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Gives back what [`take`](Self::take) has taken.
+    /// Releases everything that [`take`](Self::take) has taken.
     fn give(&self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// What stands there before and behind each call where nothing goes wrong.
+/// The content of the keys before and after each call where nothing goes wrong.
 #[derive(Clone)]
 pub struct Expected(BTreeMap<&'static str, [String; 2]>);
 
 impl Expected {
-    /// Makes all calls once. The server knows the scripts after it.
+    /// Makes all calls once. The server knows the scripts afterwards.
     pub async fn of<S: Subject>(client: &Client, redis: &mut MultiplexedConnection) -> Expected {
         let mut all = BTreeMap::new();
         for (call, kind) in S::CALLS {
@@ -133,7 +133,7 @@ impl Expected {
         &self.0[call][1]
     }
 
-    /// What may stand there in the end.
+    /// The contents that the keys may have in the end.
     pub fn in_the_end(&self, call: &str, fate: End) -> Vec<&str> {
         match fate {
             End::Done => vec![self.after(call)],
@@ -143,7 +143,7 @@ impl Expected {
     }
 }
 
-/// What becomes of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Done,
@@ -152,7 +152,7 @@ pub enum End {
 }
 
 impl End {
-    /// Of a call that was begun, and whose caller does not know.
+    /// The outcome of a call that was begun, and whose caller got no answer.
     pub fn unknown(kind: Kind) -> End {
         match kind {
             Kind::Take | Kind::Nothing | Kind::Look => End::NotDone,
@@ -161,7 +161,7 @@ impl End {
         }
     }
 
-    /// Of what its caller was told.
+    /// The outcome that follows from the result of a call.
     pub fn told(kind: Kind, told: &Result<bool>) -> End {
         match told {
             Ok(true) => End::Done,
@@ -171,7 +171,7 @@ impl End {
         }
     }
 
-    /// Of a call that was dropped after so many polls, unless it had been answered.
+    /// The outcome of a call that was dropped after `polls` polls, unless it had been answered.
     pub fn dropped(kind: Kind, answer: &Option<Result<bool>>, polls: usize) -> End {
         match answer {
             Some(told) => End::told(kind, told),
@@ -181,7 +181,7 @@ impl End {
     }
 }
 
-/// Objects, and what has become of their calls.
+/// Objects, and the outcomes of their calls.
 pub struct Books<S> {
     expected: Expected,
     entries: Vec<Entry<S>>,
@@ -206,7 +206,7 @@ impl<S: Subject> Books<S> {
         &self.expected
     }
 
-    /// Waits until there is what has to be.
+    /// Waits until the content of the object's keys is an allowed one.
     pub async fn settled(
         &mut self,
         redis: &mut MultiplexedConnection,
@@ -225,7 +225,7 @@ impl<S: Subject> Books<S> {
         self.entries.push(entry);
     }
 
-    /// Nothing comes later: it is the same at the client's end.
+    /// Shuts the client down, and asserts that each content is still an allowed one.
     pub async fn close(self, redis: &mut MultiplexedConnection, client: Client) {
         timeout(LIMIT, client.shutdown())
             .await
@@ -265,7 +265,7 @@ impl<S: Subject> Entry<S> {
     }
 }
 
-/// Whether it may wait for as long as it takes: the first word of its name says so, which is that of the method.
+/// Whether a call may wait without a limit. The first word of its name, which is the method's, says so.
 pub fn waits_without_limit(call: &str) -> bool {
     let verb = call.split([',', ' ']).next().expect("there is a word");
     let waits = [
@@ -280,19 +280,19 @@ pub fn waits_without_limit(call: &str) -> bool {
     waits.contains(&verb)
 }
 
-/// What it is told; panics when it hangs.
+/// The result of a call. Panics when the call hangs.
 pub async fn in_time<S: Subject>(subject: &S, call: &'static str) -> Result<bool> {
     let told = timeout(LIMIT, subject.call(call)).await;
     told.unwrap_or_else(|_| panic!("{}: {call} hangs", S::NAME))
 }
 
-/// All calls at once.
+/// The results of all calls, made at once.
 pub async fn tell_all<S: Subject>(prepared: &[(S, &'static str, Kind)]) -> Vec<Result<bool>> {
     let calls = prepared.iter();
     join_all(calls.map(|(subject, call, _)| in_time(subject, call))).await
 }
 
-/// Somebody else takes one if there is one, and gives it back; nothing is changed by it.
+/// Takes the object for another owner if it is available, and releases it. This leaves everything unchanged.
 pub async fn pass<S: Subject>(client: &Client, name: &str) -> Result<()> {
     let other = S::new(client, name);
     if other.take(Some(SHORT)).await? {
@@ -301,7 +301,7 @@ pub async fn pass<S: Subject>(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until somebody listens for it.
+/// Waits until a client listens to a channel with this name in it.
 pub async fn until_heard(redis: &mut MultiplexedConnection, name: &str) {
     let pattern = format!("*{name}*");
     until(&format!("somebody listens for {name}"), LIMIT, async || {

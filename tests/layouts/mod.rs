@@ -1,5 +1,5 @@
 //! The semaphores of the classic recipes, one for each layout.
-//! Each test binary uses a part of it.
+//! Each test binary uses a part of this module.
 #![allow(dead_code, unreachable_pub)]
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub const ALL: [Layout; 7] = [
     Slots,
 ];
 
-/// What a handle is told.
+/// The settings of a handle.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub limit: u32,
@@ -66,7 +66,7 @@ impl Shape {
 }
 
 impl Layout {
-    /// A handle. Without anything else said, nobody is served by the check: messages and expiries must do.
+    /// Creates a handle. By default the check comes too late to serve a caller: messages and expiries must do so.
     pub fn make(self, client: &Client, name: &str, shape: Shape) -> Handle {
         let Shape {
             limit,
@@ -104,7 +104,7 @@ impl Layout {
         }
     }
 
-    /// The name of the layout in the keys of our own that stand beside a semaphore.
+    /// The name of the layout in the keys that this crate keeps beside a semaphore.
     pub fn word(self) -> &'static str {
         match self {
             Timestamp | TimestampInSeconds => "timestamp",
@@ -114,7 +114,7 @@ impl Layout {
         }
     }
 
-    /// The peers' name for it.
+    /// The name of the layout in the peers.
     pub fn recipe(self) -> &'static str {
         match self {
             Timestamp | TimestampInSeconds => "timestamp",

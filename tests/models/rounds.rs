@@ -1,6 +1,6 @@
-//! Who carries rounds out (`src/engine/drive.rs`), under every kind of schedule: callers that are dropped,
-//! callers that are left unpolled, and work that arrives at any moment. Nothing queued may stay behind, and
-//! there is never more than one round at a time.
+//! The driver of rounds (`src/engine/drive.rs`) under every kind of schedule: callers that are dropped, callers that are
+//! left unpolled, and work that arrives at any moment. No queued call stays behind, and there is never more than one
+//! round at a time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::task::Poll;
 use futures::channel::oneshot;
 use shuttle::future::{block_on, spawn};
 
-/// What the file under test synchronises with: twins that the scheduler of the model sees.
+/// The primitives that the file under test synchronises with, in versions that the scheduler of the model sees.
 pub(crate) mod engine {
     pub(crate) mod sync {
         use std::sync::PoisonError;
@@ -35,7 +35,7 @@ mod drive;
 use drive::{Driver, Inline, Round, Rounds, drive, kick, let_caller_go};
 use engine::sync::{Mutex, yield_now};
 
-/// A line whose rounds take some polls and answer what was queued when they began.
+/// A queue whose rounds take some polls, and answer the calls that were queued when they began.
 #[derive(Default)]
 struct Queue {
     driver: Driver,
@@ -65,7 +65,7 @@ impl Rounds for Queue {
     }
 
     fn abandon(&self) {
-        // Tasks that are left over when the model ends.
+        // Only tasks that are left over when the model ends come here.
     }
 
     fn driver(&self) -> &Driver {
@@ -107,7 +107,7 @@ fn poll_both(
         .map(|answered| answered.expect("every call is answered"))
 }
 
-/// Polls both `times` times; whether the answer has come.
+/// Polls both futures `times` times. Returns whether the answer has come.
 async fn poll_times(
     inline: &mut Option<Inline<Queue>>,
     answer: &mut oneshot::Receiver<()>,
@@ -160,11 +160,11 @@ fn every_caller_is_answered() {
 enum Move {
     /// A caller is dropped; its call is carried out all the same.
     Drops,
-    /// A caller is kept, and nobody polls it.
+    /// A caller is kept, and not polled.
     LeavesUnpolled,
-    /// There is work without a caller.
+    /// Work arrives without a caller.
     Kicks,
-    /// The caller that carries the rounds out is to let go at two moments.
+    /// The caller that carries the rounds out is asked to let go, at two moments.
     LetsGo,
 }
 
@@ -182,7 +182,7 @@ fn nothing_stays_behind_after_any_move() {
     check(Move::LetsGo, 0, 2);
 }
 
-/// Makes a move, after so many polls where a caller makes it, beside other callers: all calls are answered.
+/// Makes a move beside other callers, after `polls` polls if a caller makes it. Asserts that all calls are answered.
 fn carried_out(made: Move, polls: usize, others: usize) {
     let queue = Arc::new(Queue::default());
     let others = (0..others).map(|_| {

@@ -1,4 +1,4 @@
-//! The model of a server, believed because a real one beside it says the same.
+//! The model of a server, checked against a real server beside it.
 
 use crate::sim::differential::step::Fault;
 use crate::sim::differential::world::{Real, World};
@@ -6,10 +6,10 @@ use crate::sim::differential::{differ, explore};
 use crate::sim::scripts::ALL;
 use crate::sim::server::{ConnectionId, Reply, Server, descriptions};
 
-/// Some moment of 2027, in microseconds.
+/// A moment in 2027, in microseconds.
 const NOW: u64 = 1_800_000_000_000_000;
 
-/// What chance goes by: always the same, or `SIM_SEED=<number>`, or a new one with `SIM_SEED=random`.
+/// The seed of all random choices: always the same, or `SIM_SEED=<number>`, or a new one with `SIM_SEED=random`.
 fn seed() -> u64 {
     let seed = match std::env::var("SIM_SEED").as_deref() {
         Err(_) => 1,
@@ -34,7 +34,7 @@ async fn model_and_server_say_and_store_the_same() {
     }
 }
 
-/// Otherwise it would be missing in what is looked at, and nobody would notice.
+/// The comparison would skip an unknown script without notice.
 #[test]
 fn each_script_of_the_crate_is_known_by_its_name() {
     let source = include_str!("../../src/lua.rs");
@@ -66,7 +66,7 @@ async fn each_command_is_what_the_server_says_it_is() {
     }
 }
 
-/// What chance seldom comes to.
+/// Commands that random choices seldom make.
 const CORNERS: [&str; 27] = [
     "ZADD z 1 m",
     "ZADD z XX GT 0 m",
@@ -158,11 +158,11 @@ fn a_connection_waits_until_the_replica_has_what_it_has_written() {
     assert_eq!(server.confirm(behind), [(first, Reply::Int(1))]);
     assert_eq!(server.end_wait(second), Some(Reply::Int(0)));
     assert_eq!(ask(&mut server, first, "WAIT 1 100"), Reply::Int(1));
-    // What it has not said to have counts when it is in touch again.
+    // A confirmed write does not count while the replica is out of touch.
     server.part();
     assert_eq!(server.execute(first, &wait), None);
     assert_eq!(server.confirm(behind), [(first, Reply::Int(1))]);
-    // Then it takes over.
+    // Then the replica takes over.
     assert_eq!(server.lose_last(), Some(behind + 1));
     assert_eq!(server.lose_last(), None);
     assert_eq!(ask(&mut server, second, "KEYS *"), Reply::array(["a"]));

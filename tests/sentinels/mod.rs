@@ -1,5 +1,5 @@
-//! A master with two replicas, and three sentinels over them, which let nobody in without a password. Each test program uses a
-//! part of it.
+//! A master with two replicas, and three sentinels over them, which require a password. Each test program uses a part of
+//! this module.
 #![allow(dead_code)]
 
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until, until_linked};
 
 pub(crate) const MASTER: &str = "mymaster";
-/// What the code under test is called at the servers.
+/// The name of the code under test at the servers.
 pub(crate) const CLIENT: &str = "under-test";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a client of the crate may do at a sentinel, and no more.
+/// The rights that a client of the crate needs at a sentinel, and no others.
 const READER: &str = "reader on >read resetkeys resetchannels &+promoted-slave &+switch-master &+monitor -@all \
                       +sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping";
 
@@ -62,7 +62,7 @@ impl Deployment {
         deployment
     }
 
-    /// Settings for a client of it.
+    /// Settings for a client of the deployment.
     pub(crate) fn builder(&self) -> ClientBuilder {
         builder(format!("redis://{MASTER}"))
             .sentinels(self.sentinels.iter().map(url))
@@ -70,13 +70,13 @@ impl Deployment {
             .client_name(CLIENT)
     }
 
-    /// The same for Redisson.
+    /// The same settings for Redisson.
     pub(crate) fn yaml(&self) -> String {
         let addresses = self.sentinels.iter().map(RedisServer::url);
         yaml(MASTER, &addresses.collect::<Vec<_>>(), "sentinel")
     }
 
-    /// Which of the servers is the master, as a sentinel says it.
+    /// The index of the master among the servers, as a sentinel reports it.
     pub(crate) async fn master(&self) -> usize {
         let address: (String, u16) = redis::cmd("SENTINEL")
             .arg(&["GET-MASTER-ADDR-BY-NAME", MASTER])
@@ -90,7 +90,7 @@ impl Deployment {
         found.expect("it is one of them")
     }
 
-    /// Waits until all sentinels know a master other than the first one; which it is.
+    /// Waits until the first sentinel knows a master other than the first one. Returns its index.
     pub(crate) async fn until_failed_over(&self) -> usize {
         until("a failover", PATIENCE, async || self.master().await != 0).await;
         self.master().await
@@ -115,9 +115,9 @@ impl Deployment {
         }
     }
 
-    /// The sentinels cannot reach the first master any more; clients can. Or they can again.
+    /// Keeps the sentinels from the first master, which clients still reach. Or lets the sentinels reach it again.
     pub(crate) async fn cut_off(&self, cut: bool) {
-        // Who is not let in by name is the default user.
+        // A sentinel whose own user is off is the default user.
         let rules: [&[&str]; 2] = if cut {
             let default = &[
                 "default",
@@ -151,7 +151,7 @@ pub(crate) async fn until_has(server: &RedisServer, name: &str, value: &str) {
     .await;
 }
 
-/// What a server says, if it is not just being promoted or demoted: sentinels cut all connections then.
+/// The reply of a server. There is none while the server is promoted or demoted, as sentinels cut all connections then.
 pub(crate) async fn asked<T: redis::FromRedisValue>(
     server: &RedisServer,
     words: &[&str],
@@ -162,7 +162,7 @@ pub(crate) async fn asked<T: redis::FromRedisValue>(
     command.query_async(&mut connection.ok()?).await.ok()
 }
 
-/// `acquire` in a task that stands in line, at this master, when this returns.
+/// Starts `acquire` in a task. The call is in the queue at this master when this returns.
 pub(crate) async fn waiter(
     server: &RedisServer,
     semaphore: &RSemaphore,
@@ -176,12 +176,12 @@ pub(crate) async fn waiter(
         listeners.is_some_and(|(_, count)| count == 1)
     })
     .await;
-    // Answered behind the waiter's own question.
+    // The server answers this call after the waiter's own request.
     semaphore.available_permits().await.unwrap();
     task
 }
 
-/// With the user that sentinels come in by.
+/// Adds the user that sentinels log in with.
 fn data_server(options: crate::support::server::Options) -> crate::support::server::Options {
     options.user("sentinel on >sentinel ~* &* +@all")
 }
@@ -194,13 +194,13 @@ pub(crate) fn sentinel() -> crate::support::server::Options {
         .user("redisson on >redisson ~* &* +@all")
 }
 
-/// The URL by which clients ask a sentinel.
+/// The URL by which clients query a sentinel.
 pub(crate) fn url(sentinel: &RedisServer) -> String {
     sentinel.url_as("reader", "read")
 }
 
-/// Where the master is, in Redisson's words; `addresses` are those of sentinels. Redisson logs in to these only where the servers want
-/// a password, too: `user` comes in there, and has its name for one.
+/// The configuration of Redisson for a master. `addresses` are those of sentinels. Redisson logs in to sentinels only if the servers
+/// require a password, too. So `user` logs in at the servers, with its name as the password.
 pub(crate) fn yaml(master: &str, addresses: &[String], user: &str) -> String {
     let addresses = addresses.join("\", \"");
     format!(
@@ -210,7 +210,7 @@ pub(crate) fn yaml(master: &str, addresses: &[String], user: &str) -> String {
     )
 }
 
-/// Sets a sentinel over a master, and makes it hasty.
+/// Makes a sentinel monitor a master, with short timeouts.
 pub(crate) async fn monitor(
     sentinel: &RedisServer,
     name: &str,
@@ -251,7 +251,7 @@ pub(crate) async fn monitor(
             .arg(arguments)
             .query_async(&mut connection)
             .await;
-        // One before 7.0 cannot be made as hasty.
+        // A sentinel before 7.0 can't be made as fast.
         if arguments[0] != "DEBUG" {
             done.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
         }

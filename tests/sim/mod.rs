@@ -1,4 +1,4 @@
-//! What belongs to the simulation: the model of a server, and why it is believed.
+//! The simulation: the model of a server, and its comparison with a real server.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod differential;

@@ -1,7 +1,7 @@
-//! The reports of all processes so far: a line before each caller asks, and after it was answered.
+//! The reports of all processes so far: a line before each request of a caller, and a line after the answer.
 //!
-//! A caller tells that it has something when it has got it, and that it has nothing before it gives it back. So it surely holds
-//! what it has told, and of a process that was killed that is known, too.
+//! A caller reports permits after it has got them, and reports their release before it makes it. So the caller surely holds the
+//! permits that it has reported, and this is known of a killed process, too.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,19 +12,19 @@ use tokio::time::{Instant, sleep};
 
 use crate::{GROUPS, KILLED, RING, group_of, name_for};
 
-/// Longer than any fault of the run lasts and any way to notice it takes.
+/// Longer than any fault of the run, and the time to notice it.
 pub(crate) const HUNG: Duration = Duration::from_secs(20);
 
 /// A step of a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is about to ask for permits.
+    /// The caller is about to ask for permits.
     Asks,
-    /// It has got so many.
+    /// The caller has got this many permits.
     Has(i64),
-    /// It is about to give back what it has.
+    /// The caller is about to release its permits.
     Gives,
-    /// It waits for nothing and has nothing.
+    /// The caller waits for nothing and has nothing.
     Rests,
     /// A call has failed.
     Failed(String),
@@ -33,14 +33,14 @@ pub(crate) enum Step {
 /// A line of a process.
 #[derive(Debug)]
 pub(crate) enum Line {
-    /// When, in microseconds since 1970, and which caller.
+    /// The time in microseconds since 1970, the number of the caller, and its step.
     Step(u64, usize, Step),
     /// The process has ended in good order.
     End,
 }
 
 impl Line {
-    /// Hands the line to the driver; a write that fails ends the process.
+    /// Writes the line for the driver. A failed write ends the process.
     pub(crate) fn tell(&self) {
         let text = match self {
             Line::End => "end\n".to_owned(),
@@ -61,7 +61,7 @@ impl Line {
         }
     }
 
-    /// `None` for what is no line, as the last one of a process that was killed.
+    /// Parses a line. Returns `None` for a broken line, as the last line of a killed process may be.
     pub(crate) fn parse(text: &str) -> Option<Line> {
         if text == "end" {
             return Some(Line::End);
@@ -105,11 +105,11 @@ struct Caller {
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     processes: Vec<Process>,
-    /// By how much what is surely held of each group has changed, and when.
+    /// The changes of the amount that is surely held of each group, with their times.
     changes: [Vec<(u64, i64)>; GROUPS.len()],
     pub(crate) turns: u64,
     pub(crate) errors: Vec<String>,
-    /// How many processes have died by themselves.
+    /// How many processes have died without being killed.
     pub(crate) died: usize,
 }
 
@@ -121,7 +121,7 @@ impl Books {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// A new process; returns its number.
+    /// Adds a new process, and returns its number.
     pub(crate) fn begin(&self, place: usize) -> usize {
         let mut entries = self.open();
         entries.processes.push(Process {
@@ -141,7 +141,7 @@ impl Books {
         }
     }
 
-    /// The process has ended, and all it has told has been read. What it held is free later than this.
+    /// Records the end of a process whose reports have all been read. Its permits become free later than this.
     pub(crate) fn ended(&self, number: usize, killed: bool) {
         let mut entries = self.open();
         let works = std::mem::replace(&mut entries.processes[number].works, false);
@@ -152,13 +152,13 @@ impl Books {
         }
     }
 
-    /// Waits until all processes that work have got something since then, for a while.
+    /// Waits for at most `patience` until all working processes have got something since then.
     pub(crate) async fn until_served(&self, since: u64, patience: Duration) {
         let waits = |process: &Process| process.works && process.last_got < since;
         self.until_none(waits, patience).await;
     }
 
-    /// Waits until the ring's permit has been everywhere; whether it has.
+    /// Waits until the ring's permit has been at every process but the one that is killed. Returns whether it has.
     pub(crate) async fn until_the_ring_has_turned(&self) -> bool {
         let since = now();
         let waits = |process: &Process| {
@@ -205,7 +205,7 @@ impl Entries {
         }
     }
 
-    /// The waiters: for which semaphore, and since when.
+    /// The waiters: the semaphore of each, and since when it waits.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let works = self.processes.iter().filter(|process| process.works);
         works.flat_map(|process| {
@@ -216,12 +216,12 @@ impl Entries {
         })
     }
 
-    /// How much of each group was surely held at one moment by all together, at the most.
+    /// The most of each group that all processes together surely held at one moment.
     pub(crate) fn peaks(&self) -> [i64; GROUPS.len()] {
         let mut peaks = [0; GROUPS.len()];
         for (peak, changes) in peaks.iter_mut().zip(&self.changes) {
             let mut changes = changes.clone();
-            // At one moment the returns come first.
+            // At equal times, releases come before grants.
             changes.sort_unstable();
             let mut held = 0;
             for (_, change) in changes {
@@ -239,7 +239,7 @@ impl Entries {
     }
 }
 
-/// Which of the ring's semaphores a process gives the permit to.
+/// The semaphore of the ring to which a process gives the permit.
 pub(crate) fn next_in_ring(place: usize) -> &'static str {
     RING[(place + 1) % RING.len()]
 }

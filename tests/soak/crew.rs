@@ -1,4 +1,4 @@
-//! The Rust processes: started, read, killed, stopped.
+//! The Rust processes: how they are started, read, killed and stopped.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tokio::time::timeout;
 use crate::books::{Books, Line};
 use crate::{KILLED, Result, worker};
 
-/// A process that has not ended by then hangs.
+/// A process that has not ended after this time hangs.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(crate) struct Crew {
     books: Arc<Books>,
     urls: Vec<String>,
-    /// In their places.
+    /// The processes, in the order of their places.
     members: Vec<Member>,
 }
 
@@ -30,7 +30,7 @@ struct Member {
 }
 
 impl Crew {
-    /// One process for each URL.
+    /// Starts one process for each URL.
     pub(crate) fn start(books: &Arc<Books>, urls: Vec<String>) -> Result<Crew> {
         let mut crew = Crew {
             books: Arc::clone(books),
@@ -76,16 +76,16 @@ impl Crew {
         let successor = self.begin(KILLED)?;
         let mut member = std::mem::replace(&mut self.members[KILLED], successor);
         member.child.kill().await?;
-        // What it has told before that is in the pipe.
+        // The last reports of the process are still in the pipe.
         member.reading.await?;
         self.books.ended(member.number, true);
         Ok(())
     }
 
-    /// Lets all of them finish; how many did not.
+    /// Lets all processes finish. Returns how many did not.
     pub(crate) async fn stop(mut self) -> Result<usize> {
         for member in &mut self.members {
-            // One that has died has no input; the books know it.
+            // A process that has died has no input; the books know it.
             let _ = member.input.write_all(b"stop\n").await;
         }
         let mut hung = 0;

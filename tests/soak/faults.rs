@@ -1,4 +1,4 @@
-//! What goes wrong during the run, on purpose.
+//! The faults that the run causes on purpose.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::clients::KINDS;
 use crate::support::proxy::{Fate, LOST_REPLIES, Proxy};
 use crate::support::server::RedisServer;
 
-/// The user that the processes come in by.
+/// The user that the processes log in as.
 pub(crate) const USER: &str = "rust";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,10 +34,10 @@ pub(crate) enum Fault {
     FlushScripts,
 }
 
-/// After a restart nothing else happens until all processes have got something, for this long.
+/// The longest pause after a restart, in which all processes are to get something before the next fault.
 const RECOVERY: Duration = Duration::from_secs(10);
 
-/// How often each happens in a round.
+/// How often each fault happens in a round.
 const ROUND: [(Fault, usize); 15] = [
     (Fault::KillCommands, 3),
     (Fault::KillSubscriptions, 3),
@@ -78,7 +78,7 @@ impl Fault {
     }
 }
 
-/// Faults in random order, each as often as it is due.
+/// Faults in random order, each as often as [`ROUND`] says.
 #[derive(Default)]
 pub(crate) struct Deck(Vec<Fault>);
 
@@ -100,7 +100,7 @@ pub(crate) struct Victims {
     pub(crate) proxy: Proxy,
     pub(crate) crew: Crew,
     pub(crate) done: BTreeMap<Fault, u64>,
-    /// How many were killed.
+    /// How many connections were killed.
     pub(crate) connections: u64,
 }
 
@@ -165,7 +165,7 @@ impl Victims {
         Ok(())
     }
 
-    /// Longer than the response time-out or shorter: the same calls come a second time, or do not.
+    /// The delay may be longer than the response timeout: the client then sends the same calls again.
     async fn delay(&self, fate: Fate) {
         for n in 1..4 {
             self.proxy.at_script(n * fastrand::u64(1..5), fate);

@@ -1,4 +1,4 @@
-//! Looks for callers that wait while enough permits are free for anybody.
+//! Looks for callers that wait while enough permits are free for any caller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -13,20 +13,20 @@ use crate::books::{Books, HUNG, now};
 use crate::{GROUPS, MOST_PERMITS, RING, Result};
 
 const PAUSE: Duration = Duration::from_millis(15);
-/// A server that does not answer within this has nothing free for anybody.
+/// A server that does not answer within this time counts as having no free permits.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 struct Seen {
     longest: Duration,
-    /// By their semaphore, and since when.
+    /// The semaphore of each hung caller, and since when it waits.
     hung: BTreeSet<(&'static str, u64)>,
 }
 
-/// What has been seen.
+/// The result of the watch.
 pub(crate) struct Outcome {
     pub(crate) longest: Duration,
-    /// How many have waited for too long.
+    /// How many callers have waited for too long.
     pub(crate) hung: usize,
 }
 
@@ -54,7 +54,7 @@ impl Watch {
 
 async fn look(client: redis::Client, books: Arc<Books>, seen: Arc<Mutex<Seen>>) {
     let mut connection = None;
-    // Since when there has been enough for anybody.
+    // Since when each semaphore has had enough permits for any caller.
     let mut free_since: BTreeMap<&str, u64> = BTreeMap::new();
     loop {
         sleep(PAUSE).await;

@@ -1,9 +1,9 @@
-//! What comes with the crate on this platform: how much, and under which licences.
+//! The packages that come with the crate on this platform: their number, and their licences.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// Those of its own, of which a user may choose one.
+/// The allowed licences. A package may offer a choice of licences.
 const LICENCES: [&str; 8] = [
     "Apache-2.0",
     "BSD-3-Clause",
@@ -33,7 +33,7 @@ fn dependencies(features: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Of each part one licence is enough: `(MIT OR Apache-2.0) AND Unicode-3.0`.
+/// One allowed licence is enough for each part: `(MIT OR Apache-2.0) AND Unicode-3.0`.
 fn is_free(licence: &str) -> bool {
     licence.split(" AND ").all(|part| {
         let part = part.trim_matches(['(', ')']).replace('/', " OR ");
@@ -52,7 +52,7 @@ fn all_licences_are_free() {
     assert!(others.is_empty(), "{others:?}");
 }
 
-/// Most come with the redis crate. More of them is a decision, and not an accident.
+/// Most packages come with the redis crate. A higher number is a decision, and not an accident.
 #[test]
 fn by_default_there_are_few() {
     let others = dependencies("--no-default-features").len() - 1;

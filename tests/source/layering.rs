@@ -1,10 +1,10 @@
-//! Who may import whom. Read from the source: `use` and paths that begin with `crate`, but for tests.
+//! The imports that are allowed. They are read from the source: `use` and paths that begin with `crate`, without tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Each part of the crate, and what it may import: only parts above it. `lib` re-exports, by paths of its own.
+/// Each part of the crate, and the parts that it may import, which stand above it. `lib` re-exports by paths of its own.
 const PARTS: &str = "\
 outside:
 sync: outside
@@ -34,22 +34,22 @@ lib:
 guide:
 ";
 
-/// In the order of [`PARTS`].
+/// The parts, in the order of [`PARTS`].
 fn parts() -> Vec<(&'static str, Vec<&'static str>)> {
     let lines = PARTS.lines().filter_map(|line| line.split_once(':'));
     let parts = lines.map(|(part, may)| (part, may.split_whitespace().collect()));
     parts.collect()
 }
 
-/// What the primitives of Redisson's have in common; none of them imports another.
+/// The modules that Redisson's primitives share. No primitive imports another.
 const SHARED_BY_REDISSONS: &[&str] = &["names", "object"];
-/// A source file: where it is in the crate (`["engine", "once"]`), and its text.
+/// A source file: its place in the crate (`["engine", "once"]`), and its text.
 struct File {
     module: Vec<String>,
     text: String,
 }
 
-/// The code: without comments, and without what is for tests only, which stands at the end.
+/// The code without comments, and without the tests at its end.
 fn code(source: &str) -> String {
     let source = source.split("#[cfg(test)]\nmod tests {").next();
     let lines = source.unwrap_or_default().lines();
@@ -70,7 +70,7 @@ fn files(directory: &Path, module: &[String], all: &mut Vec<File>) {
             } else {
                 inner
             };
-            // Written for tests only.
+            // These files are for tests only.
             if !module.contains(&"tests".to_owned()) {
                 let text = code(&fs::read_to_string(&path).unwrap());
                 all.push(File { module, text });
@@ -109,7 +109,7 @@ fn expand(text: &str) -> Vec<String> {
     paths
 }
 
-/// All that a file names by a path from the crate's root, or from its parent.
+/// All paths that a file names from the crate's root, from its own parent, or from the redis crate.
 fn imports(file: &File) -> BTreeSet<Vec<String>> {
     let mut imports = BTreeSet::new();
     for root in ["crate::", "$crate::", "super::", "redis::"] {
@@ -134,7 +134,7 @@ fn imports(file: &File) -> BTreeSet<Vec<String>> {
     imports
 }
 
-/// What breaks the rules.
+/// The violations of the rules.
 fn broken(all: &[File]) -> BTreeSet<String> {
     let parts: BTreeMap<_, _> = parts().into_iter().collect();
     let mut broken = BTreeSet::new();
@@ -151,7 +151,7 @@ fn broken(all: &[File]) -> BTreeSet<String> {
         for import in imports(file) {
             let other = &*import[0];
             if other == "redis" {
-                // The one that is there for its types.
+                // Only these parts may name the redis crate. `redis_rs` exists for its types.
                 if part != "transport" && part != "redis_rs" {
                     broken.insert(format!("{name} knows the redis crate"));
                 }
@@ -192,7 +192,7 @@ fn the_parts_are_in_order() {
     }
 }
 
-/// What a server wants messages to be sent with is chosen in one place.
+/// The command for messages depends on the server, and is chosen in one place.
 #[test]
 fn the_command_for_messages_is_named_once() {
     let all = source();
@@ -239,7 +239,7 @@ fn what_is_forbidden_is_found() {
     }
 }
 
-/// The rules that one file more breaks.
+/// The violations after one more file is added.
 fn broken_with(module: &str, text: &str) -> BTreeSet<String> {
     let mut all = source();
     let module = module.split('/').map(str::to_owned).collect();

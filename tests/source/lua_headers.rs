@@ -78,8 +78,8 @@ fn code(body: &str) -> String {
         .join("\n")
 }
 
-/// What stands in brackets after each `name` in the code, and whether it is also used as a whole (`#ARGV`
-/// alone does not count).
+/// The texts in brackets after each `name` in the code, and whether it is also used as a whole (`#ARGV` alone does
+/// not count).
 fn uses<'a>(code: &'a str, name: &str) -> (BTreeSet<&'a str>, bool) {
     let mut indexes = BTreeSet::new();
     let mut whole = false;
@@ -117,7 +117,7 @@ fn check_sections(entries: &[Entry]) -> Result<(), String> {
     let mut order: Vec<_> = entries.iter().map(|entry| entry.section).collect();
     let listed = |section: &&str| matches!(*section, "KEYS" | "ARGV");
     order.dedup_by(|one, two| one == two && listed(one));
-    // A script may have no arguments, a part of one no keys either.
+    // A script may have no arguments. A part of a script may have no keys, either.
     let expected: Vec<_> = SECTIONS
         .into_iter()
         .filter(|section| !listed(section) || order.contains(section))
@@ -143,8 +143,8 @@ fn check_sections(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// The header lists rising numbers and at the end perhaps `n..`; the body uses exactly these, the rest through
-/// an index that is no number. A part of a script may leave out what the other parts use.
+/// The header lists rising numbers, and perhaps `n..` at the end. The body uses exactly these, and the rest through an
+/// index that is no number. A part of a script may leave out the numbers that only other parts use.
 fn check_indexes(entries: &[Entry], code: &str, name: &str) -> Result<(), String> {
     let (mut fixed, mut rest) = (BTreeSet::new(), None);
     for Entry { index, .. } in entries.iter().filter(|entry| entry.section == name) {
@@ -184,7 +184,7 @@ fn check_indexes(entries: &[Entry], code: &str, name: &str) -> Result<(), String
     }
 }
 
-/// By the publish command, which is the first argument then.
+/// Whether the code publishes through `announce`, with the publish command as its first argument.
 fn announces(code: &str) -> bool {
     code.contains("announce(") || code.contains("announce_all(")
 }
@@ -203,7 +203,7 @@ fn check_publishes(entries: &[Entry], code: &str) -> Result<(), String> {
     }
 }
 
-/// A key comes from KEYS, never from a literal: a cluster and a name mapper could not know it.
+/// A key comes from KEYS, never from a literal, which a cluster and a name mapper could not know.
 fn check_keys(code: &str) -> Result<(), String> {
     let literal = calls(code).find(|arguments| {
         let key = arguments.split(',').nth(1).unwrap_or_default().trim_start();

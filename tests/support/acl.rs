@@ -1,8 +1,8 @@
-//! What users of a server may do.
+//! The rights of a server's users.
 
 use redis::aio::MultiplexedConnection;
 
-/// Sets a user's rules: its name first, then what `ACL SETUSER` takes.
+/// Sets a user's rules: its name first, then the arguments of `ACL SETUSER`.
 pub async fn set_user(redis: &mut MultiplexedConnection, words: &[&str]) {
     let mut command = redis::cmd("ACL");
     command.arg("SETUSER").arg(words);
@@ -13,7 +13,7 @@ pub async fn set_user(redis: &mut MultiplexedConnection, words: &[&str]) {
     set
 }
 
-/// The guide's commands that grant what is needed for something, after the words that introduce it.
+/// The guide's commands that grant the rights for something, after the words that introduce them.
 pub fn grants(introduction: &str) -> Vec<&'static str> {
     let guide = include_str!("../../src/guide/operations.md");
     let (_, behind) = guide.split_once(introduction).expect(introduction);

@@ -1,4 +1,4 @@
-//! Clients that find nothing by slow looking, and what is done to their connections.
+//! Clients without periodic checks, and actions on their connections.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::server::RedisServer;
 use super::snapshot::snapshot;
 use super::waiters::{channel, until};
 
-/// Whoever has not been served by then hangs.
+/// A caller that has not been served by then hangs.
 pub const LIMIT: Duration = Duration::from_secs(15);
-/// A lost reply is noticed after this.
+/// A client notices a lost reply after this time.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_millis(300);
 pub const NEVER: Duration = Duration::from_secs(3600);
 
 /// The types of connections that are killed, alone and together.
 pub const KINDS: [&[&str]; 3] = [&["normal"], &["pubsub"], &["normal", "pubsub"]];
 
-/// Notices a lost reply fast, and looks for permits only when there is a reason to.
+/// Settings of a client that notices a lost reply fast, and checks for permits only when there is a reason.
 pub fn builder(url: String) -> ClientBuilder {
     Client::builder(url)
         .response_timeout(RESPONSE_TIMEOUT)
@@ -31,7 +31,7 @@ pub fn builder(url: String) -> ClientBuilder {
         .scan_interval(Duration::from_secs(1))
 }
 
-/// The same where no reply is lost: nothing but the limit of the test ends a call.
+/// The same settings where no reply is lost: only the limit of the test ends a call.
 pub fn patient(url: String) -> ClientBuilder {
     builder(url)
         .response_timeout(LIMIT)
@@ -52,7 +52,7 @@ pub async fn served(task: JoinHandle<Result<()>>) {
         .expect("a waiter is served");
 }
 
-/// The counter as it stands in the server; nothing where there is none.
+/// The counter as the server stores it; nothing if there is none.
 pub async fn stored(server: &RedisServer, name: &str) -> Vec<String> {
     snapshot(&mut server.connection().await, name).await.value
 }
@@ -69,18 +69,18 @@ pub async fn connections(server: &mut MultiplexedConnection, kind: &str) -> usiz
         .count()
 }
 
-/// A message on a semaphore's channel; how many have heard it.
+/// Publishes a message on a semaphore's channel. Returns how many connections have heard it.
 pub async fn publish(server: &mut MultiplexedConnection, name: &str, payload: &str) -> u64 {
     server.publish(channel(name), payload).await.unwrap()
 }
 
-/// One message and no second one.
+/// Releases permits as Redisson does: with one message, and no second one.
 pub async fn release_as_redisson(server: &mut MultiplexedConnection, name: &str, permits: u32) {
     let total: i64 = server.incr(name, permits).await.unwrap();
     publish(server, name, &total.to_string()).await;
 }
 
-/// Ends the connections of a type; how many there were.
+/// Ends the connections of a type. Returns how many there were.
 pub async fn kill(server: &mut MultiplexedConnection, kind: &str) -> usize {
     redis::cmd("CLIENT")
         .arg(&["KILL", "USER", "default", "TYPE", kind])
@@ -89,7 +89,7 @@ pub async fn kill(server: &mut MultiplexedConnection, kind: &str) -> usize {
         .unwrap()
 }
 
-/// Waits until the server's counter, which this client does not see otherwise, is `permits`.
+/// Waits until the counter in the server is `permits`.
 pub async fn until_stored(server: &RedisServer, name: &str, permits: i64) {
     let mut control = server.connection().await;
     let expected = [permits.to_string()];
@@ -122,7 +122,7 @@ pub async fn scripts(server: &mut MultiplexedConnection) -> u64 {
     commands(server, "eval").await
 }
 
-/// The same for commands whose name begins so, in scripts, too.
+/// How many calls of commands with this beginning of a name there were, also in scripts.
 pub async fn commands(server: &mut MultiplexedConnection, name: &str) -> u64 {
     let info: String = redis::cmd("INFO")
         .arg("commandstats")
@@ -138,7 +138,7 @@ pub async fn commands(server: &mut MultiplexedConnection, name: &str) -> u64 {
     counted.filter_map(calls).sum()
 }
 
-/// How often the server has refused something by an error that begins with `word`. Servers of 6.2 count those of scripts under other words.
+/// How many errors that begin with `word` the server has returned. Servers of 6.2 count the errors of scripts under other words.
 pub async fn errors(server: &mut MultiplexedConnection, word: &str) -> u64 {
     let mut command = redis::cmd("INFO");
     let info: String = command.arg("all").query_async(server).await.unwrap();
@@ -154,7 +154,7 @@ pub async fn errors(server: &mut MultiplexedConnection, word: &str) -> u64 {
         .sum()
 }
 
-/// The scripts of semaphores are in the server's cache from now on, so that each call is one script call.
+/// Loads the scripts of semaphores into the server's cache, so that each call is one script call.
 pub async fn warm_up(server: &RedisServer) {
     let semaphore = connect(server.url()).await.semaphore("warm-up");
     assert!(semaphore.try_set_permits(1).await.unwrap());

@@ -24,17 +24,17 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// One in which nobody is replaced unless that is ordered.
+    /// A cluster in which no node is replaced unless this is ordered.
     pub async fn start() -> Cluster {
         Cluster::start_with(Duration::from_secs(60)).await
     }
 
-    /// One in which a master that has been silent for this long is replaced.
+    /// A cluster in which a master that has been silent for this long is replaced.
     pub async fn start_with(node_timeout: Duration) -> Cluster {
         Cluster::start_of(node(node_timeout)).await
     }
 
-    /// One whose nodes speak TLS, to each other, too, as the options have it.
+    /// A cluster whose nodes speak TLS as the options say, to each other, too.
     pub async fn start_secured(tls: impl FnOnce(Options) -> Options) -> Cluster {
         let node = tls(node(Duration::from_secs(60)));
         let node = node
@@ -43,7 +43,7 @@ impl Cluster {
         Cluster::start_of(node).await
     }
 
-    /// One whose first master is met behind a proxy by clients, and by its replica in vain.
+    /// A cluster whose first master announces a proxy. Clients reach the master through it; its replica tries to, and fails.
     pub async fn start_behind_a_proxy() -> (Cluster, Proxy) {
         let cluster = Cluster::start().await;
         let (first, others) = cluster.servers.split_first().expect("there are some");
@@ -53,7 +53,7 @@ impl Cluster {
         ask::<()>(first, &["CONFIG", "SET", "cluster-announce-port", port]).await;
         let true_port = first.port().to_string();
         for other in others {
-            // By themselves nodes tell each other within half a minute.
+            // By themselves nodes learn of the new address within half a minute.
             ask::<()>(other, &["CLUSTER", "MEET", "127.0.0.1", &true_port]).await;
         }
         cluster
@@ -112,7 +112,7 @@ impl Cluster {
             .await;
     }
 
-    /// One more master, which has no slot yet; its index.
+    /// Adds a master without slots. Returns its index.
     pub async fn add(&mut self) -> usize {
         let added = node(Duration::from_secs(60)).start().await;
         let port = added.peer_port().to_string();
@@ -125,7 +125,7 @@ impl Cluster {
         self.servers.len() - 1
     }
 
-    /// The last one that was added goes, for good. It has no slot any more.
+    /// Removes the last master that was added, for good. It has no slots any more.
     pub async fn remove(&mut self) {
         let mut removed = self.servers.pop().expect("it was added");
         let id: String = ask(&removed, &["CLUSTER", "MYID"]).await;
@@ -150,7 +150,7 @@ impl Cluster {
         format!("redis+cluster://127.0.0.1:{}", self.servers[0].port())
     }
 
-    /// The same for Redisson.
+    /// The same URL for Redisson.
     pub fn java_url(&self) -> String {
         self.servers[0].url()
     }
@@ -160,7 +160,7 @@ impl Cluster {
         ask(&self.servers[0], &["CLUSTER", "KEYSLOT", name]).await
     }
 
-    /// A name that begins with `hint`, and whose slot one of the first masters has.
+    /// A name that begins with `hint`, and whose slot belongs to this one of the first masters.
     pub async fn name_at(&self, master: usize, hint: &str) -> String {
         let share = SLOTS.div_ceil(MASTERS as u16);
         for number in 0.. {
@@ -172,7 +172,7 @@ impl Cluster {
         unreachable!("every slot has names")
     }
 
-    /// Which server is the master that has `slot`, as another one says that is not `but`.
+    /// The index of the master that has `slot`, as reported by a server other than `but`.
     pub async fn master_of(&self, slot: u16, but: usize) -> usize {
         let witness = usize::from(but == 0);
         type Range = (u16, u16, (String, u16, String));
@@ -206,8 +206,8 @@ impl Cluster {
         .await;
     }
 
-    /// Cuts a master off from all other nodes, but not from clients, and puts its replica in its place. It goes on taking
-    /// itself for a master, of a cluster of its own.
+    /// Cuts a master off from all other nodes, but not from clients, and puts its replica in its place. The master goes on as
+    /// the master of a cluster of its own.
     pub async fn cut_off(&self, master: usize) {
         let hermit = &self.servers[master];
         ask::<()>(
@@ -240,7 +240,7 @@ impl Cluster {
         }
     }
 
-    /// Says that `slot` is on its way from one of the first masters to another.
+    /// Marks `slot` as moving from one of the first masters to another.
     pub async fn begin_to_move(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();
         let [source, target] = [from, to].map(|index| &self.servers[index]);
@@ -258,7 +258,7 @@ impl Cluster {
         .await;
     }
 
-    /// Moves the keys of `slot` that are there now, one by one.
+    /// Moves the keys that `slot` has now, one by one.
     pub async fn move_keys(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();
         loop {
@@ -269,7 +269,7 @@ impl Cluster {
         }
     }
 
-    /// Moves one key of a slot that is on its way.
+    /// Moves one key of a slot that is moving.
     pub async fn move_key(&self, key: &str, from: usize, to: usize) {
         let port = self.servers[to].peer_port().to_string();
         let words = [
@@ -288,7 +288,7 @@ impl Cluster {
         let _: String = ask(&self.servers[from], &words).await;
     }
 
-    /// Ends the move: first where it goes to, as it has to be.
+    /// Ends the move, first at the target, as is required.
     pub async fn end_move(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();
         let id: String = ask(&self.servers[to], &["CLUSTER", "MYID"]).await;
@@ -308,7 +308,7 @@ impl Cluster {
         self.end_move(slot, from, to).await;
     }
 
-    /// What a key holds at its master, but not at the server `but`.
+    /// The value of a key at its master. The server `but` is not asked for the master.
     pub async fn stored(&self, name: &str, but: usize) -> Option<String> {
         let master = self
             .master_of(self.slot_by_other(name, but).await, but)
@@ -324,7 +324,7 @@ impl Cluster {
         .await;
     }
 
-    /// What a replica has for `name`.
+    /// The value of `name` at a replica.
     pub async fn copied(&self, replica: usize, name: &str) -> Option<String> {
         let mut connection = self.servers[replica].connection().await;
         let mut both = redis::pipe();
@@ -342,7 +342,7 @@ impl Cluster {
 fn node(node_timeout: Duration) -> Options {
     RedisServer::options()
         .setting("cluster-enabled", "yes")
-        // One that has given its last slot away stays what it is.
+        // A master that has given its last slot away stays a master.
         .setting("cluster-allow-replica-migration", "no")
         .setting(
             "cluster-node-timeout",
@@ -350,7 +350,7 @@ fn node(node_timeout: Duration) -> Options {
         )
 }
 
-/// What a server says.
+/// The answer of a server to a command.
 pub async fn ask<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
@@ -358,7 +358,7 @@ pub async fn ask<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
     answer.unwrap_or_else(|error| panic!("{words:?} at {}: {error}", server.port()))
 }
 
-/// Waits until so many listen to a channel at a server; `counting` says to which kind of messages.
+/// Waits until `count` clients listen to a channel at a server. `counting` is the subcommand that counts them.
 pub async fn until_heard(server: &RedisServer, counting: &str, channel: &str, count: u64) {
     let what = format!("{count} listen to {channel} at {}", server.port());
     until(&what, LIMIT, async || {
@@ -368,12 +368,12 @@ pub async fn until_heard(server: &RedisServer, counting: &str, channel: &str, co
     .await;
 }
 
-/// The same of a semaphore's, and sharded messages.
+/// Makes the same wait for the channel of a semaphore, with sharded messages.
 pub async fn until_listeners(server: &RedisServer, name: &str, count: u64) {
     until_heard(server, "SHARDNUMSUB", &channel(name), count).await;
 }
 
-/// `acquire` in a task that waits, and listens at this server, when this returns.
+/// Starts `acquire` in a task. The call waits, and its client listens at this server, when this returns.
 pub async fn waiter(
     server: &RedisServer,
     client: &Client,
@@ -384,12 +384,12 @@ pub async fn waiter(
     let call = semaphore.clone();
     let task = tokio::spawn(async move { call.acquire(permits).await });
     until_listeners(server, name, 1).await;
-    // Answered behind the waiter's own question.
+    // The server answers this call after the waiter's own request.
     semaphore.available_permits().await.unwrap();
     task
 }
 
-/// What a user may do at all of them, by rules as `ACL SETUSER` has them.
+/// Sets the rules of a user at all servers, as `ACL SETUSER` takes them.
 pub async fn allow(servers: &[RedisServer], user: &str, rules: &str) {
     for server in servers {
         let rules = rules.split_whitespace();

@@ -1,4 +1,4 @@
-//! Callers that come again as soon as they have been served, and how long they waited.
+//! Callers that come again as soon as they have been served, and their waiting times.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ impl Turns for Arc<dyn LeasedSemaphore> {
     }
 }
 
-/// How a caller takes the lock and gives it back.
+/// How a caller takes and releases the lock.
 #[derive(Debug, Clone, Copy)]
 pub enum Way {
     Lock,
@@ -84,19 +84,19 @@ pub struct Crowd {
     tally: Arc<Mutex<Tally>>,
 }
 
-/// How long those waited who were served.
+/// The waiting times of the callers that were served.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     pub waits: Vec<Duration>,
 }
 
 impl Crowd {
-    /// Lets `callers` tasks work.
+    /// Starts `callers` tasks.
     pub fn start(object: &impl Turns, callers: usize, hold: Duration) -> Crowd {
         Crowd::of(callers, hold, || object.clone())
     }
 
-    /// Callers of one client that each own a lock.
+    /// Starts callers of one client, each with a lock handle of its own.
     pub fn of_locks(client: &Client, callers: usize, way: Way, hold: Duration) -> Crowd {
         Crowd::of(callers, hold, || {
             let lock = match way {
@@ -133,24 +133,24 @@ impl Crowd {
         }
     }
 
-    /// How many have been served so far.
+    /// How many callers have been served since the last [`take`](Self::take).
     pub fn served(&self) -> usize {
         self.tally.lock().expect("never poisoned").waits.len()
     }
 
-    /// What has happened since the last call.
+    /// Takes the tally since the last call.
     pub fn take(&self) -> Tally {
         std::mem::take(&mut self.tally.lock().expect("never poisoned"))
     }
 
-    /// Returns when so many have been served from now on.
+    /// Waits until `count` more callers have been served.
     pub async fn until_served(&self, count: usize) {
         let goal = self.served() + count;
         let what = format!("{count} callers more are served");
         super::waiters::until(&what, PATIENCE, async || self.served() >= goal).await;
     }
 
-    /// Lets all finish their turn; what has happened since the last `take`.
+    /// Lets all callers finish their turn. Returns the tally since the last `take`.
     pub async fn stop(mut self) -> Tally {
         self.stopped.store(true, Ordering::Relaxed);
         while let Some(caller) = self.callers.join_next().await {
@@ -169,7 +169,7 @@ impl Tally {
         self.waits.iter().sum::<Duration>() / u32::try_from(self.count().max(1)).expect("few")
     }
 
-    /// The wait that so many percent do not exceed.
+    /// The wait that `percent` percent of the waits do not exceed.
     pub fn percentile(&self, percent: usize) -> Duration {
         let mut waits = self.waits.clone();
         waits.sort_unstable();

@@ -1,4 +1,4 @@
-//! What the code under test logs, recorded for the whole test program.
+//! The log of the code under test, recorded for the whole test program.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Mutex, MutexGuard, OnceLock, mpsc};
@@ -20,15 +20,15 @@ static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
 static STARTED: OnceLock<()> = OnceLock::new();
 static CURIOUS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
 
-/// What is recorded where that can't be answered.
+/// The text that is recorded when a client's figures can't be read during an event.
 pub const LOCKED: &str = "something is locked at the event";
 
-/// From now on, whatever is logged, this client is asked for its figures at that moment, which no log line may be in the way of.
+/// Reads the figures of this client during each event from now on. No event may be logged under a lock that this needs.
 pub fn ask_at_each(client: Client) {
     CURIOUS.lock().expect("nobody panics here").push(client);
 }
 
-/// Records from now on.
+/// Records the log from now on.
 pub fn record() {
     STARTED.get_or_init(|| {
         tracing::subscriber::set_global_default(Recorder).expect("there is no other one");

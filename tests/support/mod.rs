@@ -1,5 +1,5 @@
-//! What the integration tests share: private servers, recorders, the Java peer, waiting for conditions.
-//! Each test binary uses a part of it.
+//! Helpers of the integration tests: private servers, recorders, the Java peer, waiting for conditions.
+//! Each test binary uses a part of them.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod acl;

@@ -35,7 +35,7 @@ pub const NEWEST: &str = "4.7.0";
 /// All versions that are tested.
 pub const SUPPORTED: [&str; 4] = [NEWEST, "3.52.0", "3.27.2", "3.16.8"];
 
-/// Those of these versions that tests take: the newest one, or all of them with `REDISSONS=all`.
+/// The versions that tests take from these: the newest one, or all of them with `REDISSONS=all`.
 pub fn versions<'a>(of: &[&'a str]) -> Vec<&'a str> {
     let all = match std::env::var("REDISSONS").as_deref() {
         Ok("all") => true,
@@ -46,7 +46,7 @@ pub fn versions<'a>(of: &[&'a str]) -> Vec<&'a str> {
     of.iter().copied().filter(wanted).collect()
 }
 
-/// What a call returned.
+/// The result of a call, with its times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub value: Value,
@@ -56,7 +56,7 @@ pub struct Answer {
     pub ended: u64,
 }
 
-/// What a call threw, or that the peer is gone (then without a class).
+/// The error that a call threw, or the loss of the peer (then without a class).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerError {
     /// The exception's class.
@@ -91,7 +91,7 @@ impl std::error::Error for PeerError {}
 
 pub type CallResult = Result<Answer, PeerError>;
 
-/// The calls that wait for an answer; `None` once the peer is gone.
+/// The calls without an answer yet; `None` once the peer has gone.
 type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<CallResult>>>>>;
 
 /// A running peer. Dropping it kills the JVM.
@@ -180,7 +180,7 @@ impl JavaPeer {
         }
     }
 
-    /// Sends a command; the call goes on whether the result is waited for or not.
+    /// Sends a command. The call goes on whether the caller waits for its result or not.
     /// `args` is a JSON object; `id` and `op` are added to it.
     pub fn begin(&self, op: &str, args: Value) -> PendingCall {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
@@ -191,7 +191,7 @@ impl JavaPeer {
         if let Some(waiting) = self.waiting.lock().expect("never poisoned").as_mut() {
             waiting.insert(id, sender);
         }
-        // Where the peer has gone, the sender is dropped, and the call says so.
+        // If the peer has gone, the sender is dropped, and the result says so.
         let _ = self.commands.send(command.to_string());
         PendingCall {
             id,
@@ -205,17 +205,17 @@ impl JavaPeer {
         self.begin(op, args).await
     }
 
-    /// Cancels a call that has begun; its own result says how it ended.
+    /// Cancels a call that has begun. The call's own result says how it ended.
     pub async fn cancel(&self, id: u64) -> CallResult {
         self.call("cancel", json!({ "target": id })).await
     }
 
-    /// The next line that answers no call; `None` when the peer has gone.
+    /// The next line that is no answer to a call; `None` when the peer has gone.
     pub async fn event(&mut self) -> Option<Value> {
         self.events.recv().await
     }
 
-    /// Ends the peer by `kill -9`: none of its locks or permits is given back.
+    /// Ends the peer by `kill -9`: none of its locks or permits is released.
     pub async fn kill(mut self) {
         self.process.kill().await.expect("the peer is our child");
     }
@@ -280,7 +280,7 @@ fn gone() -> PeerError {
     PeerError::gone("the peer has ended without an answer")
 }
 
-/// A file of `compat`, which stands at the root of the repository; the demo's package is further down.
+/// The path of a file in `compat`, at the root of the repository. The demo's package is further down.
 pub fn compat(file: &str) -> PathBuf {
     let mut places = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let compat = places.find_map(|place| Some(place.join("compat")).filter(|dir| dir.is_dir()));

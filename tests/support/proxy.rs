@@ -1,6 +1,6 @@
 //! A TCP proxy in front of a server, which loses exactly the bytes that a test wants lost.
 //!
-//! It reads both directions as Redis frames, so it can count the script calls (`EVAL`, `EVALSHA`) of all
+//! The proxy reads both directions as Redis frames, so it can count the script calls (`EVAL`, `EVALSHA`) of all
 //! its connections and tell which reply belongs to which of them. As TCP does, it never loses something
 //! from the middle of a stream: a connection that has lost one reply carries no further ones.
 
@@ -22,27 +22,27 @@ use super::waiters::until;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// What is to happen to one script call.
+/// The fate of one script call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// The server carries it out; instead of the reply the client sees the connection end.
+    /// The server carries the call out. Instead of the reply the client sees the connection end.
     LoseReplyAndClose,
-    /// The server carries it out; the client sees nothing, and nothing more on this connection.
+    /// The server carries the call out. The client gets no reply, and nothing more on this connection.
     LoseReply,
-    /// The server never gets it; instead of a reply the client sees the connection end.
+    /// The server never gets the call. Instead of a reply the client sees the connection end.
     LoseRequest,
-    /// The server gets it, and what follows on its connection, only at [`Proxy::deliver`], even when the
+    /// The server gets the call, and the requests after it on its connection, only at [`Proxy::deliver`], even when the
     /// client has closed the connection by then.
     HoldRequest,
-    /// The server carries it out; the client sees the reply, and what follows on its connection, only at
+    /// The server carries the call out. The client gets the reply, and the replies after it on its connection, only at
     /// [`Proxy::deliver`].
     HoldReply,
 }
 
-/// Both, in the order of the sequences that are tested.
+/// Both fates that lose a reply, in the order in which they are tested.
 pub const LOST_REPLIES: [Fate; 2] = [Fate::LoseReplyAndClose, Fate::LoseReply];
 
-/// What happens to everything.
+/// The fate of everything that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weather {
     Clear,
@@ -72,7 +72,7 @@ struct Shared {
     opened: AtomicU64,
     /// Replies and messages that were lost to the weather.
     lost: AtomicU64,
-    /// By how much all replies are late, in milliseconds.
+    /// The delay of all replies, in milliseconds.
     late: AtomicU64,
 }
 
@@ -114,18 +114,18 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The address as it stands in the log.
+    /// The address as the log has it.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// New connections lead to another server from now on; those that stand do not.
+    /// Leads new connections to another server from now on. Existing connections stay.
     pub fn lead_to(&self, server: &RedisServer) {
         self.shared.target.store(server.port(), Ordering::SeqCst);
     }
 
-    /// The server is far away on new connections from now on: each reply takes so much longer, however many are on
-    /// their way.
+    /// Delays each reply on new connections by `time` from now on, as if the server were far away. Replies under way
+    /// do not delay each other.
     pub fn set_round_trip(&self, time: Duration) {
         let millis = u64::try_from(time.as_millis()).expect("it is short");
         self.shared.late.store(millis, Ordering::SeqCst);
@@ -151,19 +151,19 @@ impl Proxy {
         self.shared.lost.load(Ordering::SeqCst)
     }
 
-    /// Decides on the `n`-th script call from now on; the next one is the first.
+    /// Sets the fate of the `n`-th script call from now on; the next call is the first.
     pub fn at_script(&self, n: u64, fate: Fate) {
         let mut state = self.shared.lock();
         let number = state.scripts + n;
         state.fates.insert(number, fate);
     }
 
-    /// The fate of the next script that deletes unused records, which counts with no other.
+    /// Sets the fate of the next script that deletes unused records. Such scripts are not counted with the others.
     pub fn at_forget(&self, fate: Fate) {
         self.shared.lock().of_forget = Some(fate);
     }
 
-    /// Nothing more happens to script calls from now on.
+    /// Removes the fates of all script calls to come.
     pub fn clear_fates(&self) {
         self.shared.lock().fates.clear();
     }
@@ -190,7 +190,7 @@ impl Proxy {
         .await;
     }
 
-    /// Lets all that is held go on; returns when so many requests have been carried out and replies sent.
+    /// Lets everything that is held go on. Returns when `held` requests have been carried out or replies sent.
     pub async fn deliver(&self, held: u64) {
         let before = self.shared.lock().delivered;
         self.let_go();
@@ -200,7 +200,7 @@ impl Proxy {
         .await;
     }
 
-    /// Lets all that is held go on, whatever becomes of it.
+    /// Lets everything that is held go on, without waiting for the result.
     pub fn let_go(&self) {
         self.shared.deliveries.send_modify(|count| *count += 1);
     }
@@ -210,22 +210,22 @@ impl Proxy {
         self.shared.cuts.send_modify(|count| *count += 1);
     }
 
-    /// From now on requests pass and replies are lost, on new connections, too.
+    /// Loses replies from now on, also on new connections. Requests pass.
     pub fn mute(&self) {
         self.shared.weather.send_replace(Weather::Mute);
     }
 
-    /// From now on everything is lost; connections can be opened, though.
+    /// Loses everything from now on. Connections can still be opened.
     pub fn blackhole(&self) {
         self.shared.weather.send_replace(Weather::Black);
     }
 
-    /// From now on everything is lost on connections that have subscribed to a channel, or do.
+    /// Loses everything from now on where a connection has subscribed to a channel, or subscribes later.
     pub fn deafen(&self) {
         self.shared.weather.send_replace(Weather::Deaf);
     }
 
-    /// Ends [`mute`](Self::mute), [`blackhole`](Self::blackhole) and [`deafen`](Self::deafen); connections that have lost
+    /// Ends [`mute`](Self::mute), [`blackhole`](Self::blackhole) and [`deafen`](Self::deafen). Connections that have lost
     /// something are closed.
     pub fn clear(&self) {
         self.shared.weather.send_replace(Weather::Clear);
@@ -248,7 +248,7 @@ impl Shared {
         *self.weather.borrow()
     }
 
-    /// Counts a request if it is a script call.
+    /// Counts a request that is a script call, and returns its fate.
     fn fate_of(&self, request: &[u8]) -> Option<Fate> {
         if !is_script_call(request) {
             return None;
@@ -278,7 +278,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// One connection, from its beginning to its end.
+/// Carries one connection, from its beginning to its end.
 async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", shared.target.load(Ordering::SeqCst))).await
     else {
@@ -310,7 +310,7 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Passes everything on, each piece so much later than it came.
+/// Passes everything on, each piece `late` after it came.
 async fn hold_up(mut from: OwnedReadHalf, mut to: DuplexStream, late: Duration) {
     let (queue, mut queued) = mpsc::unbounded_channel();
     let reading = async move {
@@ -320,7 +320,7 @@ async fn hold_up(mut from: OwnedReadHalf, mut to: DuplexStream, late: Duration) 
                 Ok(read) if read > 0 => {
                     let _ = queue.send((Instant::now() + late, bytes));
                 }
-                // The end follows what is queued.
+                // The end follows the queued pieces.
                 _ => return,
             }
         }
@@ -336,11 +336,11 @@ async fn hold_up(mut from: OwnedReadHalf, mut to: DuplexStream, late: Duration) 
 
 struct Link {
     shared: Arc<Shared>,
-    /// What becomes of the replies that are still to come, in their order.
+    /// The fates of the replies that are still to come, in their order.
     awaited: Mutex<VecDeque<Option<Fate>>>,
-    /// Something has been lost: nothing may follow.
+    /// Whether something has been lost: nothing may follow then.
     lossy: watch::Sender<bool>,
-    /// It is for messages.
+    /// Whether the connection is for messages.
     listens: AtomicBool,
     closed: Notify,
 }
@@ -379,7 +379,7 @@ impl Link {
             let Some(length) = frame(&bytes) else {
                 match from.read_buf(&mut bytes).await {
                     Ok(read) if read > 0 => continue,
-                    // Dropping `to` tells the server.
+                    // The server sees the end when `to` is dropped.
                     _ => return,
                 }
             };
@@ -421,7 +421,7 @@ impl Link {
             let Some(length) = frame(&bytes) else {
                 match from.read_buf(&mut bytes).await {
                     Ok(read) if read > 0 => continue,
-                    // The server has closed it.
+                    // The server has closed the connection.
                     _ => {
                         self.closed.notify_one();
                         return;
@@ -454,7 +454,7 @@ impl Link {
                 self.shared.lost.fetch_add(1, Ordering::SeqCst);
             }
             if !mute && !*self.lossy.borrow() {
-                // A client that has gone needs no reply, but what it has sent is still carried out.
+                // A client that has gone needs no reply, but its requests are still carried out.
                 let _ = to.write_all(&reply).await;
             }
         }
@@ -486,7 +486,7 @@ fn frame(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= length).then_some(length)
 }
 
-/// `*n`, `$length`, name.
+/// The name of a command, which follows `*n` and `$length`.
 fn name_of(request: &[u8]) -> &[u8] {
     let name = request.split(|byte| *byte == b'\n').nth(2);
     name.unwrap_or_default().trim_ascii_end()
@@ -497,7 +497,7 @@ fn is_script_call(request: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA")
 }
 
-/// Whether that script deletes unused records.
+/// Whether the script call deletes unused records.
 fn is_forgetting(request: &[u8]) -> bool {
     let script = request.split(|byte| *byte == b'\n').nth(4);
     let script = str::from_utf8(script.unwrap_or_default()).unwrap_or_default();

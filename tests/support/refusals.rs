@@ -1,11 +1,11 @@
-//! Calls that are refused, and what their errors must say.
+//! Calls that are refused, and the texts of their errors.
 
 use std::time::Duration;
 
 use super::clients::LIMIT;
 use redisson_semaphore::{Effect, Error, RSemaphore};
 
-/// Every operation on the counter, with its answer if it is an error. What others may have to wait behind comes last.
+/// Every operation on the counter, with its error if it fails. Operations that may hold up others come last.
 pub async fn all_operations(semaphore: &RSemaphore) -> Vec<(&'static str, Option<Error>)> {
     let short = Duration::from_millis(200);
     vec![

@@ -1,14 +1,14 @@
-//! What a key holds at one moment, so that two runs can be compared.
+//! The content of a key at one moment, so that two runs can be compared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
 
-/// One key, read in one step.
+/// The content of one key, read in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// As `TYPE` names it; `none` when the key is missing.
+    /// The type as `TYPE` names it; `none` when the key is missing.
     pub kind: String,
     /// A string's value; a list's items; a set's members, sorted; a hash's fields and a sorted set's members,
     /// each as `name=value`, sorted by name and by score.
@@ -38,7 +38,7 @@ impl Snapshot {
         ttl && self.kind == other.kind && self.value == other.value
     }
 
-    /// Who stands in a zset, without the scores; of another type, all that it holds.
+    /// The members of a sorted set, without the scores. Of another type, the whole value.
     pub fn members(&self) -> Vec<&str> {
         let zset = self.kind == "zset";
         let member = |entry| match zset {

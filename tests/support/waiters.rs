@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 const PAUSE: Duration = Duration::from_millis(3);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Asks `condition` again and again, with short pauses, until it holds; panics with `what` at the deadline.
+/// Checks `condition` again and again, with short pauses, until it holds. Panics with `what` at the deadline.
 pub async fn until(what: &str, deadline: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + deadline;
     while !condition().await {
@@ -21,7 +21,7 @@ pub async fn until(what: &str, deadline: Duration, mut condition: impl AsyncFnMu
     }
 }
 
-/// Waits until a time that is `left` becomes longer, as at a renewal.
+/// Waits until a remaining time rises, as at a renewal.
 pub async fn until_it_rises(what: &str, deadline: Duration, mut left: impl AsyncFnMut() -> i64) {
     let mut before = left().await;
     until(what, deadline, async || {
@@ -31,7 +31,7 @@ pub async fn until_it_rises(what: &str, deadline: Duration, mut left: impl Async
     .await;
 }
 
-/// Waits until `time` has passed by the server's clock: a key of that life is gone.
+/// Waits until `time` has passed by the server's clock: a key with this life is gone.
 pub async fn until_passed(connection: &mut impl ConnectionLike, time: Duration) {
     let mut set = redis::cmd("SET");
     let set = set.arg(&["clock", "1", "PX"]).arg(time.as_millis() as u64);
@@ -64,7 +64,7 @@ pub async fn until_subscribers(connection: &mut impl ConnectionLike, channel: &s
     .await;
 }
 
-/// Waits until exactly `count` clients listen for their turns at a semaphore of the classic recipes.
+/// Waits until exactly `count` clients listen for notifications of a semaphore of the classic recipes.
 pub async fn until_listening(connection: &mut impl ConnectionLike, name: &str, count: usize) {
     let pattern = format!("redisson_sc_recipe_queue:*{{{name}}}:*");
     until(
@@ -82,7 +82,7 @@ pub async fn until_listening(connection: &mut impl ConnectionLike, name: &str, c
     .await;
 }
 
-/// What a server says of its primary, or of its replicas.
+/// The report of a server about its primary, or about its replicas.
 async fn replication(server: &mut impl ConnectionLike) -> String {
     let mut info = redis::cmd("INFO");
     let info = info.arg("replication").query_async(server).await;
@@ -98,8 +98,8 @@ pub async fn until_linked(replica: &mut impl ConnectionLike) {
     .await;
 }
 
-/// Waits until a primary's one replica has told it how far it is: only then does `WAIT` count it, up to a second after the replica
-/// says that it follows.
+/// Waits until a primary's one replica has reported its position. Only then does `WAIT` count the replica, up to a second after
+/// the replica says that it follows.
 pub async fn until_counted(primary: &mut impl ConnectionLike) {
     until("the primary hears its replica", PATIENCE, async || {
         let info = replication(primary).await;
@@ -109,7 +109,7 @@ pub async fn until_counted(primary: &mut impl ConnectionLike) {
     .await;
 }
 
-/// Where JVMs wait for a semaphore, and the one client that listens to them.
+/// The channel on which JVMs wait for a semaphore, and on which one client listens to them.
 pub fn channel(name: &str) -> String {
     format!("redisson_sc:{{{name}}}")
 }
@@ -124,7 +124,7 @@ pub async fn queued(connection: &mut impl ConnectionLike, name: &str) -> Vec<Str
         .expect("a queue, or none")
 }
 
-/// Waits until exactly `count` callers of a semaphore stand in its queue.
+/// Waits until exactly `count` callers of a semaphore are in its queue.
 pub async fn until_queued(connection: &mut impl ConnectionLike, name: &str, count: usize) {
     until(
         &format!("{count} wait for {name:?}"),
@@ -134,13 +134,13 @@ pub async fn until_queued(connection: &mut impl ConnectionLike, name: &str, coun
     .await;
 }
 
-/// Waits until exactly `count` callers of a lock stand in its queue.
+/// Waits until exactly `count` callers of a lock are in its queue.
 pub async fn until_lock_queued(connection: &mut impl ConnectionLike, name: &str, count: u64) {
     let queue = format!("redisson_lock_waiters:{{{name}}}");
     until_in_queue(connection, &queue, count).await;
 }
 
-/// Waits until exactly `count` callers stand in the queue with this key.
+/// Waits until exactly `count` callers are in the queue with this key.
 pub async fn until_in_queue(connection: &mut impl ConnectionLike, queue: &str, count: u64) {
     let what = format!("{count} wait in {queue:?}");
     until(&what, PATIENCE, async || {
@@ -150,13 +150,13 @@ pub async fn until_in_queue(connection: &mut impl ConnectionLike, queue: &str, c
     .await;
 }
 
-/// Waits until the client with this id hears of what is granted to it.
+/// Waits until the client with this id listens for its grants.
 pub async fn until_notified(connection: &mut impl ConnectionLike, name: &str, client: &str) {
     let channel = format!("redisson_sc_queue:{{{name}}}:{client}");
     until_subscribers(connection, &channel, 1).await;
 }
 
-/// `acquire` in a task that stands in the queue when this returns, and whose client hears of it.
+/// Starts `acquire` in a task. The call is in the queue, and its client listens, when this returns.
 pub async fn waiter(
     connection: &mut impl ConnectionLike,
     semaphore: &RSemaphore,
@@ -168,14 +168,14 @@ pub async fn waiter(
     let mut call = Box::pin(async move { call.acquire(permits).await });
     assert!(poll_once(&mut call.as_mut()).await.is_pending());
     let task = tokio::spawn(call);
-    // Answered behind the waiter's own request.
+    // The server answers this call after the waiter's own request.
     semaphore.available_permits().await.unwrap();
     let amount = permits.to_string();
     let mut entry = None;
     until(&format!("it waits for {name:?}"), PATIENCE, async || {
         let mut all = queued(connection, name).await;
         all.retain(|entry| entry.split(':').nth(2) == Some(&*amount));
-        // Its own, or that of a caller that has just gone.
+        // The entry of this call, or of a caller that has just gone.
         let new = all.iter().find(|entry| !before.contains(entry));
         entry = new.or(all.last()).cloned();
         entry.is_some()
@@ -188,8 +188,8 @@ pub async fn waiter(
     task
 }
 
-/// As [`waiter`], of a client that has heard of a grant behind the confirmation of its subscription: no script about that is still to
-/// come, and the next one is about the waiter. `releasing` belongs to another client; its permit is taken.
+/// As [`waiter`], of a client that has heard of a grant since its subscription was confirmed. So no script about that is still to
+/// come, and the next script is about the waiter. `releasing` belongs to another client; its permit is taken.
 pub async fn settled_waiter(
     connection: &mut impl ConnectionLike,
     semaphore: &RSemaphore,

@@ -12,19 +12,19 @@ use tokio::time::timeout;
 
 use crate::support::polls::poll_once;
 
-/// By then everything has happened that is to happen at all.
+/// The time after which a missing event counts as a failure.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// For so long a call is watched that must not be answered.
+/// How long a test watches a call that must not return.
 const QUIET: Duration = Duration::from_millis(40);
 
-/// What a call is made on.
+/// An object that calls are made on.
 pub(crate) trait Object {
-    /// Asks it something, and returns when it has answered.
+    /// Makes a call on the object, and returns when the object has answered.
     async fn answers(&self);
 }
 
-/// Starts a call in a task of its own, and returns when it has been polled once.
+/// Starts a call in a task of its own, and returns after its first poll.
 pub(crate) async fn start<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
@@ -32,7 +32,7 @@ pub(crate) async fn start<T: Send + 'static>(
     let task = tokio::spawn(async move {
         let mut call = pin!(call);
         let first = poll_once(&mut call).await;
-        // Nobody may be interested.
+        // The receiver is gone if the caller has dropped this future.
         let _ = polled.send(());
         match first {
             Poll::Ready(answer) => answer,
@@ -47,12 +47,12 @@ pub(crate) async fn start<T: Send + 'static>(
 pub(crate) struct Call<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Call<T> {
-    /// Starts a call, and returns when it has been polled once: it stands in line, if it has to wait.
+    /// Starts a call, and returns after its first poll. A call that has to wait is queued by then.
     pub(crate) async fn start(call: impl Future<Output = T> + Send + 'static) -> Self {
         Call(start(call).await)
     }
 
-    /// Asserts that there is no answer, though the object has answered something else meanwhile.
+    /// Asserts that the call has no answer, although the object has answered another call meanwhile.
     pub(crate) async fn assert_waits(&mut self, object: &impl Object) {
         object.answers().await;
         assert!(
@@ -61,7 +61,7 @@ impl<T: Send + 'static> Call<T> {
         );
     }
 
-    /// The answer.
+    /// The answer of the call.
     pub(crate) async fn answer(self) -> T {
         timeout(LIMIT, self.0)
             .await
@@ -69,28 +69,28 @@ impl<T: Send + 'static> Call<T> {
             .expect("the call panicked")
     }
 
-    /// Drops the call, wherever it is; the answer if it was faster.
+    /// Drops the call at any stage. Returns the answer if the call was faster.
     pub(crate) async fn abort(self) -> Option<T> {
         self.0.abort();
         self.0.await.ok()
     }
 }
 
-/// Runs a case; fails it if it hangs.
+/// Runs a case, and fails if it hangs.
 pub(crate) async fn within_limit(case: impl Future<Output = ()>) {
     timeout(3 * LIMIT, case)
         .await
         .expect("the case does not come to an end");
 }
 
-/// Waits for tasks; fails if one of them has.
+/// Waits for all tasks, and panics if one of them has panicked.
 pub(crate) async fn join(tasks: Vec<JoinHandle<()>>) {
     for task in tasks {
         task.await.unwrap();
     }
 }
 
-/// Something that only one may use at a time, and a number that loses additions when two make them together.
+/// A number for one user at a time: it panics on concurrent use, and two concurrent additions lose one.
 #[derive(Default)]
 pub(crate) struct Unguarded {
     inside: AtomicBool,

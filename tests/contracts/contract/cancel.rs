@@ -1,4 +1,4 @@
-//! Futures dropped wherever they are: no permit is lost, and none is made.
+//! Futures dropped at any stage: no permit is lost, and none is created.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) async fn aborted_while_being_granted(fixture: &dyn Fixture) {
             }
         }
         assert!(taken <= 4, "{taken} of 4 permits were taken");
-        // What those who were dropped did not take is there for the last, and no more.
+        // The last caller gets the permits that the dropped callers did not take, and no more.
         if taken > 0 {
             last.assert_waits(&semaphore).await;
             semaphore.release(taken).await.unwrap();
@@ -99,7 +99,7 @@ pub(crate) async fn lost_in_a_timeout(fixture: &dyn Fixture) {
     }
 }
 
-/// Many tasks, all ways to acquire, and most of them give up somewhere on the way.
+/// Many tasks use all ways to acquire. Most of their calls may be dropped or time out at any stage.
 pub(crate) async fn churn(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("churn");
     set(&semaphore, 5).await;

@@ -1,4 +1,4 @@
-//! Permits that give themselves back, over `dyn Semaphore`.
+//! Guards that release their permits, over `dyn Semaphore`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) async fn a_guard_is_split_and_merged(fixture: &dyn Fixture) {
     assert_available(&semaphore, 0).await;
     rest.release().await.unwrap();
     assert_available(&semaphore, 4).await;
-    // Guards of other handles to the same semaphore fit together.
+    // Guards of different handles to the same semaphore can be merged.
     let more = semaphore.clone_handle().permit(3).await.unwrap();
     two.merge(more);
     assert_eq!(two.permits(), 5);
@@ -72,7 +72,7 @@ pub(crate) async fn a_release_that_fails_tells(fixture: &dyn Fixture) {
         "{failure}"
     );
     assert_available(&semaphore, MAX_PERMITS.into()).await;
-    // It is spent: nothing follows.
+    // The failed release has used up the guard: no second release follows.
     semaphore.acquire(MAX_PERMITS).await.unwrap();
     assert_available(&semaphore, 0).await;
 }
@@ -163,7 +163,7 @@ pub(crate) async fn detached_releases(fixture: &dyn Fixture) {
     }
     all.answer().await.unwrap();
     assert_available(&semaphore, 0).await;
-    // Without a runtime around, too.
+    // Works on a thread without a runtime, too.
     let outside = semaphore.clone();
     std::thread::spawn(move || outside.release_detached(3))
         .join()
@@ -187,7 +187,7 @@ pub(crate) async fn handles_share_the_permits(fixture: &dyn Fixture) {
     assert_available(&semaphore, 1).await;
 }
 
-/// Nothing is made anew by a guard: neither when it is dropped nor when it is released.
+/// A guard of a semaphore that has vanished does not create it again, whether the guard is dropped or released.
 pub(crate) async fn a_guard_of_one_that_has_vanished_makes_none(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("guard-outlives");
     // Long enough for three calls in a row on a busy machine.
@@ -198,7 +198,7 @@ pub(crate) async fn a_guard_of_one_that_has_vanished_makes_none(fixture: &dyn Fi
     until_missing(&semaphore).await;
     drop(dropped);
     assert_eq!(released.release().await, Ok(()));
-    // Whatever was owed before travels with this, or in front of it.
+    // A release that is still pending travels with this call or ahead of it.
     assert_eq!(semaphore.try_set_permits(10).await, Ok(true));
     assert_available(&semaphore, 10).await;
 }

@@ -1,4 +1,4 @@
-//! What the cases share: calls in tasks of their own, and ways to tell that something holds.
+//! Helpers of the cases: calls in tasks of their own, and assertions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -23,7 +23,7 @@ impl Object for Handle {
     }
 }
 
-/// The permits of a semaphore as the object of `holdable`: all together make one hold.
+/// The number of permits of a semaphore for `holdable`. All permits together make one hold.
 const ALL: u32 = 2;
 
 /// Semaphores for `holdable`.
@@ -98,7 +98,7 @@ impl holdable::Holdable for Handle {
     }
 }
 
-/// A fresh semaphore's first permits.
+/// Sets the first permits of a fresh semaphore.
 pub(crate) async fn set(semaphore: &Handle, permits: u32) {
     assert!(
         semaphore.try_set_permits(permits).await.unwrap(),
@@ -120,8 +120,8 @@ pub(crate) async fn assert_missing_then_set(semaphore: &Handle, permits: u32) {
     set(semaphore, permits).await;
 }
 
-/// Waits until `total` permits can be taken together, and asserts that there are no more. They may be
-/// on their way back still. Gives them back.
+/// Waits until `total` permits can be taken together, asserts that there are no more, and releases them.
+/// Permits may still be on their way back when this begins.
 pub(crate) async fn assert_all_back(semaphore: &Handle, total: u32) {
     let back = semaphore.try_acquire_for(total, LIMIT).await.unwrap();
     let available = semaphore.available_permits().await.unwrap();
@@ -130,7 +130,7 @@ pub(crate) async fn assert_all_back(semaphore: &Handle, total: u32) {
     semaphore.release(total).await.unwrap();
 }
 
-/// Waits until the semaphore has vanished. It may be released on the way.
+/// Waits until the semaphore has vanished. Each check releases one permit.
 pub(crate) async fn until_missing(semaphore: &Handle) {
     let mut ticks = interval(Duration::from_millis(5));
     let missing = async {
@@ -156,7 +156,7 @@ pub(crate) async fn yields(times: usize) {
     }
 }
 
-/// Permits in use, as those who hold them see it.
+/// The permits in use, as their holders count them.
 #[derive(Default)]
 pub(crate) struct Gauge(AtomicI64);
 

@@ -1,4 +1,4 @@
-//! Who waits, who is woken, and in which order.
+//! Waiting callers: which callers are woken, and in which order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +103,7 @@ pub(crate) async fn smaller_requests_pass_a_larger_one(fixture: &dyn Fixture) {
 
 pub(crate) async fn a_larger_one_is_not_starved(fixture: &dyn Fixture) {
     let semaphore = fixture.fresh("starve");
-    // Its holders never go all at once.
+    // The holders never release all at once: each hold has another length.
     let holds = [61, 67, 71, 73, 79, 83, 89].map(Duration::from_millis);
     set(&semaphore, 7).await;
     let served = Arc::new(AtomicBool::new(false));

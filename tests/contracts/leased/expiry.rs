@@ -1,4 +1,4 @@
-//! Permits that do not last for ever.
+//! Permits that expire.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::Expiring;
 use super::support::{Call, Handle, LIMIT, acquire, held, take, until_held};
 
 const LEASE: Duration = Duration::from_millis(250);
-/// Where a fifth of it must be time enough for a call.
+/// A lease of which a fifth is enough time for a call.
 const UNHURRIED: Duration = Duration::from_secs(2);
-/// Where a quarter of it must be time enough for a call, and is less time than passes before a first renewal.
+/// A lease of which a quarter is enough time for a call, and shorter than the time before a first renewal.
 const LATE: Duration = Duration::from_secs(4);
 
 pub(crate) async fn a_permit_expires_and_a_waiter_gets_it(fixture: &impl Expiring) {
-    // The second one is still held when it is given back.
+    // The lease is long enough that the second permit is still held when the test releases it.
     let lease = LEASE * 6;
     let semaphore = fixture.lasting(1, lease);
     let one = take(&semaphore).await;
@@ -26,7 +26,7 @@ pub(crate) async fn a_permit_expires_and_a_waiter_gets_it(fixture: &impl Expirin
     assert!(semaphore.release(two.id()).await.unwrap());
 }
 
-/// Each end serves the next one, in whichever client it waits.
+/// The end of each permit serves the next waiter, whichever client the waiter belongs to.
 pub(crate) async fn permits_that_end_one_by_one_serve_all_who_wait(fixture: &impl Expiring) {
     for clients in [1, 2] {
         let permits = 2 * clients;
@@ -46,7 +46,7 @@ pub(crate) async fn permits_that_end_one_by_one_serve_all_who_wait(fixture: &imp
             let waiter = handle.clone();
             waiting.push(Call::start(async move { waiter.permit().await }).await);
         }
-        // Those who were served keep theirs, so that nothing else ends.
+        // The guards keep their permits, so that no other permit ends.
         let mut guards = Vec::new();
         for call in waiting {
             guards.push(call.answer().await.unwrap());
@@ -71,7 +71,7 @@ pub(crate) async fn what_has_expired_can_be_neither_released_nor_refreshed(
 pub(crate) async fn a_refreshed_permit_lasts_longer(fixture: &impl Expiring) {
     let semaphore = fixture.lasting(2, Duration::from_secs(3600));
     let (one, two) = (take(&semaphore).await, take(&semaphore).await);
-    // Of both at the same moment.
+    // The remaining times of both permits at the same moment.
     let left = || async {
         let holders = semaphore.holders().await.unwrap();
         [&one, &two].map(|held| {
@@ -79,7 +79,7 @@ pub(crate) async fn a_refreshed_permit_lasts_longer(fixture: &impl Expiring) {
             holder.expect("it is held").remaining().unwrap()
         })
     };
-    // Some of their time passes.
+    // Waits until both leases are shorter by at least 20 ms.
     let [full, _] = left().await;
     let latest = full - Duration::from_millis(20);
     while left().await.into_iter().any(|left| left > latest) {}
@@ -89,12 +89,12 @@ pub(crate) async fn a_refreshed_permit_lasts_longer(fixture: &impl Expiring) {
 }
 
 pub(crate) async fn a_guard_is_kept_beyond_its_lease(fixture: &impl Expiring) {
-    // Long enough for a machine that has a lot to do.
+    // Long enough for a busy machine.
     let lease = LEASE * 6;
     let semaphore = fixture.lasting(1, lease);
     let permit = semaphore.permit().await.unwrap();
     let other = fixture.second(&semaphore);
-    // Waits for longer than the lease, in vain.
+    // The other caller waits for longer than the lease, and gets no permit.
     assert_eq!(other.try_acquire_for(lease * 2).await.unwrap(), None);
     assert!(!permit.is_lost());
     assert!(permit.release().await.unwrap());
@@ -171,9 +171,9 @@ pub(crate) async fn a_lease_that_cannot_be_counted_is_refused(fixture: &impl Exp
     assert!(semaphore.release(one.id()).await.unwrap());
 }
 
-/// A permit is kept from its last known end, however late and however often it is kept.
+/// `keep` renews a permit from its last known end, also late in the lease, and also when called twice.
 pub(crate) async fn permits_that_are_kept_do_not_end(fixture: &impl Expiring) {
-    // A semaphore for each, so that nothing that one of them sends helps another.
+    // Each case has a semaphore of its own, so that no request of one case helps another.
     let [refreshed, twice] = [2, 1].map(|limit| fixture.lasting(limit, UNHURRIED));
     let late = fixture.lasting(2, LATE);
     tokio::join!(
@@ -193,7 +193,7 @@ async fn kept_after_a_refresh_by_hand(semaphore: &Handle) {
     assert!(!lease.is_lost());
     sleep(UNHURRIED * 2).await;
     assert!(!lease.is_lost());
-    // The same once more: what was kept for a while has not run out meanwhile.
+    // The same again: a permit that was kept for a while has not expired meanwhile.
     semaphore.unkeep(held.id());
     let lease = semaphore.keep(&held);
     sleep(UNHURRIED * 2).await;
@@ -213,13 +213,13 @@ async fn kept_late(semaphore: &Handle) {
     semaphore.release_detached(held.id());
 }
 
-/// One permit has one lease.
+/// A permit that is kept twice: both lease handles see the same lease.
 async fn kept_twice(semaphore: &Handle) {
     let held = take(semaphore).await;
     let leases = [semaphore.keep(&held), semaphore.keep(&held)];
     sleep(UNHURRIED * 2).await;
     assert!(leases.iter().all(|lease| !lease.is_lost()));
-    // Both are told.
+    // Both lease handles learn of the release.
     assert!(semaphore.release(held.id()).await.unwrap());
     for lease in leases {
         timeout(LIMIT, lease.lost()).await.expect("one is not told");

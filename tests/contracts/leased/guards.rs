@@ -39,7 +39,7 @@ pub(crate) async fn a_guard_shows_what_is_left(fixture: &impl Fixture) {
     assert!(semaphore.release(held.id()).await.unwrap());
 }
 
-/// Those whom a release of all serves are none of those who lose something by it.
+/// `release_all` ends only the permits that are held. The waiters that get these permits keep them.
 pub(crate) async fn a_release_of_all_serves_guards_that_stay(fixture: &impl Fixture) {
     const PERMITS: u32 = 3;
     let semaphore = fixture.fresh(PERMITS);

@@ -1,7 +1,7 @@
 //! The contract of `LeasedSemaphore`: every case written once, run for every implementation.
 //!
-//! [`leased_suite!`] turns each case into a test of its own; [`expiring_suite!`] those about permits that do not last
-//! for ever. A case that stands in no list is dead code, which does not compile here.
+//! [`leased_suite!`] turns each case into a test of its own. [`expiring_suite!`] does so for the cases about permits that expire.
+//! A case in no list is dead code, which does not compile here.
 
 #![deny(dead_code)]
 
@@ -16,16 +16,16 @@ use std::time::Duration;
 
 use redisson_semaphore::{LeasedPermit, LeasedSemaphore};
 
-/// Where an implementation comes from. It lives until the test ends, with all that the semaphores need.
+/// The source of an implementation. It lives until the test ends, with all that the semaphores need.
 pub(crate) trait Fixture {
     /// A handle to a semaphore of a name used nowhere else.
     fn fresh(&self, limit: u32) -> Arc<dyn LeasedSemaphore>;
 
-    /// A handle to the same semaphore that shares as little as possible with `of`: that of another client, where there
-    /// are clients.
+    /// A handle to the same semaphore that shares as little as possible with `of`. It belongs to another client
+    /// where there are clients.
     fn second(&self, of: &Arc<dyn LeasedSemaphore>) -> Arc<dyn LeasedSemaphore>;
 
-    /// Whether permits are told apart by slots.
+    /// Whether permits have slots that distinguish them.
     fn has_slots(&self) -> bool;
 }
 
@@ -35,7 +35,7 @@ pub(crate) trait Expiring: Fixture {
     fn lasting(&self, limit: u32, lease: Duration) -> Arc<dyn LeasedSemaphore>;
 }
 
-/// The trait is object-safe; handles and guards go anywhere.
+/// The trait is object-safe; handles and guards are `Send`, `Sync` and `'static`.
 const _: () = {
     const fn anywhere<T: Send + Sync + 'static + ?Sized>() {}
     anywhere::<dyn LeasedSemaphore>();
@@ -43,8 +43,8 @@ const _: () = {
     anywhere::<LeasedPermit>();
 };
 
-/// `leased_suite!(name, setup)`: a module `name` with one test a case. `setup` is an expression that gives a
-/// [`Fixture`]; it is evaluated for each test anew and may `.await`.
+/// `leased_suite!(name, setup)`: a module `name` with one test for each case. The expression `setup` gives a
+/// [`Fixture`]. It is evaluated for each test anew, and may `.await`.
 macro_rules! leased_suite {
     ($suite:ident, $setup:expr) => {
         suite_cases! { leased, $suite, $setup, leased;
@@ -77,7 +77,7 @@ macro_rules! leased_suite {
     };
 }
 
-/// As [`leased_suite!`], for an [`Expiring`] one.
+/// As [`leased_suite!`], for an [`Expiring`] fixture.
 macro_rules! expiring_suite {
     ($suite:ident, $setup:expr) => {
         suite_cases! { leased, $suite, $setup;

@@ -1,4 +1,4 @@
-//! What the cases share.
+//! Helpers of the cases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,13 +95,13 @@ pub(crate) async fn held(semaphore: &Handle) -> usize {
     semaphore.holders().await.unwrap().len()
 }
 
-/// A permit that must be there now.
+/// Takes a permit that must be free now.
 pub(crate) async fn take(semaphore: &Handle) -> Held {
     let taken = semaphore.try_acquire().await.unwrap();
     taken.expect("a permit is free")
 }
 
-/// Waits until `count` permits are held; they may be on their way back still.
+/// Waits until `count` permits are held. Releases may still be under way.
 pub(crate) async fn until_held(semaphore: &Handle, count: usize) {
     let end = Instant::now() + LIMIT;
     loop {
@@ -118,7 +118,7 @@ pub(crate) async fn until_held(semaphore: &Handle, count: usize) {
 pub(crate) async fn acquire(semaphore: &Handle) -> Call<Result<Held>> {
     let waiter = semaphore.clone();
     let call = Call::start(async move { waiter.acquire().await }).await;
-    // Answered behind the waiter's own question, which has got its place in the order by that.
+    // The server answers these calls after the waiter's request, so the waiter is in the queue by then.
     semaphore.holders().await.unwrap();
     semaphore.release("cafe").await.unwrap();
     call

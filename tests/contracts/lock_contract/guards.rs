@@ -1,4 +1,4 @@
-//! Guards: what is held is given back.
+//! Guards: each hold is released.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) async fn a_guard_that_lost_its_lock_tells(fixture: &impl Fixture) {
     other.lock().await.unwrap();
     let owner = Arc::clone(guard.handle());
     assert_not_held(guard.unlock().await, &owner);
-    // Dropping one that is lost takes nothing from the one who holds it now.
+    // The unlock of a lost guard takes nothing from the new holder.
     let late = lock.guard_for(SHORT).await.unwrap();
     assert!(late.is_none());
     assert_held(&other, 1).await;
@@ -78,7 +78,7 @@ pub(crate) async fn a_guard_of_a_hold_that_was_given_back_releases_nothing(fixtu
     owner.unlock().await.unwrap();
     owner.lock().await.unwrap();
     drop(dropped);
-    // Answered behind what the guard asks for, if anything.
+    // The server answers this call after any request of the dropped guard.
     assert_held(&owner, 1).await;
     owner.unlock().await.unwrap();
     let told = lock.guard().await.unwrap();
@@ -165,7 +165,7 @@ pub(crate) async fn an_unlock_leaves_the_holds_of_guards_alone(fixture: &impl Fi
     assert_held(&owner, 1).await;
     owner.unlock().await.unwrap();
     assert_not_held(owner.unlock().await, &owner);
-    // Where there are only guards, one of them has nothing left to give back.
+    // When an owner has only guards, a plain unlock takes the hold of one guard, which has nothing left to release.
     let outer = lock.guard().await.unwrap();
     let inner = outer.again().await.unwrap();
     let owner = Arc::clone(outer.handle());
@@ -211,7 +211,7 @@ pub(crate) async fn guards_exclude_each_other(fixture: &impl Fixture) {
         waits.assert_waits(&handle).await;
         guard.unlock().await.unwrap();
         waits.answer().await.unwrap().unlock().await.unwrap();
-        // And those who hold it without a guard.
+        // A hold without a guard excludes guards, too.
         held.lock().await.unwrap();
         assert!(held.try_guard().await.unwrap().is_none());
         held.unlock().await.unwrap();
@@ -226,7 +226,7 @@ pub(crate) async fn a_guard_is_entered_again_at_once(fixture: &impl Fixture) {
         let waits = Arc::clone(&lock);
         let mut waits = Call::start(async move { waits.guard().await }).await;
         waits.assert_waits(&lock).await;
-        // Past a caller that waits.
+        // The inner guard passes a waiting caller.
         let inner = outer.again().await.unwrap();
         assert_eq!(inner.handle().owner(), outer.handle().owner());
         assert_held(inner.handle(), 2).await;
@@ -250,7 +250,7 @@ pub(crate) async fn a_guard_that_lost_its_lock_is_not_entered_again(fixture: &im
     let known = lock.with_lease(SHORT).guard().await.unwrap();
     known.lost().await;
     assert_not_held(known.again().await.map(drop), known.handle());
-    // A loss that nobody has told: the lock is somebody's, or nobody's.
+    // A loss that the guard has not learned of: another owner holds the lock, or the lock is free.
     for is_free in [false, true] {
         let unknown = lock.guard_for(LIMIT).await.unwrap().expect("it ends");
         other.force_unlock().await.unwrap();

@@ -1,4 +1,4 @@
-//! Who holds the lock, how often, and who may give it back.
+//! Holds of a lock: their owner, their number, and the right to unlock.
 
 use std::sync::Arc;
 

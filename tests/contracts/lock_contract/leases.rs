@@ -1,4 +1,4 @@
-//! For how long a lock is held.
+//! How long a lock is held.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::support::{
 };
 
 const LONG: Duration = Duration::from_secs(3600);
-/// Not over at once where the machine is busy.
+/// A lease that does not end at once on a busy machine.
 const BRIEF: Duration = Duration::from_secs(2);
 
-/// Waits until the lock is free, without taking part.
+/// Waits until the lock is free, without queueing for it.
 async fn until_free(lock: &Handle) {
     let waiting = async {
         while lock.is_locked().await.unwrap() {
@@ -84,7 +84,7 @@ pub(crate) async fn a_longer_lease_puts_the_end_off_and_a_shorter_one_does_not(
     lock.force_unlock().await.unwrap();
 }
 
-/// Whichever hold goes first, also with others on their way.
+/// The holds may be released in any order, also while other calls are under way.
 pub(crate) async fn giving_back_one_of_several_does_not_bring_the_end_nearer(
     fixture: &impl Fixture,
 ) {
@@ -204,7 +204,7 @@ pub(crate) async fn without_a_lease_it_lasts_for_half_a_minute_at_a_time(fixture
     let (there, here) = (left(&other).await, lock.lease().remaining());
     assert!(is_renewed(there), "{there:?}");
     assert!(here.is_some_and(is_renewed), "{here:?}");
-    // A lease within it does not bring its end nearer, and is over with its own hold.
+    // A shorter lease does not bring the end nearer, and ends with its own hold.
     lock.with_lease(SHORT).lock().await.unwrap();
     assert!(is_renewed(left(&other).await));
     assert!(lock.lease().remaining().is_some_and(is_renewed));
@@ -224,7 +224,7 @@ pub(crate) async fn a_handle_tells_that_what_it_took_last_is_lost(fixture: &impl
     lock.with_lease(BRIEF).lock().await.unwrap();
     assert!(!lock.lease().is_lost());
     within_limit(async { lock.lease().lost().await }).await;
-    // Who has it by now, and that it is known, make no difference.
+    // The loss stays visible after the handle has reported it, and after another owner has taken the lock.
     within_limit(async { other.lock().await.unwrap() }).await;
     let clone = Arc::clone(&lock);
     for handle in [&lock, &clone] {

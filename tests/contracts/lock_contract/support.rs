@@ -1,4 +1,4 @@
-//! What the cases share: calls in tasks of their own, and ways to tell that something holds.
+//! Helpers of the cases: calls in tasks of their own, and assertions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,15 +96,15 @@ impl holdable::Holdable for Handle {
 /// A lease that is over soon.
 pub(crate) const SHORT: Duration = Duration::from_millis(60);
 
-/// Asserts that `lock` is held by its owner and by nobody else.
+/// Asserts that the owner of `lock` holds it `count` times.
 pub(crate) async fn assert_held(lock: &Handle, count: u32) {
     assert_eq!(lock.hold_count().await.unwrap(), count);
     assert_eq!(lock.is_held().await.unwrap(), count > 0);
     assert!(lock.is_locked().await.unwrap() || count == 0);
 }
 
-/// Waits until the lock can be taken, and gives it back: nobody has kept it, nobody waits for it. Who was dropped while it asked may be
-/// granted it for a moment.
+/// Waits until the lock can be taken, and unlocks it. Asserts that no other owner keeps it then.
+/// A call that was dropped may be granted the lock for a moment.
 pub(crate) async fn assert_free(lock: &Handle) {
     assert!(
         lock.try_lock_for(LIMIT).await.unwrap(),
@@ -121,7 +121,7 @@ pub(crate) async fn assert_free(lock: &Handle) {
     .expect("somebody has taken the lock and keeps it");
 }
 
-/// When it ends, as the server sees it.
+/// The time until the lock's end, as the server sees it.
 pub(crate) async fn left(lock: &Handle) -> Duration {
     match lock.remaining_ttl().await.unwrap() {
         RemainingTtl::Expires(left) => left,
@@ -129,7 +129,7 @@ pub(crate) async fn left(lock: &Handle) -> Duration {
     }
 }
 
-/// Asserts that an unlock was refused, by name and owner.
+/// Asserts that an unlock failed, with the lock's name and owner in the error.
 pub(crate) fn assert_not_held(result: Result<()>, lock: &Handle) {
     let error = result.expect_err("the lock was not held");
     assert!(

@@ -1,4 +1,4 @@
-//! Who waits, who is woken, and in what order.
+//! Waiting callers: which callers are woken, and in which order.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(crate) async fn the_end_of_a_lease_wakes_a_waiter(fixture: &impl Fixture) {
         holder.with_lease(4 * SHORT).lock().await.unwrap();
         let start = Instant::now();
         lock(&waiter).await.answer().await.unwrap();
-        // By the lease's end, not by the slow check that comes after seconds.
+        // The end of the lease wakes the waiter, not the slow check that comes seconds later.
         assert!(start.elapsed() < Duration::from_secs(3));
         waiter.unlock().await.unwrap();
     }
@@ -35,7 +35,7 @@ pub(crate) async fn the_end_of_the_lease_of_one_who_waited_wakes_the_next(fixtur
         let between = fixture.neighbour(&holder);
         let mut first =
             Call::start(async move { between.with_lease(4 * SHORT).lock().await }).await;
-        // A stranger's question might arrive before.
+        // Without this check, the second waiter's request might arrive first, as it comes from another client.
         first.assert_waits(&holder).await;
         let second = lock(&waiter).await;
         holder.unlock().await.unwrap();
@@ -60,7 +60,7 @@ pub(crate) async fn the_holder_passes_those_who_wait(fixture: &impl Fixture) {
         call.answer().await.unwrap();
         waiter.unlock().await.unwrap();
     });
-    // In whichever order: they are of different clients.
+    // The order is open, as the waiters belong to different clients.
     futures::future::join_all(served).await;
     assert_free(&holder).await;
 }

@@ -9,11 +9,11 @@ use super::world::{Both, Real, World};
 use crate::sim::scripts::name_of;
 use crate::sim::server::Reply;
 
-/// How often each script has answered something, and how often it has refused: two servers that refuse every call agree, and that
+/// How often each script has answered, and how often it has refused. Two servers that refuse every call agree, and this
 /// proves nothing.
 pub type Tally = BTreeMap<&'static str, [usize; 2]>;
 
-/// Notes the answer to a command, if that was a call of a script of the crate.
+/// Notes the answer to a command that was a call of one of the crate's scripts.
 fn note(tally: &mut Tally, words: &Words, replies: &[Reply]) {
     let name = words.get(1).and_then(|word| name_of(word));
     if let (Some(name), Some(reply)) = (name, replies.first()) {
@@ -22,8 +22,8 @@ fn note(tally: &mut Tally, words: &Words, replies: &[Reply]) {
     }
 }
 
-/// Tries so many random sequences of `length` steps; panics with the shortest by which the two differ. What the scripts have
-/// answered.
+/// Tries `sequences` random sequences of `length` steps, and returns the tally of the scripts. Panics with the shortest sequence by
+/// which the two servers differ.
 pub fn explore(real: &mut Real, seed: u64, sequences: usize, length: usize) -> Tally {
     let mut tally = Tally::default();
     let mut rng = Rng::with_seed(seed);
@@ -36,7 +36,7 @@ pub fn explore(real: &mut Real, seed: u64, sequences: usize, length: usize) -> T
     tally
 }
 
-/// Runs one sequence; panics with the shortest part of it by which the two differ.
+/// Runs one sequence. Panics with the shortest part of it by which the two servers differ.
 fn check(real: &mut Real, steps: &[Step], origin: &str, tally: &mut Tally) {
     if difference(real, steps, tally).is_none() {
         return;
@@ -46,7 +46,7 @@ fn check(real: &mut Real, steps: &[Step], origin: &str, tally: &mut Tally) {
     panic!("{origin}: model and server differ.\n{shortest:#?}\n{found:#?}");
 }
 
-/// Leaves out what can be left out: halves, quarters and so on down to single steps.
+/// Leaves out the steps that are not needed: halves, quarters and so on down to single steps.
 fn shorten(real: &mut Real, mut steps: Vec<Step>) -> Vec<Step> {
     let mut size = steps.len().div_ceil(2);
     loop {
@@ -70,7 +70,7 @@ fn shorten(real: &mut Real, mut steps: Vec<Step>) -> Vec<Step> {
     }
 }
 
-/// The first difference: what the two have said, and to which command.
+/// The first difference: the command, and the replies of both servers.
 fn difference(real: &mut Real, steps: &[Step], tally: &mut Tally) -> Option<String> {
     let mut world = World::new(real);
     for step in steps {
@@ -90,12 +90,12 @@ fn difference(real: &mut Real, steps: &[Step], tally: &mut Tally) -> Option<Stri
     compare_messages(&mut world).or_else(|| compare_keys(&mut world))
 }
 
-/// Whether there is a message that the model has not sent.
+/// A difference if the real server has sent a message that the model has not sent.
 fn compare_messages(world: &mut World<'_>) -> Option<String> {
     (0..CONNECTIONS).find_map(|connection| look(world, connection, &["PING", "last"]))
 }
 
-/// All keys: when they end, and what they hold.
+/// Compares all keys: when they end, and their values.
 fn compare_keys(world: &mut World<'_>) -> Option<String> {
     world.heal();
     let found = look(world, 0, &["KEYS", "*"]);
@@ -149,13 +149,13 @@ fn look_at(world: &mut World<'_>, connection: usize, words: Words) -> Option<Str
     Some(format!("at the end: {command:?}: {model:?}, {real:?}"))
 }
 
-/// What the two say, if it is not the same.
+/// The replies of both servers, if they differ.
 pub fn differ(words: &[Vec<u8>], both: Both) -> Option<(Vec<Reply>, Vec<Reply>)> {
     let Both {
         mut model,
         mut real,
     } = both;
-    // What Redis says of its lists in no order.
+    // The size of an item in a reply that Redis gives in no order.
     let chunk = match words
         .first()
         .map(|name| name.to_ascii_uppercase())
@@ -163,7 +163,7 @@ pub fn differ(words: &[Vec<u8>], both: Both) -> Option<(Vec<Reply>, Vec<Reply>)>
     {
         Some(b"HGETALL") => Some(2),
         Some(b"HKEYS" | b"SMEMBERS" | b"KEYS") => Some(1),
-        // The holders of a set semaphore, each with two words more.
+        // The holders of a set semaphore, each with two more words.
         Some(b"EVAL" | b"EVALSHA") if words.iter().any(|word| word == b"list") => Some(3),
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! What happens to both servers, one thing after another.
+//! The steps that both servers take, one after another.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::scripts::{self, SUBJECTS, Subject};
 use crate::sim::scripts::name_of;
 
 pub const CONNECTIONS: usize = 4;
-/// From this one on they listen most of the time.
+/// The connections from this one on listen most of the time.
 pub const LISTENERS: usize = 2;
 
 pub type Words = Vec<Vec<u8>>;
@@ -18,15 +18,15 @@ pub type Words = Vec<Vec<u8>>;
 pub enum Step {
     /// A connection sends a command.
     Command(usize, Words),
-    /// The clock steps by so many microseconds.
+    /// The clock steps by this many microseconds.
     Clock(i64),
-    /// Something begins to be wrong with the servers, or ends to.
+    /// A fault of the servers begins or ends.
     Fault(Fault, bool),
-    /// A connection is closed, and another made.
+    /// A connection is closed, and another one opened.
     Reconnect(usize),
 }
 
-/// What can be wrong with a real server in an instant.
+/// A fault that begins and ends at once at a real server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     TooFewReplicas,
@@ -34,7 +34,7 @@ pub enum Fault {
 }
 
 impl Step {
-    /// What a sequence of this mood begins with.
+    /// The first steps of a sequence of this mood.
     pub fn first(mood: &Mood) -> Vec<Step> {
         let mut steps = Vec::new();
         if mood.calm {
@@ -72,17 +72,17 @@ impl Step {
     }
 }
 
-/// What a sequence of steps is like.
+/// The character of a sequence of steps.
 pub struct Mood {
-    /// Mostly the crate's scripts, as it calls them; otherwise anything.
+    /// Whether most steps are the crate's scripts, as the crate calls them. Otherwise the steps are anything.
     pub calm: bool,
-    /// The object whose scripts most are.
+    /// The object that most script calls are about.
     subject: usize,
-    /// Is wrong now and then, where it is calm.
+    /// The fault that begins and ends now and then in a calm sequence.
     trouble: Fault,
     /// The last sequence number that was given out.
     sequence: u32,
-    /// Some of the last calls that are carried out once, however often they are sent, and how many keys they have.
+    /// Some of the last calls that take effect once, however often they are sent, and how many keys each has.
     sent: Vec<(Words, usize)>,
 }
 
@@ -105,7 +105,7 @@ impl Mood {
         }
     }
 
-    /// A sequence number: mostly the next one, now and then one that was used.
+    /// A sequence number: mostly the next one, now and then a used one.
     pub fn sequence(&mut self, rng: &mut Rng) -> u32 {
         if rng.u32(..8) == 0 {
             return self.sequence.saturating_sub(rng.u32(..3));
@@ -114,7 +114,7 @@ impl Mood {
         self.sequence
     }
 
-    /// A sequence number that may stand in a record now, or did before.
+    /// A sequence number that may be in a record now, or was before.
     pub fn recent(&self, rng: &mut Rng) -> u32 {
         self.sequence.saturating_sub(rng.u32(..16))
     }
@@ -127,7 +127,7 @@ impl Mood {
         self.sent.push((call.clone(), keys));
     }
 
-    /// One of those that were sent before.
+    /// One of the calls that were sent before.
     pub fn earlier(&self, rng: &mut Rng) -> Option<(Words, usize)> {
         let count = self.sent.len();
         (count > 0).then(|| self.sent[rng.usize(..count)].clone())
@@ -138,7 +138,7 @@ fn clock_step(rng: &mut Rng) -> i64 {
     const STEPS: [i64; 11] = [
         1, 499, 1000, 1001, 5000, 20_000, 100_000, 999_999, 1_000_000, 10_000_000, 61_000_000,
     ];
-    // What is short does not end a lease, mostly.
+    // A short step mostly does not end a lease.
     const SHORT: usize = 7;
     let all = rng.u32(..4) == 0;
     let step = STEPS[rng.usize(..if all { STEPS.len() } else { SHORT })];

@@ -1,4 +1,4 @@
-//! A connection to a real server, as plain as can be.
+//! A plain connection to a real server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::sim::server::Reply;
 
-/// Nothing takes so long on a machine that is alive.
+/// Longer than a running server takes for any reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Wire(BufReader<TcpStream>);
@@ -65,7 +65,7 @@ impl Wire {
         }
     }
 
-    /// What was pushed so far: all that comes before the answer to another command.
+    /// The messages that were pushed so far: all replies before the answer to another command.
     pub fn messages(&mut self) -> Vec<Reply> {
         self.send(&["PING"]);
         let mut messages = Vec::new();

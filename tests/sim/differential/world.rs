@@ -11,10 +11,10 @@ use super::wire::Wire;
 use crate::sim::server::{ConnectionId, Faults, Reply, Server};
 use crate::support::server::RedisServer;
 
-/// Where the clock starts: some moment of 2027.
+/// The time at which the clock starts: a moment in 2027.
 const BEGINNING: u64 = 1_800_000_000_123_456;
 
-/// Waits for what the real server does by itself.
+/// Waits for something that the real server does by itself.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {
@@ -23,12 +23,12 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A real server, whose clock stands still unless it is set.
+/// A real server whose clock stands still unless it is set.
 pub struct Real {
     server: RedisServer,
     clock: File,
     files: PathBuf,
-    /// By a user of its own that may do everything.
+    /// The connection of a user that may do everything.
     operator: Wire,
 }
 
@@ -90,7 +90,7 @@ impl Real {
         assert!(!matches!(reply, Reply::Error(_)), "{words:?}: {reply:?}");
     }
 
-    /// Whether there is such a line in what the server tells of itself.
+    /// Whether the server's `INFO` has a wanted line.
     fn information(&mut self, section: &str, wanted: impl Fn(&str) -> bool) -> bool {
         let Reply::Bulk(text) = self.operator.ask(&["INFO", section]) else {
             panic!("INFO answers with text");
@@ -105,7 +105,7 @@ impl Real {
     }
 }
 
-/// Both servers, and who is connected to them.
+/// Both servers, and their connections.
 pub struct World<'a> {
     real: &'a mut Real,
     pub model: Server,
@@ -113,14 +113,14 @@ pub struct World<'a> {
     now: u64,
 }
 
-/// What one command brought.
+/// The replies and messages that one command brought.
 pub struct Both {
     pub model: Vec<Reply>,
     pub real: Vec<Reply>,
 }
 
 impl<'a> World<'a> {
-    /// Empty servers with nothing wrong.
+    /// Creates empty servers without faults.
     pub fn new(real: &'a mut Real) -> World<'a> {
         real.clear_faults();
         real.set_clock(BEGINNING);
@@ -142,7 +142,7 @@ impl<'a> World<'a> {
 
     fn connect(&mut self) -> (Wire, ConnectionId) {
         let mut wire = Wire::open(self.real.server.port());
-        // Whatever it says, it has accepted the connection.
+        // Any reply shows that the server has accepted the connection.
         wire.ask(&["PING"]);
         (wire, self.model.connect())
     }
@@ -153,7 +153,7 @@ impl<'a> World<'a> {
         let (old, _) = std::mem::replace(&mut self.connections[connection], fresh);
         let connected = self.real.connected();
         drop(old);
-        // The real one notices when it comes to it.
+        // The real server notices the closed connection later.
         until("the server notices", || self.real.connected() < connected);
     }
 
@@ -166,7 +166,7 @@ impl<'a> World<'a> {
         self.model.at(self.now);
     }
 
-    /// Sends a command to both, and takes what either says, on any connection.
+    /// Sends a command to both servers, and takes their replies and messages on all connections.
     pub fn command(&mut self, connection: usize, words: &[Vec<u8>]) -> Both {
         let mut both = Both {
             model: Vec::new(),
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
         both
     }
 
-    /// The time of a connection that waits for replicas is over.
+    /// Ends the time of a connection that waits for replicas.
     fn time_passes(&mut self, connection: usize) -> Both {
         let id = self.connections[connection].1;
         let patience = self.model.waits(id).expect("it waits");
@@ -217,7 +217,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// Ends all that is wrong.
+    /// Ends all faults, and opens all connections anew.
     pub fn heal(&mut self) {
         self.real.clear_faults();
         self.model.faults(|faults| *faults = Faults::default());
@@ -228,7 +228,7 @@ impl<'a> World<'a> {
 }
 
 impl Real {
-    /// The server's account of its command: how many words it takes, its flags, and which words are keys.
+    /// The server's description of a command: how many words it takes, its flags, and which words are keys.
     pub fn description(&mut self, command: &str) -> (i64, Vec<String>, [i64; 3]) {
         let reply = self.operator.ask(&["COMMAND", "INFO", command]);
         if let Reply::Array(commands) = &reply
@@ -249,7 +249,7 @@ impl Real {
         panic!("COMMAND INFO {command} answers with a command: {reply:?}");
     }
 
-    /// How many are connected besides the operator.
+    /// How many connections the server has besides the operator's.
     fn connected(&mut self) -> usize {
         let Reply::Bulk(list) = self.operator.ask(&["CLIENT", "LIST"]) else {
             panic!("CLIENT LIST answers with text");

@@ -1,7 +1,7 @@
-//! A node's part in a cluster: who has which slot, which slots are on their way, and whom it sends where.
+//! A node's part in a cluster: the owner of each slot, the slots that are moving, and the redirections.
 //!
 //! Nodes are named by their ports, and do not say their hosts, as with `cluster-preferred-endpoint-type unknown-endpoint`.
-//! How nodes come to know of each other is left to the caller.
+//! The caller decides how nodes learn of each other.
 
 use std::collections::BTreeMap;
 
@@ -16,37 +16,37 @@ pub const SLOTS: u16 = 16384;
 /// A node, by its port.
 pub type Port = u16;
 
-/// What a node knows.
+/// A node's knowledge of its cluster.
 #[derive(Debug, Clone)]
 pub struct Membership {
     pub myself: Port,
-    /// Who has each slot.
+    /// The owner of each slot.
     owners: Vec<Port>,
-    /// Its own slots that are on their way to others.
+    /// The node's own slots that are moving to other nodes.
     pub migrating: BTreeMap<u16, Port>,
-    /// Slots of others that are on their way here.
+    /// The slots of other nodes that are moving here.
     pub importing: BTreeMap<u16, Port>,
-    /// The highest number of a configuration that it has heard of.
+    /// The highest configuration epoch that the node has heard of.
     pub epoch: u64,
-    /// It knows of slots that nobody serves.
+    /// Whether the node knows of slots without a server.
     pub down: bool,
-    /// How far behind a master's port that of its replica is, where there are any.
+    /// The distance from a master's port to the port of its replica, if masters have replicas.
     pub replicas: Option<Port>,
 }
 
-/// Where a command is to be carried out.
+/// The place where a command is to be carried out.
 enum Place {
     Here,
     Moved(u16, Port),
     Ask(u16, Port),
-    /// Some of its keys are here, others are on their way.
+    /// Some of the command's keys are here, and others are on their way.
     Unstable,
     CrossSlot,
     Down,
 }
 
 impl Membership {
-    /// Of a cluster in which these have all slots, as many each.
+    /// A node of a cluster whose masters have equal shares of all slots.
     pub fn new(myself: Port, masters: &[Port]) -> Membership {
         let share = usize::from(SLOTS).div_ceil(masters.len());
         Membership {
@@ -66,19 +66,19 @@ impl Membership {
         self.owners[usize::from(slot)]
     }
 
-    /// `slot` is at `port` from now on; it is not on its way any more.
+    /// Assigns `slot` to the node at `port`. The slot is not moving any more.
     pub fn assign(&mut self, slot: u16, port: Port) {
         self.owners[usize::from(slot)] = port;
         self.migrating.remove(&slot);
         self.importing.remove(&slot);
     }
 
-    /// Who has each slot, in their order.
+    /// The owners of all slots, in the order of the slots.
     pub fn owners(&self) -> &[Port] {
         &self.owners
     }
 
-    /// Hears who has which slot now; which of them it had until then, and has not any more.
+    /// Learns the owners of all slots. Returns the slots that this node has lost since.
     pub fn learn(&mut self, owners: &[Port], epoch: u64) -> Vec<u16> {
         let myself = self.myself;
         let both = self.owners.iter().zip(owners);
@@ -117,7 +117,7 @@ pub fn slot(key: &[u8]) -> u16 {
 }
 
 impl Core {
-    /// Whether the command of a connection is carried out here, in a cluster.
+    /// Checks whether a connection's command is carried out here, in a cluster.
     pub fn admit_to_slot(
         &self,
         id: ConnectionId,
@@ -136,7 +136,7 @@ impl Core {
         }
     }
 
-    /// The same of a command of a script: its keys may be in any of the slots that are here.
+    /// Makes the same check for a command of a script. Each command may be about another slot of this node.
     pub fn admit_to_slot_in_script(
         &self,
         id: ConnectionId,
@@ -172,7 +172,7 @@ impl Core {
         let is_mine = owner == cluster.myself;
         let target = cluster.migrating.get(&number).filter(|_| is_mine);
         let is_coming = !is_mine && cluster.importing.contains_key(&number);
-        // Channels stay where they are until the slot has moved.
+        // Channels stay here until the slot has moved.
         let missing = |key: &&&[u8]| !command.is_about_channels() && !self.has(key);
         let missing = keys.iter().filter(missing).count();
         if let Some(target) = target
@@ -201,7 +201,7 @@ impl Core {
         entry.is_some_and(|entry| entry.expires.is_none_or(|end| self.millis() <= end))
     }
 
-    /// A slot has gone: who listens to channels of it is told.
+    /// Ends the subscriptions to channels of a slot that has gone, and notifies the listeners.
     pub fn drop_channels(&mut self, number: u16) {
         for connection in self.connections.values_mut() {
             let gone = connection.shard_channels.iter();
@@ -221,7 +221,7 @@ fn member<'a>(context: &'a Context<'_>) -> Result<&'a Membership, Refusal> {
     context.core.cluster.as_ref().ok_or_else(disabled)
 }
 
-/// Only what clients ask for.
+/// Only the fields that clients ask for.
 pub fn info(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     let cluster = member(context)?;
     let state = if cluster.down { "fail" } else { "ok" };
@@ -254,7 +254,7 @@ pub fn slots(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     Ok(Reply::Array(ranges.collect()))
 }
 
-/// The next command may be about a slot that is on its way here.
+/// Lets the next command be about a slot that is moving here.
 pub fn asking(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     member(context)?;
     let connection = context.connection;

@@ -1,4 +1,4 @@
-//! The commands: their names, how many words they take, what they do to a server in trouble, who carries them out.
+//! The commands: their names, how many words they take, whether they write, and the code that carries them out.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,17 +15,17 @@ use super::{
 #[derive(Debug)]
 pub struct Command {
     pub name: &'static str,
-    /// How many words with the name; at least so many where it is negative.
+    /// How many words a call has, with the name. A negative number means that many words or more.
     arity: isize,
     traits: u16,
     pub run: Run,
 }
 
-/// Who carries a command out.
+/// The code that carries a command out.
 #[derive(Debug, Clone, Copy)]
 pub enum Run {
     Data(fn(&mut Context<'_>, &[&[u8]]) -> Outcome),
-    /// It is answered by messages.
+    /// The command is answered by messages.
     Subscription(fn(&mut Core, ConnectionId, &[&[u8]])),
     /// `EVAL`, `EVALSHA` and `SCRIPT`.
     Script,
@@ -50,12 +50,12 @@ impl Command {
         matches!(self.run, Run::Subscription(_)) || self.name == "ping"
     }
 
-    /// What it says is at home in a slot.
+    /// Whether the command is about channels that belong to slots.
     pub fn is_about_channels(&self) -> bool {
         matches!(self.name, "spublish" | "ssubscribe" | "sunsubscribe")
     }
 
-    /// Which of its words are keys, or channels that are at home in slots: the first, the last (from the end where it is
+    /// The places of the words that are keys, or channels that belong to slots: the first, the last (counted from the end if
     /// negative), and how far they are apart.
     pub fn key_places(&self) -> Option<(usize, isize, usize)> {
         Some(match self.name {
@@ -70,7 +70,7 @@ impl Command {
         })
     }
 
-    /// The keys of such a command.
+    /// The keys among the words of a command.
     pub fn keys<'a>(&self, words: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let counted = matches!(self.name, "eval" | "evalsha").then_some(2);
         let named = self.key_places().map(|(first, last, step)| {
@@ -118,12 +118,12 @@ pub fn descriptions() -> impl Iterator<Item = (&'static str, i64, Vec<&'static s
     })
 }
 
-/// Commands that are only the first half of a name.
+/// Names that are only the first half of a command's name.
 const CONTAINERS: [&str; 4] = ["client", "cluster", "pubsub", "script"];
 
 enum Found {
     Command(&'static Command),
-    /// A container alone.
+    /// A container without a subcommand.
     Container(String),
     Nothing,
     NoSubcommand(String),
@@ -190,12 +190,12 @@ fn unknown(words: &[&[u8]]) -> Refusal {
     Refusal(text)
 }
 
-/// What C prints of a text.
+/// The part of a text that C prints.
 pub fn printed(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// The same, so many bytes at the most.
+/// The printed part of a text, `most` bytes at the most.
 fn shortened(text: &[u8], most: usize) -> &[u8] {
     let text = printed(text);
     &text[..text.len().min(most)]

@@ -7,24 +7,24 @@ use super::replication::Wait;
 use super::reply::{Outcome, Reply};
 use super::value::Bytes;
 
-/// One of a server's connections; none has the number of an earlier one.
+/// The number of a connection. No two connections of a server have the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// What it asks for is carried out wherever it asks, as what a primary sends is by its replica.
+    /// Whether its commands are carried out for all slots, as a replica carries out the commands of its primary.
     pub obeyed: bool,
-    /// It has been sent here for its next command.
+    /// Whether its next command has been redirected here.
     pub asking: bool,
     pub channels: BTreeSet<Bytes>,
     pub patterns: BTreeSet<Bytes>,
     pub shard_channels: BTreeSet<Bytes>,
-    /// The number of the last write that it has made.
+    /// The number of the last write of this connection.
     pub written: u64,
-    /// It waits for replicas.
+    /// The wait for replicas, if the connection waits.
     pub waits: Option<Wait>,
-    /// What it was sent and has not taken yet.
+    /// The messages that the connection was sent and has not taken yet.
     pub pushed: VecDeque<Reply>,
 }
 

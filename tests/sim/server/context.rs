@@ -1,4 +1,4 @@
-//! What a command works on: the keys at one moment.
+//! The data that a command works on: the keys at one moment.
 
 use super::connection::ConnectionId;
 use super::core::Core;
@@ -17,7 +17,7 @@ impl Context<'_> {
         let now = self.core.millis();
         let expires = self.core.keys.get(key)?.expires;
         if expires.is_some_and(|end| now > end) {
-            // A replica waits for its primary's word.
+            // A replica waits for its primary to remove the key.
             if !self.core.faults.replica {
                 self.core.keys.forget(key);
             }
@@ -26,12 +26,12 @@ impl Context<'_> {
         self.core.keys.get(key)
     }
 
-    /// Whether there is something.
+    /// Whether the key exists.
     pub fn has(&mut self, key: &[u8]) -> bool {
         self.peek(key).is_some()
     }
 
-    /// Reads a key that must have this type, if there is one.
+    /// Reads a key that must have this type, if the key exists.
     pub fn read<K: Kind>(&mut self, key: &[u8]) -> Result<Option<&K>, Refusal> {
         match self.peek(key) {
             None => Ok(None),
@@ -41,7 +41,7 @@ impl Context<'_> {
         }
     }
 
-    /// Changes a key that must have this type. One that is missing is made.
+    /// Changes a key that must have this type. A missing key is created.
     pub fn change<K: Kind, T>(
         &mut self,
         key: &[u8],
@@ -64,7 +64,7 @@ impl Context<'_> {
         Ok(answer)
     }
 
-    /// Puts a value there, whatever was there before.
+    /// Sets a key to a value, whatever it held before.
     pub fn write(&mut self, key: &[u8], value: Value, expires: Option<i64>) {
         self.core.keys.insert(key, Entry { value, expires });
     }

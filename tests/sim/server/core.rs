@@ -1,4 +1,4 @@
-//! Everything of a server but its scripts: who is connected, what is stored, what is wrong with it, what time it is.
+//! Everything of a server but its scripts: its connections, its keys, its faults and its time.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,17 @@ pub struct Core {
     pub replica: Replica,
     /// The script that is being carried out.
     pub script: Option<Script>,
-    /// As a node of a cluster.
+    /// The server's part in a cluster, if the server is a node.
     pub cluster: Option<Membership>,
-    /// What was published here, and is to be passed on to the other nodes.
+    /// The messages that were published here, and are to be passed on to the other nodes.
     pub bus: Vec<(Bytes, Bytes)>,
 }
 
-/// What a script's commands have in common.
+/// The state that all commands of a script share.
 #[derive(Debug)]
 pub struct Script {
     pub connection: ConnectionId,
-    /// Whether it has sent a command that writes: from then on no state of the server stops it.
+    /// Whether the script has sent a command that writes. From then on no state of the server stops the script.
     pub has_written: bool,
 }
 
@@ -54,7 +54,7 @@ impl Core {
         self.connections.get_mut(&id).expect("it is connected")
     }
 
-    /// Finds the command, and whether it may be carried out now.
+    /// Finds the command, and checks whether it may be carried out now.
     pub fn admit(
         &mut self,
         id: ConnectionId,
@@ -75,7 +75,7 @@ impl Core {
         Ok(command)
     }
 
-    /// Carries out a command of a connection that is about data.
+    /// Carries out a connection's command about data.
     pub fn carry_out(
         &mut self,
         id: ConnectionId,
@@ -91,7 +91,7 @@ impl Core {
         outcome
     }
 
-    /// Carries out a command of the script that runs. Its error is told with its code.
+    /// Carries out a command of the script that runs. An error begins with its code.
     pub fn carry_out_in_script(&mut self, words: &[&[u8]]) -> Outcome {
         let script = self.script.as_ref().expect("a script runs");
         let connection = script.connection;

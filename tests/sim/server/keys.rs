@@ -1,4 +1,4 @@
-//! Commands on keys, whatever they hold.
+//! Commands on keys of any type.
 
 use super::context::Context;
 use super::glob;
@@ -26,7 +26,7 @@ pub fn type_of(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(Reply::status(name))
 }
 
-/// Gives `from` the name `to`; `None` if `to` is taken and may not be replaced.
+/// Renames `from` to `to`. Returns `None` if `to` exists and may not be replaced.
 fn move_to(
     context: &mut Context<'_>,
     from: &[u8],
@@ -56,7 +56,7 @@ pub fn rename_nx(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 }
 
 pub fn keys(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    // What has expired is not shown, but left.
+    // Expired keys are not shown, but left.
     let now = context.core.millis();
     let all = context.core.keys.iter();
     let live = all.filter(|(_, entry)| entry.expires.is_none_or(|end| now <= end));

@@ -1,30 +1,30 @@
-//! The keys, what they hold and when they expire; and what the last writes have changed, so that they can be lost.
+//! The keys, their values and their ends; and the changes of the last writes, so that these writes can be lost.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::value::{Bytes, Value};
 
-/// So many writes can be lost at the most.
+/// The most writes that can be lost.
 const HISTORY: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     pub value: Value,
-    /// In milliseconds of the server's clock; it is there up to and including that millisecond.
+    /// In milliseconds of the server's clock. The key exists up to and including that millisecond.
     pub expires: Option<i64>,
 }
 
-/// All keys of the one database that there is.
+/// All keys of the only database.
 #[derive(Debug, Clone, Default)]
 pub struct Keyspace {
     keys: BTreeMap<Bytes, Entry>,
-    /// What each of the last writes has changed, by its number, the latest last.
+    /// The changes of each of the last writes, with its number, the latest last.
     history: VecDeque<(u64, Vec<Change>)>,
     /// The number of the last write.
     written: u64,
-    /// That of the last one that the replica has, if there is a replica.
+    /// The number of the last write that the replica has, if there is a replica.
     replicated: Option<u64>,
-    /// What the command being carried out has changed so far.
+    /// The changes so far of the command that is being carried out.
     current: Vec<Change>,
 }
 
@@ -54,7 +54,7 @@ impl Keyspace {
         self.keys.remove(key)
     }
 
-    /// Removes what has expired, which is no write of anybody.
+    /// Removes an expired key. This is no write of a client.
     pub fn forget(&mut self, key: &[u8]) {
         self.keys.remove(key);
     }
@@ -63,7 +63,7 @@ impl Keyspace {
         self.keys.iter()
     }
 
-    /// Ends a command: what it has changed is one write.
+    /// Ends a command: its changes are one write.
     pub fn commit(&mut self) {
         let mut changes = std::mem::take(&mut self.current);
         self.written += u64::from(!changes.is_empty());
@@ -77,12 +77,12 @@ impl Keyspace {
         self.history.push_back((self.written, changes));
     }
 
-    /// What has been written so far is not lost any more.
+    /// Makes all writes so far safe from being lost.
     pub fn save(&mut self) {
         self.history.clear();
     }
 
-    /// Undoes the last `writes`, as far as they are remembered.
+    /// Undoes the last `writes` writes, as far as they are remembered.
     pub fn lose(&mut self, writes: usize) {
         for _ in 0..writes {
             let Some((_, changes)) = self.history.pop_back() else {
@@ -105,7 +105,7 @@ impl Keyspace {
         self.written
     }
 
-    /// The replica has all writes up to this one.
+    /// Records that the replica has all writes up to this one.
     pub fn replicate(&mut self, number: u64) {
         self.replicated = self.replicated.max(Some(number));
         while let Some((first, _)) = self.history.front()
@@ -115,7 +115,7 @@ impl Keyspace {
         }
     }
 
-    /// Undoes the last write, which the replica does not have; its number.
+    /// Undoes the last write, which the replica does not have. Returns its number.
     pub fn lose_last(&mut self) -> Option<u64> {
         let (number, changes) = self.history.pop_back()?;
         self.undo(changes);

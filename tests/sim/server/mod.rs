@@ -1,23 +1,23 @@
-//! A model of a Redis 7.0 server, in process: what the crate and its peers see of one.
+//! A model of a Redis 7.0 server, in process, as the crate and its peers see a server.
 //!
-//! It has no clock, no threads and no chance of its own: time is what [`Server::at`] was told last, and everything
-//! else follows from the calls. So the same calls always have the same answers, and a history of thousands of calls
+//! The model has no clock, no threads and no randomness of its own. [`Server::at`] sets its time, and everything else
+//! follows from the calls. So the same calls always have the same answers, and a history of thousands of calls
 //! takes milliseconds. The crate's scripts run unchanged, in Lua 5.1.
 //!
-//! It is believed because `tests/models/sim_server.rs` sends the same commands to it and to a real server, and compares
-//! each answer, each message and at the end all keys. Only the commands of `command.rs` are there, with the options that the crate
-//! or its peers send; others are unknown to it as they would be to an old server. It has one database. On purpose it differs in this:
-//! - time stands still during a call, so `TIME` tells a script twice the same;
-//! - what has expired is removed when somebody looks at it, never by itself;
+//! `tests/models/sim_server.rs` sends the same commands to the model and to a real server, and compares each answer, each
+//! message and at the end all keys. The model has only the commands of `command.rs`, with the options that the crate or its
+//! peers send. Other commands are unknown to it, as to an old server. It has one database. It differs on purpose in this:
+//! - time stands still during a call, so a script that calls `TIME` twice gets the same time;
+//! - an expired key is removed when a command reads it, never by itself;
 //! - the members of a set, and the fields of a large hash, come in an order of their own, which is always the same;
 //! - the tables of the Lua libraries are not protected against scripts, only the globals are;
 //! - the number -0 of a script is 0 to a command;
-//! - `WAIT` is about what its connection has written, as in later versions, not about all that had been written then; a server
-//!   has one replica at the most, which is not looked into;
-//! - a node of a cluster hears of the others only what it is told ([`Server::member`]), has no replicas but in what it tells, and
+//! - `WAIT` is about the writes of its connection, as in later versions, not about all writes before it; a server
+//!   has one replica at the most, whose data are not modelled;
+//! - a node of a cluster knows of the others only through [`Server::member`], has replicas only in its reports, and
 //!   names no hosts, as with `cluster-preferred-endpoint-type unknown-endpoint`;
 //! - `INFO` and `ROLE` are short;
-//! - it speaks the second version of the protocol only, and has one user.
+//! - the model speaks the second version of the protocol only, and has one user.
 
 mod cluster;
 mod command;
@@ -63,14 +63,14 @@ use self::reply::Outcome;
 use self::scripts::Scripts;
 use self::value::Value;
 
-/// A server. Its commands are carried out at once, one after another.
+/// A server. It carries out its commands at once, one after another.
 pub struct Server {
     core: Rc<RefCell<Core>>,
     scripts: Scripts,
     next_connection: u64,
 }
 
-/// All that is stored at one moment.
+/// All keys at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot(Keyspace);
 
@@ -98,7 +98,7 @@ impl Server {
         self.core.borrow_mut().now = micros;
     }
 
-    /// What the clock says.
+    /// The time of the server's clock.
     pub fn now(&self) -> u64 {
         self.core.borrow().now
     }
@@ -112,20 +112,20 @@ impl Server {
         id
     }
 
-    /// The same, of somebody who is obeyed whatever slots this node has.
+    /// Opens a connection whose commands are carried out whatever slots this node has.
     pub fn connect_obeyed(&mut self) -> ConnectionId {
         let id = self.connect();
         self.core.borrow_mut().connection(id).obeyed = true;
         id
     }
 
-    /// Closes a connection; its subscriptions, and what it has not taken yet, are gone.
+    /// Closes a connection. Its subscriptions, and the messages that it has not taken yet, are gone.
     pub fn disconnect(&mut self, connection: ConnectionId) {
         self.core.borrow_mut().connections.remove(&connection);
     }
 
-    /// Carries out a command of an open connection. `None`: it is answered by what is [pushed](Self::pushed), as
-    /// subscriptions are; or it [waits](Self::waits), and sends no other command before that is answered.
+    /// Carries out a command of an open connection. Returns `None` if the answer is [pushed](Self::pushed), as for
+    /// subscriptions, or if the connection [waits](Self::waits). A connection that waits sends no other command.
     pub fn execute(&mut self, connection: ConnectionId, words: &[&[u8]]) -> Option<Reply> {
         let asked = self.core.borrow_mut().connection(connection).asking;
         let written = self.written();
@@ -162,7 +162,7 @@ impl Server {
         Some(outcome.into())
     }
 
-    /// Takes what the connection was sent besides the answers of its commands, in order: messages, and the
+    /// Takes everything that the connection was sent besides the answers of its commands, in order: messages, and the
     /// confirmations of subscriptions.
     pub fn pushed(&mut self, connection: ConnectionId) -> Vec<Reply> {
         self.core
@@ -173,12 +173,12 @@ impl Server {
             .collect()
     }
 
-    /// Changes what is wrong with the server.
+    /// Changes the faults of the server.
     pub fn faults<T>(&mut self, change: impl FnOnce(&mut Faults) -> T) -> T {
         change(&mut self.core.borrow_mut().faults)
     }
 
-    /// The number that a key holds, without anybody having asked for it.
+    /// The number that a key holds, read without a command.
     pub fn counter(&self, key: &[u8]) -> Option<i64> {
         let core = self.core.borrow();
         let entry = core.keys.get(key)?;
@@ -191,38 +191,38 @@ impl Server {
         }
     }
 
-    /// All that is stored now.
+    /// All keys as they are now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.core.borrow().keys.clone())
     }
 
-    /// Puts back what was stored then.
+    /// Restores the keys of a snapshot.
     pub fn restore(&mut self, snapshot: &Snapshot) {
         self.core.borrow_mut().keys = snapshot.0.clone();
     }
 
-    /// Looks at what it knows of its cluster, or changes it.
+    /// Reads or changes the node's knowledge of its cluster.
     pub fn member<T>(&mut self, change: impl FnOnce(&mut Membership) -> T) -> T {
         let mut core = self.core.borrow_mut();
         change(core.cluster.as_mut().expect("it is in a cluster"))
     }
 
-    /// A slot has gone to somebody else: who listens to channels of it is told.
+    /// Ends the subscriptions to channels of a slot that has gone to another node, and notifies the listeners.
     pub fn drop_channels(&mut self, slot: u16) {
         self.core.borrow_mut().drop_channels(slot);
     }
 
-    /// What was published here since the last time, for the other nodes.
+    /// The messages that were published here since the last call, for the other nodes.
     pub fn published(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         std::mem::take(&mut self.core.borrow_mut().bus)
     }
 
-    /// Somebody has published this at another node.
+    /// Delivers a message that was published at another node.
     pub fn hear(&mut self, channel: &[u8], payload: &[u8]) {
         pubsub::deliver(&mut self.core.borrow_mut(), channel, payload);
     }
 
-    /// Whether there is such a key, expired or not.
+    /// Whether the key is stored, expired or not.
     pub fn stores(&self, key: &[u8]) -> bool {
         self.core.borrow().keys.get(key).is_some()
     }
@@ -234,7 +234,7 @@ impl Server {
         keys.filter(|key| slot(key) == number).cloned().collect()
     }
 
-    /// Moves a key to another node, as `MIGRATE` does: nobody sees it half-way. Replicas have had all before that.
+    /// Moves a key to another node in one step, as `MIGRATE` does. Afterwards neither node can lose a write made so far.
     pub fn hand_over(&mut self, key: &[u8], to: &mut Server) {
         let mut core = self.core.borrow_mut();
         if let Some(entry) = core.keys.remove(key) {
@@ -247,13 +247,13 @@ impl Server {
         }
     }
 
-    /// What is stored now is on disk, and on all replicas.
+    /// Makes all writes so far safe from being lost: they are on disk, and on all replicas.
     pub fn save(&mut self) {
         self.core.borrow_mut().keys.save();
     }
 
-    /// The server ends and starts again: connections and scripts are gone, and the last `lost` writes (a thousand at
-    /// the most) as well, a script counting as one.
+    /// Restarts the server. Connections and scripts are gone, and so are the last `lost` writes (a thousand at the most).
+    /// A script counts as one write.
     pub fn restart(&mut self, lost: usize) {
         self.scripts.flush();
         let mut core = self.core.borrow_mut();
@@ -261,7 +261,7 @@ impl Server {
         core.keys.lose(lost);
     }
 
-    /// Evicts the keys that match, as a server short of memory does; returns how many.
+    /// Evicts the keys that match, as a server short of memory does. Returns how many.
     pub fn evict(&mut self, pattern: &[u8]) -> usize {
         let mut core = self.core.borrow_mut();
         let keys = core.keys.iter().map(|(key, _)| key);

@@ -1,6 +1,6 @@
--- What a script sees of its server besides Lua itself; put together around `call` and `protected_call`, which carry a
--- command out, `line`, which tells where the script is, and `refusal`, which reads what `call` throws. Returns how to
--- compile a script, and how to run one.
+-- The environment of a script besides Lua itself. It is built from `call` and `protected_call`, which carry a
+-- command out, `line`, which says where the script is, and `refusal`, which reads an error that `call` throws.
+-- Returns a function that compiles a script, and a function that runs one.
 local call, protected_call, line, refusal, digest, pack = ...
 local error, loadstring, native_pcall, pcall_with, rawget, select, setfenv, setmetatable, tostring, type =
   error, loadstring, pcall, xpcall, rawget, select, setfenv, setmetatable, tostring, type
@@ -23,7 +23,7 @@ function redis.error_reply(...)
   local reply = single_text('err', ...)
   if not rawget(reply, 'err') or select('#', ...) ~= 1 or type(...) ~= 'string' then return reply end
   local text = string_match(reply.err, '^[\r\n]*(.-)[\r\n]*$')
-  -- With a dash its first word is a code; a single word never is.
+  -- After a dash the first word is a code. A single word never is a code.
   local rest = string_sub(text, 1, 1) == '-' and string_sub(text, 2) or text
   reply.err = string_match(rest, ' ') and rest or 'ERR ' .. rest
   return reply
@@ -45,7 +45,7 @@ end
 
 function struct.pack(...) return checked(pack(...)) end
 
--- As Redis has it: of an error that is a table only the text is left.
+-- As in Redis, only the text is left of an error that is a table.
 local function caught(done, ...)
   if done then return true, ... end
   local problem = ...
@@ -89,13 +89,13 @@ local function describe(problem)
   return problem
 end
 
--- Runs a script: whether it went well, and what it returned or the error.
+-- Runs a script. Returns whether the script succeeded, and its result or its error.
 local function run(script, keys, arguments)
   globals.KEYS, globals.ARGV = keys, arguments
   return pcall_with(script, describe)
 end
 
--- A script as a function; or nothing, and why not.
+-- Compiles a script to a function. Returns nothing and the reason if this fails.
 local function compile(source)
   local script, problem = loadstring(source, '@user_script')
   if script then setfenv(script, sandbox) end

@@ -1,4 +1,4 @@
-//! Channels: who listens, and what they are sent.
+//! Channels: their listeners, and the messages to them.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ struct Kind {
     subscribed: &'static str,
     unsubscribed: &'static str,
     of: fn(&mut Connection) -> &mut BTreeSet<Bytes>,
-    /// How many there are of it, and of those that are counted with it.
+    /// How many subscriptions there are of this kind, and of the kinds that are counted with it.
     count: fn(&Connection) -> usize,
 }
 
@@ -91,7 +91,7 @@ pub fn sunsubscribe(core: &mut Core, id: ConnectionId, words: &[&[u8]]) {
     SHARD_CHANNELS.remove(core, id, &words[1..]);
 }
 
-/// Sends a message to those who listen here; to how many.
+/// Sends a message to all listeners here. Returns their number.
 pub fn deliver(core: &mut Core, channel: &[u8], payload: &[u8]) -> i64 {
     let mut receivers = 0;
     for connection in core.connections.values_mut() {

@@ -1,5 +1,5 @@
-//! A replica, as far as its primary knows of it: which writes it has, and who waits until it has theirs (`WAIT`). When it gets
-//! them is for others to say ([`Server::replicate`], [`Server::confirm`]).
+//! A replica as its primary knows it: the writes that it has, and the connections that wait for it (`WAIT`). The caller decides
+//! when the replica gets writes ([`Server::replicate`], [`Server::confirm`]).
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::reply::{Refusal, Reply};
 
 #[derive(Debug, Default)]
 pub struct Replica {
-    /// It is in touch with its primary.
+    /// Whether the replica is in touch with its primary.
     connected: bool,
-    /// The number of the last write that its primary knows it to have.
+    /// The number of the last write that the primary knows its replica to have.
     confirmed: u64,
 }
 
-/// What a connection waits for that has asked `WAIT`.
+/// The wait of a connection that has sent `WAIT`.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait {
     replicas: i64,
@@ -30,7 +30,7 @@ const NO_TIMEOUT: &str = "ERR timeout is not an integer or out of range";
 const UNBLOCKED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
-/// `None`: there are too few, and the connection waits.
+/// Carries out `WAIT`. Returns `None` if too few replicas have the writes. The connection waits then.
 pub fn wait(core: &mut Core, id: ConnectionId, words: &[&[u8]]) -> Result<Option<Reply>, Refusal> {
     if core.faults.replica {
         return Err(ON_A_REPLICA.into());
@@ -59,7 +59,7 @@ impl Core {
 }
 
 impl Server {
-    /// It has a replica from now on, which has everything.
+    /// Adds a replica, which has everything.
     pub fn follow(&mut self) {
         let mut core = self.core.borrow_mut();
         let written = core.keys.written();
@@ -75,12 +75,12 @@ impl Server {
         self.core.borrow().keys.written()
     }
 
-    /// The replica has all writes up to this one.
+    /// Records that the replica has all writes up to this one.
     pub fn replicate(&mut self, number: u64) {
         self.core.borrow_mut().keys.replicate(number);
     }
 
-    /// The replica is in touch, and says that it has them; whose waiting ends with that, and how it is answered.
+    /// The replica is in touch, and confirms all writes up to this one. Returns the connections that wait no longer, with their answers.
     pub fn confirm(&mut self, number: u64) -> Vec<(ConnectionId, Reply)> {
         let mut core = self.core.borrow_mut();
         core.replica.connected = true;
@@ -102,21 +102,21 @@ impl Server {
         self.core.borrow_mut().replica.connected = false;
     }
 
-    /// For how long a connection waits for replicas, if it does.
+    /// For how long a connection waits for replicas, if it waits.
     pub fn waits(&self, connection: ConnectionId) -> Option<Duration> {
         let core = self.core.borrow();
         let wait = core.connections.get(&connection)?.waits?;
         Some(wait.patience)
     }
 
-    /// The time of a connection that waits is over; how it is answered.
+    /// Ends the time of a connection that waits. Returns its answer.
     pub fn end_wait(&mut self, connection: ConnectionId) -> Option<Reply> {
         let mut core = self.core.borrow_mut();
         core.connections.get_mut(&connection)?.waits.take()?;
         Some(Reply::Int(core.confirmed(connection)))
     }
 
-    /// It has become a replica itself; who waits is told so, and disconnected then, which is left to the caller.
+    /// Ends all waits with an error, as the server has become a replica itself. The caller disconnects these connections then.
     pub fn end_waits(&mut self) -> Vec<(ConnectionId, Reply)> {
         let mut core = self.core.borrow_mut();
         let waiting = core.connections.iter_mut();
@@ -125,7 +125,7 @@ impl Server {
         ended.map(|id| (id, error())).collect()
     }
 
-    /// Undoes the last write if the replica does not have it; which one it was.
+    /// Undoes the last write if the replica does not have it. Returns its number.
     pub fn lose_last(&mut self) -> Option<u64> {
         self.core.borrow_mut().keys.lose_last()
     }

@@ -1,4 +1,4 @@
-//! What a server answers, in the second version of the protocol.
+//! The answers of a server, in the second version of the protocol.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum Reply {
     Array(Vec<Reply>),
 }
 
-/// A command's answer: an error is one that the command itself, or a check before it, found.
+/// A command's answer. An error comes from the command itself, or from a check before it.
 pub type Outcome = Result<Reply, Refusal>;
 
 /// The text of an error, its code first.
@@ -59,7 +59,7 @@ impl Reply {
         Reply::Array(items.into_iter().map(Reply::bulk).collect())
     }
 
-    /// Appends what goes over the wire.
+    /// Appends the bytes that go over the wire.
     pub fn encode(&self, wire: &mut Vec<u8>) {
         let line = |wire: &mut Vec<u8>, kind: u8, text: &[u8]| {
             wire.push(kind);

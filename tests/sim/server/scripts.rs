@@ -1,4 +1,4 @@
-//! Scripts: the cache, and Lua 5.1 around which the commands are put.
+//! Scripts: the cache, and Lua 5.1 with the commands of the server.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use super::number;
 use super::reply::{Outcome, Refusal, Reply};
 use super::struct_library;
 
-/// How Redis calls each script, in messages.
+/// The name of each script in the messages of Redis.
 const CHUNK: &str = "@user_script";
 
-/// So deep may an answer be nested, or it is an error that nobody has been seen to make.
+/// The deepest nesting of an answer. A deeper answer is an error, which no script is known to cause.
 const DEEPEST: usize = 100;
 
-/// The scripts that a server knows, and what carries them out.
+/// The scripts that a server knows, and the Lua state that runs them.
 pub struct Scripts {
     lua: Lua,
     compile: Function,
@@ -135,7 +135,7 @@ impl Scripts {
     }
 }
 
-/// How many of the words after it are keys.
+/// How many of the words after the number are keys.
 fn key_count(words: &[&[u8]]) -> Result<usize, Refusal> {
     let count = number::check_integer(words[2])?;
     let room = words.len() - 3;
@@ -180,7 +180,7 @@ fn prelude(lua: &Lua, core: &Rc<RefCell<Core>>) -> mlua::Result<(Function, Funct
         .call((call, protected_call, line, refusal, digest, pack))
 }
 
-/// What `redis.call` throws.
+/// The error that `redis.call` throws.
 #[derive(Debug)]
 struct Thrown(Vec<u8>);
 
@@ -247,7 +247,7 @@ fn value_of(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     }
 }
 
-/// What a script has returned as an answer.
+/// Turns the value that a script has returned into an answer.
 fn reply_of(value: &Value, depth: usize) -> Outcome {
     if depth == DEEPEST {
         return Err("ERR reached lua stack limit".into());
@@ -284,7 +284,7 @@ fn reply_of(value: &Value, depth: usize) -> Outcome {
     })
 }
 
-/// A text in a table; a number there counts as one only to Redis.
+/// A text in a table. Redis would take a number there as a text, too.
 fn field(table: &Table, name: &str) -> Option<Vec<u8>> {
     match table.raw_get::<Value>(name) {
         Ok(Value::String(text)) => Some(text.as_bytes().to_vec()),
@@ -292,12 +292,12 @@ fn field(table: &Table, name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The error by which a script has ended.
+/// The error that ended a script.
 fn failure_of(problem: &Value, digest: &str) -> Refusal {
     let Value::Table(table) = problem else {
         unreachable!("the prelude makes each error a table");
     };
-    // A real server of this version goes down.
+    // A real server of this version crashes where there is no text.
     let mut text = field(table, "err").expect("an error thrown by a script has a text");
     if let Ok(Some(line)) = table.raw_get::<Option<usize>>("line") {
         let place = format!(" script: {digest}, on {CHUNK}:{line}.");

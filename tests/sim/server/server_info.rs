@@ -1,4 +1,4 @@
-//! What a server tells of itself.
+//! Commands about the server itself.
 
 use super::context::Context;
 use super::reply::{Outcome, Reply};
@@ -11,7 +11,7 @@ pub fn time(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     ]))
 }
 
-/// As of a primary without replicas, or of a replica that looks for its primary.
+/// The role of a primary without replicas, or of a replica that looks for its primary.
 pub fn role(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     Ok(Reply::Array(if context.core.faults.replica {
         vec![
@@ -30,7 +30,7 @@ pub fn role(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     }))
 }
 
-/// Only what is asked for about the version and the role.
+/// Only the version, the clients and the role.
 pub fn info(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     let role = if context.core.faults.replica {
         "slave"

@@ -1,4 +1,4 @@
-//! What a key can hold.
+//! The values that a key can hold.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub type Bytes = Vec<u8>;
 pub type Text = Bytes;
 pub type List = VecDeque<Bytes>;
-/// In the order of the bytes; a real set of other than few integers has no order that means anything.
+/// In the order of the bytes. A real set has no meaningful order, unless it has few members that are all integers.
 pub type Set = BTreeSet<Bytes>;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,7 @@ pub trait Kind: Default + Sized {
     fn of(value: &Value) -> Option<&Self>;
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
     fn wrap(self) -> Value;
-    /// Whether it is gone: a collection without elements is no key.
+    /// Whether the value is gone: a collection without elements is no key.
     fn is_gone(&self) -> bool;
 }
 
@@ -71,7 +71,7 @@ kind!(Set, Set, Set::is_empty);
 kind!(Hash, Hash, |hash| hash.len() == 0);
 kind!(Zset, Zset, |zset| zset.len() == 0);
 
-/// A hash; its fields come in the order in which they were first set, as in a listpack.
+/// A hash. Its fields come in the order in which they were first set, as in a listpack.
 #[derive(Debug, Clone, Default)]
 pub struct Hash {
     fields: BTreeMap<Bytes, (u64, Bytes)>,
@@ -87,7 +87,7 @@ impl Hash {
         self.fields.get(field).map(|(_, value)| value)
     }
 
-    /// Whether the field is new.
+    /// Sets a field. Returns whether it is new.
     pub fn set(&mut self, field: &[u8], value: Bytes) -> bool {
         if let Some((_, old)) = self.fields.get_mut(field) {
             *old = value;

@@ -6,7 +6,7 @@ use super::number::{self, check_integer};
 use super::reply::{Outcome, Refusal, Reply, SYNTAX};
 use super::value::{Bytes, Zset};
 
-/// Scores from one to another.
+/// A range of scores.
 struct Scores {
     from: (f64, bool),
     to: (f64, bool),
@@ -28,7 +28,7 @@ impl Scores {
     }
 }
 
-/// What is asked of a range.
+/// The options of a range.
 #[derive(Default)]
 struct Range {
     by_score: bool,
@@ -38,7 +38,7 @@ struct Range {
 }
 
 impl Range {
-    /// Reads what follows the two ends.
+    /// Reads the options after the two ends.
     fn read(mut self, words: &[&[u8]]) -> Result<Self, Refusal> {
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
@@ -53,7 +53,7 @@ impl Range {
                 _ => return Err(SYNTAX.into()),
             }
         }
-        // A limit of -1 is none.
+        // A limit of -1 is no limit.
         if self.limit.is_some_and(|(_, count)| count != -1) && !self.by_score {
             return Err("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX".into());
         }
@@ -110,7 +110,7 @@ fn range(context: &mut Context<'_>, words: &[&[u8]], kind: Range) -> Outcome {
     range.answer(context, words[1], (words[2], words[3]))
 }
 
-/// By place.
+/// A range by place.
 pub fn zrange(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     range(context, words, Range::default())
 }
