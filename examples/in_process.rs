@@ -43,7 +43,7 @@ async fn main() -> Result<()> {
         slots.available_permits().await?
     );
 
-    // Not everybody wants to wait: two permits at once, or none within 50 ms.
+    // Not every caller wants to wait: two permits at once, or none within 50 ms.
     let all = slots.permit(AT_ONCE).await?;
     let late = slots.permit_for(1, Duration::from_millis(50)).await?;
     println!(

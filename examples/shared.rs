@@ -52,6 +52,6 @@ async fn main() -> Result<()> {
     println!("the permits are in Redis, {whose}");
     send_all(Arc::new(limit)).await?;
 
-    // Carries out what is still owed: the releases of the guards that were dropped last.
+    // Carries out the pending releases: those of the guards that were dropped last.
     client.shutdown().await
 }

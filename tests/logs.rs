@@ -1,4 +1,4 @@
-//! What can't be told to anybody is in the log, with all that is needed to repair it by hand: which permits of which
+//! Failures that no caller learns of are in the log, with all that is needed to repair them by hand: which permits of which
 //! semaphore, and in which direction.
 
 mod support;
@@ -23,7 +23,7 @@ fn lines_with(text: &str) -> Vec<String> {
     lines.into_iter().map(|line| line.text).collect()
 }
 
-/// Longer than any call is asked about.
+/// Longer than any call is repeated.
 const HORIZON: Duration = Duration::from_secs(301);
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn permits_whose_fate_stays_unknown_are_named() {
     assert!(lines_with(log::LOCKED).is_empty());
 }
 
-/// Whatever a subscriber does with an event: it may ask the client that has logged it.
+/// A subscriber may do anything with an event: it may call the client that has logged it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_locked_where_something_is_logged() {
     record();
@@ -97,7 +97,7 @@ async fn nothing_is_locked_where_something_is_logged() {
     })
     .await;
     set_user(&mut control, &["app", "~*"]).await;
-    // Somebody deletes what says that it is held.
+    // The entry of the permit that is held is deleted by hand.
     let held: Vec<String> = control.keys("*locked-watched*").await.unwrap();
     let _: () = control.del(held).await.unwrap();
     let _ = second.release().await;
@@ -136,7 +136,7 @@ async fn a_subscription_connection_that_is_not_made_is_warned_of_once() {
     call.abort();
 }
 
-/// Those of releases that are on their way, and of releases that are queued.
+/// The permits of releases that are on their way, and of releases that are queued.
 #[test]
 fn permits_that_are_owed_when_the_runtime_ends_are_named() {
     record();
@@ -163,7 +163,7 @@ fn permits_that_are_owed_when_the_runtime_ends_are_named() {
         let id = guards.3.id().to_owned();
         server.freeze();
         drop(sent);
-        // In its way, so that the releases are queued.
+        // These calls go first, so that the releases are queued.
         let asked = client.lock("ended-lock");
         tokio::spawn(async move { semaphore.exists().await });
         tokio::spawn(async move { asked.is_locked().await });
@@ -192,7 +192,7 @@ fn permits_that_are_owed_when_the_runtime_ends_are_named() {
     assert!(lines.iter().any(|line| line.contains(&id)), "{lines:#?}");
 }
 
-/// A lock that was on its way; and its caller, who waits on another runtime, is told that it may have been taken.
+/// A lock request was on its way. Its caller, on another runtime, gets an error: the lock may have been taken.
 #[test]
 fn a_lock_that_was_asked_for_when_the_runtime_ended_is_named() {
     record();

@@ -1,4 +1,4 @@
-//! What metrics and spans tell of waits and of what guards hold.
+//! Metrics and spans of waits and of guards.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::waiters::{until, waiter};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
-/// What was told, by name and labels: the sum of a counter or gauge, how many times a histogram has.
+/// The recorded metrics by name and labels: the sum of a counter or gauge, the number of values of a histogram.
 static TOLD: LazyLock<Mutex<BTreeMap<String, f64>>> = LazyLock::new(Mutex::default);
 
 struct Told(String);
@@ -93,7 +93,7 @@ fn told(name: &str) -> f64 {
     told.get(&name).copied().unwrap_or(0.0)
 }
 
-/// One behind the other, as all that happens in this process is told.
+/// One test after the other, as the recorder gets all that happens in this process.
 #[tokio::test]
 async fn waits_and_guards_are_told() {
     metrics_tell_of_waits_and_of_what_is_held().await;
@@ -127,7 +127,7 @@ async fn metrics_tell_of_waits_and_of_what_is_held() {
     assert_eq!(told("wait_seconds what=permits"), 2.0);
     assert_eq!(told("hold_seconds what=permits"), 1.0);
     assert_eq!(told("hold_seconds what=lock"), 1.0);
-    // What has not been told by the end of a client is told then.
+    // The metrics that are not recorded when a client ends are recorded then.
     seats.permit(1).await.unwrap().release().await.unwrap();
     client.shutdown().await.unwrap();
     drop((seats, client));

@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) enum Make {
     /// This crate.
     Ours,
-    /// This crate with every call carried out by Redis, none by local hand-over.
+    /// This crate without local hand-off: Redis carries out every call.
     OursViaRedis,
     /// One script per call over the `redis` crate.
     Plain,
@@ -126,7 +126,7 @@ impl Contestant {
         }
     }
 
-    /// The `object` of the Java peer's crowd; the others have one only.
+    /// The `object` field of the Java peer's `crowd` command. The other programs have one kind of object only.
     pub(crate) fn object(self) -> &'static str {
         match self {
             Contestant::RedissonLock => "lock",
@@ -138,14 +138,14 @@ impl Contestant {
         }
     }
 
-    /// Whether it locks and unlocks, for permits that are not there to be set.
+    /// Whether the contestant is a lock, which needs no permits to be set.
     pub(crate) fn is_lock(self) -> bool {
         let makes = [Make::Lock, Make::FairLock, Make::ReadLock, Make::WriteLock];
         let objects = ["lock", "fair", "read", "write"];
         makes.contains(&self.make()) || objects.contains(&self.object())
     }
 
-    /// The `mode` of the Java peer's commands; the others have no choice.
+    /// The `mode` field of the Java peer's commands. The other programs have one mode only.
     pub(crate) fn mode(self) -> &'static str {
         match self {
             Contestant::RedissonSync

@@ -1,19 +1,19 @@
 //! This crate, a plain client of Redis and the real Redisson, measured side by side: `make bench`.
 //!
-//! Everything runs in this one command on this one machine: a private Redis, and for each contestant
-//! processes of their own, which are told over their standard input what to do (the protocol of
-//! `compat/README.md`). For this crate and the plain client these are this program once more. The
-//! contestants of a workload are measured back to back, in turns, so that their ratios are of one moment.
+//! Everything runs in this one command on this one machine: a private Redis, and processes for each contestant. The processes
+//! read their commands from standard input (the protocol of `compat/README.md`). For this crate and the plain client they run
+//! this same program. The contestants of a workload are measured back to back, in turns, so that their ratios come from the
+//! same time.
 //!
 //! `make figures` measures all, keeps the report as `benches/figures.json`, and fills the guide's chapter of figures from it;
 //! `cargo bench --bench compare -- figures` fills it from a report that is there already.
 //!
-//! `BENCH=quick` measures for a short time. `ONLY=wake-up,line` runs these workloads only, `ONLY=shared*` all that begin so, and a
-//! name that is none lists them all.
+//! `BENCH=quick` measures for a short time. `ONLY=wake-up,line` runs these workloads only, and `ONLY=shared*` all whose names begin
+//! with `shared`. An unknown name lists all workloads.
 //!
-//! - [`side`]: what is measured, inside the processes
-//! - [`program`], [`stage`], [`meter`], [`sample`], [`watch`], [`waits`]: the processes from outside, and what they cost
-//! - [`workloads`]: what they are made to do
+//! - [`side`]: the code that is measured, inside the processes
+//! - [`program`], [`stage`], [`meter`], [`sample`], [`watch`], [`waits`]: the processes from outside, and their cost
+//! - [`workloads`]: the loads that the processes run
 //! - [`report`]: table, JSON and chart
 //! - [`figures`], [`publish`]: the guide's tables and pictures
 
@@ -40,7 +40,7 @@ use report::Report;
 use settings::Settings;
 use stage::Stage;
 
-/// Whatever goes wrong ends the run and is shown.
+/// The result of a step. Every error ends the run and is shown.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 #[tokio::main]
@@ -55,7 +55,7 @@ async fn main() -> ExitCode {
     if arguments.first().is_some_and(|word| word == "figures") {
         return finish(publish::publish());
     }
-    // The servers and processes end with their owners, so also when this future is dropped.
+    // Servers and processes end when their owners are dropped, and so when this future is dropped.
     tokio::select! {
         biased;
         _ = tokio::signal::ctrl_c() => {

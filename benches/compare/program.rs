@@ -33,7 +33,7 @@ pub(crate) fn directory() -> PathBuf {
 pub(crate) struct Program {
     pid: u32,
     log: PathBuf,
-    // Ends with the program's owner.
+    // The process ends when this value is dropped.
     _process: Child,
     commands: mpsc::UnboundedSender<String>,
     waiting: Waiting,
@@ -47,7 +47,7 @@ type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
 impl Program {
     /// Starts the `number`-th process of a make and returns when it is connected to Redis at `url`.
     ///
-    /// It has so many clients; a JVM always has one. `core` is the one it is pinned to.
+    /// The process has `clients` clients; a JVM always has one. It is pinned to `core`.
     pub(crate) async fn start(
         make: Make,
         number: usize,
@@ -112,7 +112,7 @@ impl Program {
         if let Some(waiting) = self.waiting.lock().expect("never poisoned").as_mut() {
             waiting.insert(id, sender);
         }
-        // Where the process has gone, the sender is dropped, and the answer says so.
+        // If the process has ended, the sender is dropped, and the answer says so.
         let _ = self.commands.send(format!("{fields}\n"));
         let answer = match timeout(DEADLINE, answer).await {
             Ok(Ok(answer)) => answer,
@@ -128,7 +128,7 @@ impl Program {
     }
 }
 
-/// Brings answers to those who wait for them, until the process ends.
+/// Delivers answers to the waiting callers until the process ends.
 async fn deliver(mut output: Output, waiting: Waiting) {
     while let Ok(Some(line)) = output.next_line().await {
         let answer: Value = serde_json::from_str(&line).unwrap_or_default();

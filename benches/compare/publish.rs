@@ -14,7 +14,7 @@ const FIGURES: &str = "benches/figures.json";
 /// The output of the demo.
 const DEMO: &str = "benches/demo.txt";
 
-/// From the report of the last run, where there is one that has everything; else from that which was kept.
+/// Publishes the report of the last run if it is complete, and otherwise the report that was kept.
 pub(crate) fn publish() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kept = root.join(FIGURES);

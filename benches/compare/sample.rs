@@ -1,4 +1,4 @@
-//! The work of a crowd, and its cost.
+//! The work of the callers in one measurement, and its cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ pub(crate) type Entrant = (Contestant, Arc<Program>);
 #[derive(Debug, Clone)]
 pub(crate) struct Crowd {
     pub(crate) callers: u64,
-    /// That each takes at a time.
+    /// How many permits each caller takes at a time.
     pub(crate) permits: u64,
     pub(crate) hold: Duration,
-    /// More than one: the callers are spread over so many.
+    /// How many semaphores the callers are spread over, if more than one.
     pub(crate) semaphores: Option<u64>,
 }
 
@@ -40,12 +40,12 @@ pub(crate) struct Sample {
 /// One process's part.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SideSample {
-    /// Pairs of acquire and release within the time. A turn that went on behind its end counts in part: where
-    /// callers wait long, a caller more or less would be a part of the process's share.
+    /// Pairs of acquire and release within the time. A turn that ends after that time counts in part: where callers wait
+    /// for long, whole turns would distort the process's share.
     turns: f64,
-    /// Those of the caller that had the fewest, in one round.
+    /// The turns of the caller with the fewest turns, in one round.
     least_turns: Option<f64>,
-    /// That each caller takes.
+    /// How many permits each caller takes.
     permits: u64,
     /// The sum of all holds within the time.
     held: Duration,
@@ -68,7 +68,7 @@ pub(crate) async fn measure(
     measure_each(stage, &crowds, name, time).await
 }
 
-/// As [`measure`], with a crowd of its own for each entrant; a process may come several times.
+/// As [`measure`], with callers of its own for each entrant. A process may occur several times.
 pub(crate) async fn measure_each(
     stage: &mut Stage,
     crowds: &[(Entrant, Crowd)],
@@ -88,7 +88,7 @@ pub(crate) async fn measure_each(
         if let Some(semaphores) = crowd.semaphores {
             fields["semaphores"] = json!(semaphores);
         }
-        // Of those permits that have one, all sides' have this one.
+        // All sides use this lease for permits that have one.
         fields["leaseMs"] = json!(60_000);
         program.call("crowd", fields)
     });
@@ -151,7 +151,7 @@ impl Sample {
         self.sides.iter().map(rate).collect()
     }
 
-    /// Pairs a second of the caller of a process that had the fewest; unknown for a JVM.
+    /// Pairs a second of the slowest caller of a process; unknown for a JVM.
     pub(crate) fn least_caller(&self, side: usize) -> Option<f64> {
         let turns = self.sides.get(side)?.least_turns?;
         Some(turns / self.time.as_secs_f64())
@@ -184,7 +184,7 @@ impl Sample {
         self.per_pair(self.sides.iter().map(|side| side.cpu_micros).sum())
     }
 
-    /// The part of the time of `permits` permits in which they were held.
+    /// The fraction of the time during which the `permits` permits were held.
     pub(crate) fn use_of(&self, permits: u64) -> f64 {
         let held = |side: &SideSample| side.held.as_secs_f64() * side.permits as f64;
         let held: f64 = self.sides.iter().map(held).sum();

@@ -1,4 +1,4 @@
-//! `rsem set`, `add`, `drain`, `release`, `reclaim` and `unlock`: changes, and the questions before those that touch what others hold.
+//! `rsem set`, `add`, `drain`, `release`, `reclaim` and `unlock`: changes, and the questions before changes that affect other holders.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::span;
 pub(crate) enum Change {
     /// Set how many permits of a semaphore are available; creates it
     ///
-    /// One that exists is asked for first. It is changed by the difference, so that permits that come and go meanwhile count.
+    /// Asks before it changes an existing semaphore. It applies the difference, so that permits that come and go meanwhile count.
     ///
     /// Where permits are held by ids (RPermitExpirableSemaphore) it is how many there are, those that are held among them. A
     /// count-down latch looks as a semaphore does: this changes one, too.
@@ -27,7 +27,7 @@ pub(crate) enum Change {
         /// It vanishes after this time. Without it, it stays; also if it had a time to live before
         #[arg(long, value_name = "TIME", value_parser = span::parse)]
         ttl: Option<Duration>,
-        /// Leave one that exists as it is: the status is 1 then
+        /// Leave an existing semaphore as it is: the status is 1 then
         #[arg(long)]
         if_missing: bool,
         #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) enum Change {
     /// The next call that waits, or that is a guard's, does so by itself: this is for when only JVMs are left. Permits come back whose lease has
     /// ended. The status is 1 if there were none.
     Reclaim { name: String },
-    /// Take a lock away from whoever holds it
+    /// Take a lock away from its holder
     Unlock {
         name: String,
         /// Its holder learns of it up to a third of the lock's time-out later, and may go on until then
@@ -123,7 +123,7 @@ impl Change {
                     show::in_words(&found)
                 );
                 if consent.given(&asked)? {
-                    // As of now: a caller may have come while the question was asked.
+                    // Checked now: a caller may have come while the question was asked.
                     let held = match target.looker.is_fair(&target.key).await? {
                         true => client.fair_lock(&name).force_unlock().await?,
                         false => client.lock(&name).force_unlock().await?,
@@ -177,7 +177,7 @@ impl Target<'_> {
         }
     }
 
-    /// The same semaphore, where permits of it are held by ids. While none is, nothing in Redis tells it from one without.
+    /// The same semaphore as one with ids, if any of its permits is held by an id. Otherwise Redis shows no difference.
     async fn with_ids(&self) -> Result<Option<RPermitExpirableSemaphore>, Failure> {
         let leases = names::permit_leases(&self.key);
         let held = match self.looker.ask::<u64>(["ZCARD", &leases]).await {
@@ -190,7 +190,7 @@ impl Target<'_> {
         Ok((held > 0).then(|| self.client.permit_expirable_semaphore(name)))
     }
 
-    /// For what would count a permit twice there.
+    /// Refuses a change that would count a permit twice on a semaphore with ids.
     async fn without_ids(&self, advice: &str) -> Result<(), Failure> {
         match self.with_ids().await? {
             None => Ok(()),
@@ -202,7 +202,7 @@ impl Target<'_> {
     }
 }
 
-/// Whether it was set; one that exists only with the consent.
+/// Sets the semaphore, an existing one only with the consent. Returns whether it was set.
 async fn set(
     target: &Target<'_>,
     permits: u32,
@@ -248,7 +248,7 @@ async fn set(
     Ok(true)
 }
 
-/// The same where permits are held by ids: how many there are, as those that are held come back by themselves.
+/// The same for a semaphore with ids: sets the total, as held permits come back by themselves.
 async fn set_with_ids(
     target: &Target<'_>,
     semaphore: &RPermitExpirableSemaphore,
@@ -289,7 +289,7 @@ async fn add(target: &Target<'_>, permits: i32, consent: Consent) -> Result<bool
             return Ok(false);
         }
     }
-    // Each kind has its own line of callers to be told.
+    // Each kind has its own queue of callers to notify.
     if let Some(semaphore) = target.with_ids().await? {
         semaphore.add_permits(permits).await?;
         return tell_with_ids(&semaphore).await;

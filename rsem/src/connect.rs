@@ -1,4 +1,4 @@
-//! Where Redis is and who comes in: the options that every command has.
+//! The options of every command: the server's address, and the user.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -127,14 +127,14 @@ impl Connect {
         if !self.sentinel.is_empty() {
             builder = builder.sentinels(&self.sentinel);
         }
-        // Without TLS its settings are a mistake, and told as one.
+        // TLS settings without TLS are a mistake, which the client reports.
         if let Some(tls) = self.tls()? {
             builder = builder.tls(tls);
         }
         Ok(builder)
     }
 
-    /// As it stands in Redis.
+    /// The name as it stands in Redis.
     pub(crate) fn mapped(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }

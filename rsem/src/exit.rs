@@ -16,7 +16,7 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const DATA: u8 = 65;
 /// Anything else. (`EX_SOFTWARE`)
 pub(crate) const FAILED: u8 = 70;
-/// Something was found, or was not done because somebody said no.
+/// Something was found, or was not done because the user said no.
 pub(crate) const NO: u8 = 1;
 /// The command was found but can't be run; as shells have it.
 pub(crate) const NOT_RUNNABLE: u8 = 126;

@@ -18,7 +18,7 @@ const WATCHED: [i32; 9] = [
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     pub(crate) signal: i32,
-    /// By a process, for `rsem`. The terminal's own signals go to everybody who is in the foreground.
+    /// Whether a process sent the signal to `rsem`. The terminal sends its signals to all processes in the foreground.
     pub(crate) sent: bool,
 }
 
@@ -57,17 +57,17 @@ impl Signals {
         (sender, Signals { received })
     }
 
-    /// The next one. May be dropped and asked again.
+    /// The next signal. The future may be dropped and called again.
     pub(crate) async fn next(&mut self) -> Received {
         self.received.recv().await.expect("the thread goes on")
     }
 
-    /// Leaves out those that have come until now.
+    /// Drops the signals that have come until now.
     pub(crate) fn forget(&mut self) {
         while self.received.try_recv().is_ok() {}
     }
 
-    /// The next one that ends a process that does not care for it.
+    /// The next signal that ends a process by default.
     pub(crate) async fn ending(&mut self) -> i32 {
         loop {
             let signal = self.next().await.signal;
@@ -78,8 +78,8 @@ impl Signals {
     }
 }
 
-/// The signals that this process was told to ignore by who started it, a bit each. Nothing else tells without unsafe code;
-/// where there is no such file, it is none.
+/// The signals that the parent process made this one ignore, a bit each. Without unsafe code there is no other source; where this file
+/// does not exist, the result is 0.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status

@@ -1,4 +1,4 @@
-//! `rsem` in a cluster: what only one of its masters tells is asked of each.
+//! `rsem` in a cluster: it asks each master for what only that master knows.
 
 mod program;
 #[path = "../../tests/support/mod.rs"]
@@ -23,7 +23,7 @@ async fn json(url: &str, arguments: &[&str]) -> (i32, Vec<Value>) {
     (ended.status, all.unwrap_or_else(|_| panic!("{ended:?}")))
 }
 
-/// What is found about something, of whichever level.
+/// The findings about `about`, of every level.
 fn about<'a>(all: &'a [Value], about: &str) -> Vec<(&'a str, &'a str)> {
     let found = all.iter().filter(|finding| finding["about"] == about);
     found
@@ -57,12 +57,12 @@ async fn each_master_is_looked_at() {
     let place = format!("127.0.0.1:{}: ", last.port());
     assert_eq!((status, wrong.len()), (1, 1), "{all:?}");
     assert!(wrong[0].1.starts_with(&place), "{all:?}");
-    // As if it were a server of its own, its users would miss what the others have.
+    // A master of a cluster is no single server: its users would miss the keys of the other masters.
     let (status, all) = json(&cluster.servers[0].url(), &["doctor"]).await;
     assert_eq!((status, about(&all, "role")[0].0), (1, "wrong"), "{all:?}");
 }
 
-/// At whichever master, and with both kinds of messages.
+/// For waiters at every master, and with both kinds of messages.
 #[tokio::test]
 async fn who_waits_is_counted_wherever_that_is() {
     let cluster = Cluster::start().await;
@@ -121,7 +121,7 @@ async fn what_stands_beside_is_found_at_all_masters() {
     }
 }
 
-/// The advice is followed to the letter, and then it works.
+/// The test follows the advice to the letter, and then it works.
 #[tokio::test]
 async fn grants_for_a_cluster_are_asked_for_at_each_master() {
     let cluster = Cluster::start().await;
@@ -152,7 +152,7 @@ async fn grants_for_a_cluster_are_asked_for_at_each_master() {
         .collect();
     let rules = rules.join(" ");
     allow(&cluster.servers[..2], "app", &rules).await;
-    // One of the masters has not been told yet.
+    // One of the masters does not have the rules yet.
     let (status, all) = json(&cluster.url(), &arguments).await;
     assert_eq!(status, 1);
     let place = format!("127.0.0.1:{}: ", cluster.servers[2].port());

@@ -1,4 +1,4 @@
-//! `rsem` by TLS, and by sentinels: what runs commands and what only looks connect in the same way.
+//! `rsem` by TLS, and by sentinels: commands that change and commands that only look connect in the same way.
 
 #[allow(dead_code)]
 #[path = "../../tests/certificates/mod.rs"]

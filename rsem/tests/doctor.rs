@@ -97,7 +97,7 @@ async fn what_is_wrong_with_a_server_is_told_with_what_to_do() {
     assert!(advice(&all, "replicas")[0].contains("min-replicas-to-write"));
 }
 
-/// Of a client whose id begins so.
+/// An entry of a client whose id begins with `client`.
 fn entry(client: &str, ticket_and_permits: &str) -> String {
     format!("{client}0000-0000-0000-0000-000000000000:{ticket_and_permits}:500")
 }

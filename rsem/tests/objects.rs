@@ -158,7 +158,7 @@ async fn what_can_not_be_printed_is_told() {
     assert!(told.contains("the standard output"), "{told}");
 }
 
-/// For whom only some commands are allowed, the rest is shown.
+/// A user that may use only some commands sees what these show, and which command is forbidden.
 #[tokio::test]
 async fn what_may_not_be_asked_is_told() {
     let rules = "poor on >p ~* +type +pttl +getrange +exists";
@@ -268,7 +268,7 @@ async fn permits_are_set_added_drained_and_given_back() {
                 "{arguments:?}"
             );
         }
-        // It stays unless it is set anew.
+        // The time to live stays unless `set` changes it.
         if arguments[..2] == ["set", "seats"] && status == 0 {
             expires = arguments.contains(&"--ttl");
         }
@@ -329,7 +329,7 @@ async fn without_a_terminal_nothing_of_others_is_touched_unless_told_so() {
     }
 }
 
-/// Its waiters stand in another queue than those of a lock.
+/// The waiters of a fair lock stand in another queue than those of a lock.
 #[tokio::test]
 async fn a_fair_lock_is_unlocked_for_its_first_waiter() {
     let server = RedisServer::start().await;
@@ -390,7 +390,7 @@ async fn in_a_terminal_it_asks() {
     }
 }
 
-/// What is held by ids counts among all permits, and comes back by its id alone.
+/// A permit that is held by an id counts among all permits, and is released by its id alone.
 #[tokio::test]
 async fn permits_with_ids_are_not_counted_twice() {
     let server = RedisServer::start().await;
@@ -428,14 +428,14 @@ async fn permits_with_ids_are_not_counted_twice() {
         assert!(all.contains(told), "{arguments:?}: {ended:?}");
         assert_eq!(jobs.total_permits().await, Ok(permits), "{arguments:?}");
         assert_eq!(jobs.acquired_permits().await, Ok(1), "{arguments:?}");
-        // It stays unless it is set anew.
+        // The time to live stays unless `set` changes it.
         if arguments[0] == "set" && status == 0 {
             to_expire = arguments.contains(&"--ttl");
         }
         let expires = matches!(jobs.remaining_ttl().await, Ok(RemainingTtl::Expires(_)));
         assert_eq!(expires, to_expire, "{arguments:?}");
     }
-    // Whoever waits for one by its id is told.
+    // A waiter for permits with ids is notified.
     let waiting = tokio::spawn(async move { jobs.acquire_many(2).await });
     let mut connection = server.connection().await;
     until_subscribers(&mut connection, &channel("jobs"), 1).await;
@@ -444,13 +444,13 @@ async fn permits_with_ids_are_not_counted_twice() {
     assert_eq!(waiting.await.unwrap().unwrap().len(), 2);
     let jobs = client.permit_expirable_semaphore("jobs");
     jobs.release(held.id()).await.unwrap();
-    // Their number outlives the counter.
+    // The number of permits outlives the counter.
     let _: () = connection.del("jobs").await.unwrap();
     let set = rsem(&url, &["set", "jobs", "5"]).await;
     assert_eq!((set.status, &*set.out), (0, "jobs: 3 available of 5\n"));
 }
 
-/// With what the guide grants for locks and for that, and no more.
+/// With only the permissions that the guide lists for locks and for `unlock`.
 #[tokio::test]
 async fn a_service_may_take_its_lock_away() {
     let rules = grants("For locks,").join(" ");
@@ -511,7 +511,7 @@ async fn whatever_stands_beside_an_object_is_shown() {
     {
         let _: () = connection.set(key, 1).await.unwrap();
     }
-    // Redis tells of so many keys in parts.
+    // Redis lists so many keys in parts.
     for number in 0..2_500 {
         let _: () = connection.set(format!("other:{number}"), 1).await.unwrap();
     }
@@ -526,7 +526,7 @@ async fn whatever_stands_beside_an_object_is_shown() {
     assert!(told.contains(&count), "{told}");
 }
 
-/// Who may change a semaphore may do so without being allowed to look.
+/// A user without the permission to look may still change a semaphore.
 #[tokio::test]
 async fn a_service_may_change_what_it_uses() {
     let rules = "app on >p +ping ~seats ~redisson_sc*:{seats}* &redisson_sc*:{seats}* \

@@ -11,7 +11,7 @@ use redisson_semaphore::Client;
 use rustix::process::Signal;
 use support::server::RedisServer;
 
-/// Without the time.
+/// The line without the time.
 fn words(line: &str) -> &str {
     line.split_once(' ').map_or("", |(_, words)| words)
 }
@@ -95,7 +95,7 @@ async fn it_goes_on_when_redis_comes_back() {
     .await;
 }
 
-/// Listening would make it somebody whose turn comes.
+/// A watcher that listens would be counted as a waiter.
 #[tokio::test]
 async fn it_does_not_listen() {
     let server = RedisServer::start().await;
@@ -121,7 +121,7 @@ async fn in_a_terminal_it_draws_and_gives_the_terminal_back() {
         let mut terminal = Terminal::start(watching);
         let (enter, leave) = ("\x1b[?1049h", "\x1b[?1049l");
         terminal.until(enter);
-        // What is blank is not written.
+        // Blank cells are not written.
         for word in ["seats:", "semaphore", "available", "listening"] {
             terminal.until(word);
         }

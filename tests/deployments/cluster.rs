@@ -1,4 +1,4 @@
-//! A cluster: each name is served by its master, and what moves, or is replaced, is followed.
+//! A cluster: each name is served by its master, and clients follow slots that move and masters that are replaced.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-/// One for the tests that leave it as it is. It ends with the process.
+/// One cluster for the tests that leave it as it is. It ends with the process.
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 
 async fn shared() -> &'static Cluster {
@@ -83,7 +83,7 @@ async fn each_name_is_served_by_its_master_on_two_connections() {
 async fn records_are_given_back_and_locks_are_renewed_in_all_slots() {
     let cluster = shared().await;
     let lease = Duration::from_secs(6);
-    // A batch that is sent twice leaves its record for its life.
+    // A batch that is sent twice leaves its record until that expires.
     let client = of(cluster).response_timeout(LIMIT);
     let client = client.lock_watchdog_timeout(lease);
     let client = client.connect().await.unwrap();
@@ -199,7 +199,7 @@ async fn who_may_not_ask_whether_messages_are_sharded_is_told() {
     told.connect().await.unwrap();
 }
 
-/// Of a user who may do what the README lists, and no more.
+/// A user with the permissions that the README lists, and no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn few_permissions_will_do() {
     let cluster = shared().await;
@@ -223,7 +223,7 @@ async fn few_permissions_will_do() {
     lock.guard().await.unwrap().unlock().await.unwrap();
 }
 
-/// What has no contract suite is handed over between clients that came by different nodes.
+/// Objects without a contract suite pass between clients that connected through different nodes.
 #[tokio::test]
 async fn latches_and_string_locks_are_handed_over_at_each_master() {
     let cluster = shared().await;
@@ -278,7 +278,7 @@ async fn latches_and_string_locks_are_handed_over_at_each_master() {
     }
 }
 
-/// A name mapper may put the keys of an object into several slots; nothing is done there.
+/// A name mapper may put the keys of an object into several slots: calls on such an object are refused.
 #[tokio::test]
 async fn a_name_mapper_that_takes_keys_apart_is_refused() {
     let cluster = shared().await;
@@ -286,7 +286,7 @@ async fn a_name_mapper_that_takes_keys_apart_is_refused() {
         let client = of(cluster).name_mapper(NameMapper::custom(map));
         client.connect().await.unwrap()
     };
-    // No braces are left, which keep the keys of a recipe together ...
+    // Without braces the keys of a recipe are not kept together ...
     let client = mapped(|name| name.replace(['{', '}'], "")).await;
     let fair = client.fair_semaphore("{apart}", 1);
     let slots = client.slot_semaphore("{apart}", 2);
@@ -302,7 +302,7 @@ async fn a_name_mapper_that_takes_keys_apart_is_refused() {
     ];
     let unmapped = connect(cluster).await.fair_semaphore("apart", 1);
     let unmapped = unmapped.acquire().await.map(drop);
-    // ... or they are no pair, or there are two.
+    // ... nor are keys with half a pair of braces, or with two pairs.
     let client = mapped(|name| format!("a{{{name}")).await;
     let latch = mapped(|name| format!("{{apart}}:{name}")).await;
     let more = [
@@ -330,7 +330,7 @@ async fn a_name_mapper_that_takes_keys_apart_is_refused() {
             [""; 0]
         );
     }
-    // One that keeps them together serves.
+    // A mapper that keeps the keys together works.
     let client = mapped(|name| format!("{{together}}:{name}")).await;
     let held = client.fair_semaphore("fair", 1).acquire().await.unwrap();
     client
@@ -343,7 +343,7 @@ async fn a_name_mapper_that_takes_keys_apart_is_refused() {
     assert_eq!(stored.as_deref(), Some("1"));
 }
 
-/// All that happens while a slot is on its way: keys are here and there.
+/// Calls while a slot moves, when some of its keys are at one master and some at the other.
 #[tokio::test]
 async fn calls_wait_for_a_slot_that_is_on_its_way() {
     let cluster = shared().await;
@@ -352,13 +352,13 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     let client = connect(cluster).await;
     let other = connect(cluster).await;
     let semaphore = client.semaphore(name);
-    // A client that had set them would announce them, and that would wait for the slot in front of its other calls.
+    // Set by hand: a client would announce the permits that it sets, and the announcement would wait for the slot ahead of its other calls.
     ask::<()>(&cluster.servers[0], &["SET", name, "5"]).await;
     let guard = semaphore.permit(2).await.unwrap();
     let waiting = waiter(&cluster.servers[0], &other, name, 4).await;
     cluster.begin_to_move(slot, 0, 1).await;
     cluster.move_keys(slot, 0, 1).await;
-    // Asked for where it is going to be.
+    // The client asks where the slot is going to be.
     assert_eq!(semaphore.exists().await, Ok(true));
     // A call with little time ends with the reason, and without effect, unless its last copy is on its way when the time ends.
     let hasty = of(cluster).call_timeout(Duration::from_millis(300));
@@ -383,7 +383,7 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     served(waiting).await;
     until_listeners(&cluster.servers[0], name, 0).await;
     assert_eq!(semaphore.available_permits().await, Ok(1));
-    // Messages are heard at the new place.
+    // Messages arrive from the new master.
     let waiting = waiter(&cluster.servers[1], &other, name, 2).await;
     release_elsewhere(&cluster.servers[1], name).await;
     served(waiting).await;
@@ -392,7 +392,7 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     assert_eq!(cluster.stored(name, 1).await.as_deref(), Some("2"));
 }
 
-/// What is held is renewed key by key while some keys of the slot are here and some are there.
+/// Locks are renewed key by key while some keys of the slot have moved and some have not.
 #[tokio::test]
 async fn locks_are_renewed_while_their_slot_is_on_its_way() {
     let cluster = shared().await;
@@ -427,7 +427,7 @@ async fn locks_are_renewed_while_their_slot_is_on_its_way() {
     cluster.move_slot(slot, 1, 0).await;
 }
 
-/// A reader's hold has a key of its own. It is renewed together with its lock, and not made a second time where that is already.
+/// A reader's hold has a key of its own. It is renewed with its lock, and is not made a second time where the lock has arrived already.
 #[tokio::test]
 async fn a_read_lock_is_renewed_when_its_hold_has_arrived() {
     let cluster = shared().await;
@@ -455,7 +455,7 @@ async fn a_read_lock_is_renewed_when_its_hold_has_arrived() {
     cluster.move_slot(slot, 1, 0).await;
 }
 
-/// Waiters and holders of three clients, and one slot goes round the masters.
+/// One slot moves round the masters while three clients wait and hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_are_kept_while_their_slot_moves_under_load() {
     const PERMITS: u32 = 7;
@@ -466,7 +466,7 @@ async fn permits_are_kept_while_their_slot_moves_under_load() {
         let mut callers = vec![];
         for _ in 0..3 {
             let client = of(cluster).sharded_pubsub(mode);
-            // By plain messages a client does not learn that its slot was away meanwhile.
+            // With plain messages a client does not learn that its slot was away meanwhile.
             let client = match mode {
                 ShardedPubSub::Off => client.safety_interval(Duration::from_secs(2)),
                 _ => client,
@@ -501,7 +501,7 @@ async fn permits_are_kept_while_their_slot_moves_under_load() {
     }
 }
 
-/// The answer is lost, and the slot is somewhere else when it is asked about.
+/// The reply is lost, and the slot has moved by the time the client asks about it.
 #[tokio::test]
 async fn an_answer_that_was_lost_is_asked_for_where_the_slot_is_now() {
     let (cluster, proxy) = Cluster::start_behind_a_proxy().await;
@@ -534,7 +534,7 @@ async fn an_answer_that_was_lost_is_asked_for_where_the_slot_is_now() {
         cluster.end_move(slot, 0, 1).await;
         served(call).await;
         if fate == Fate::HoldRequest {
-            // The first copy comes late, to where the slot is not any more.
+            // The first copy arrives late, at a node that no longer has the slot.
             proxy.deliver(1).await;
         }
         assert_eq!(semaphore.available_permits().await, Ok(3), "{fate:?}");
@@ -548,7 +548,7 @@ async fn a_master_that_is_replaced_is_left() {
     let mut cluster = Cluster::start_with(Duration::from_secs(2)).await;
     let name = &cluster.name_at(0, "replaced").await;
     let client = connect(&cluster).await;
-    // One that would wait for an answer for ever.
+    // A client that would wait for a reply for ever.
     let patient = of(&cluster)
         .response_timeout(NEVER)
         .connect()
@@ -557,7 +557,7 @@ async fn a_master_that_is_replaced_is_left() {
     let semaphore = client.semaphore(name);
     semaphore.try_set_permits(20).await.unwrap();
 
-    // On order.
+    // By an ordered failover.
     let guard = semaphore.permit(18).await.unwrap();
     let waiting = waiter(&cluster.servers[0], &patient, name, 3).await;
     cluster.fail_over(0).await;
@@ -574,7 +574,7 @@ async fn a_master_that_is_replaced_is_left() {
     };
     until("the old master follows the new one", LIMIT, linked).await;
 
-    // By `kill -9`, with a crowd.
+    // By `kill -9`, with many callers.
     let guard = semaphore.permit(20).await.unwrap();
     let crowd: Vec<_> = (0..150)
         .flat_map(|_| [client.semaphore(name), patient.semaphore(name)])
@@ -604,7 +604,7 @@ async fn a_master_that_is_replaced_is_left() {
     assert_eq!(cluster.stored(name, 3).await.as_deref(), Some("20"));
 }
 
-/// A node comes, takes over a slot with those who wait for its permits, gives it back, and goes.
+/// A node joins, takes over a slot whose permits have a waiter, gives the slot back, and leaves.
 #[tokio::test]
 async fn a_node_that_comes_and_goes_is_followed() {
     let mut cluster = Cluster::start().await;
@@ -630,7 +630,7 @@ async fn a_node_that_comes_and_goes_is_followed() {
     served(waiting).await;
     other.semaphore(name).release(4).await.unwrap();
     assert_eq!(cluster.stored(name, 3).await.as_deref(), Some("4"));
-    // Nobody misses it.
+    // No client misses the node.
     for client in [client, other] {
         let mut state = client.connection_state();
         let connected = state.wait_for(|state| *state == ConnectionState::Connected);
@@ -641,7 +641,7 @@ async fn a_node_that_comes_and_goes_is_followed() {
     }
 }
 
-/// A master is away with its replica: what is asked of it is not sent, and so it is told, whatever the others are sent meanwhile.
+/// A master and its replica are down: calls to them are not sent, and the errors say so, although other masters serve calls meanwhile.
 #[tokio::test]
 async fn what_was_not_sent_has_not_happened_though_others_are_served() {
     let mut cluster = Cluster::start().await;
@@ -701,7 +701,7 @@ async fn what_was_not_sent_has_not_happened_though_others_are_served() {
     }
 }
 
-/// A host that is gone: nothing says so but the others.
+/// A host is gone, and only the other nodes say so.
 #[tokio::test]
 async fn a_master_that_falls_silent_is_left_by_idle_clients_too() {
     let mut cluster = Cluster::start_with(Duration::from_secs(2)).await;
@@ -717,7 +717,7 @@ async fn a_master_that_falls_silent_is_left_by_idle_clients_too() {
     let waiting = waiter(&cluster.servers[1], &patient, name, 3).await;
     cluster.until_copied(4, name, "2").await;
     cluster.servers[1].freeze();
-    // Sent to a server that does not answer.
+    // The release goes to a server that does not answer.
     let release = tokio::spawn(async move { guard.release().await });
     served(release).await;
     served(waiting).await;
@@ -756,7 +756,7 @@ async fn a_redisson_of_each_kind_is_woken_and_wakes() {
     join_all(beside).await;
 }
 
-/// `heard` waits until so many listen to a channel.
+/// `heard` waits until so many clients listen to a channel.
 async fn beside_java(
     client: &Client,
     peer: &JavaPeer,
@@ -780,7 +780,7 @@ async fn beside_java(
     peer.call("release", permits(2)).await.unwrap();
     served(waiting).await;
     semaphore.release(3).await.unwrap();
-    // A lock, too, and a fair one: each of its waiters has a channel of its own.
+    // A lock, and a fair lock: each waiter of a fair lock has a channel of its own.
     let thread = peer.call("threadId", json!({ "thread": "t" })).await;
     let id = peer.call("clientId", json!({})).await.unwrap().value;
     let java_owner = format!("{}:{}", id.as_str().expect("a text"), thread.unwrap().value);
@@ -812,7 +812,7 @@ async fn beside_java(
         served(waiting).await;
         lock.unlock().await.unwrap();
     }
-    // And one with two sides, whose holds are keys of their own.
+    // A read-write lock, whose holds have keys of their own.
     let both = client.read_write_lock(&format!("{{{name}}}-prices"));
     let java = |side| json!({ "name": both.name(), "thread": "t", "side": side });
     let channel = format!("redisson_rwlock:{}", both.name());
@@ -832,7 +832,7 @@ async fn beside_java(
     peer.call("unlock", java("write")).await.unwrap();
 }
 
-/// A client at rest asks for the map at the pace that is set.
+/// An idle client asks for the map at the interval that is set.
 #[tokio::test]
 async fn the_map_is_asked_for_at_the_pace_that_is_set() {
     let cluster = Cluster::start().await;
@@ -855,7 +855,7 @@ async fn the_map_is_asked_for_at_the_pace_that_is_set() {
         })
         .await;
     };
-    // It is asked for once more behind the connect.
+    // The client asks for the map once more after the connect.
     passes().await;
     let before = asked().await;
     passes().await;

@@ -1,4 +1,4 @@
-//! Who waits in a cluster, on both sides of a master that is cut off.
+//! Waiters in a cluster, on both sides of a master that is cut off.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn of(url: String) -> ClientBuilder {
     builder(url).retry_window(Duration::from_secs(60))
 }
 
-/// One client is told nothing but what the old master says, and the other one has left it.
+/// One client hears from the old master only, and the other client has left that master.
 #[tokio::test]
 async fn waiters_on_both_sides_of_a_master_that_is_cut_off_are_served() {
     let cluster = Cluster::start().await;
@@ -34,7 +34,7 @@ async fn waiters_on_both_sides_of_a_master_that_is_cut_off_are_served() {
     }
     cluster.until_copied(3, name, "0").await;
 
-    // Nobody but the old master tells it who has which slot.
+    // Only the old master tells this client which node has which slot.
     allow(&cluster.servers[1..], "late", "-cluster|slots").await;
     cluster.cut_off(0).await;
     until_listeners(new, name, 1).await;
@@ -43,7 +43,7 @@ async fn waiters_on_both_sides_of_a_master_that_is_cut_off_are_served() {
         served(waiter).await;
     }
     assert_eq!(stored(new, name).await, ["3"]);
-    // The old master goes on for those who know no better.
+    // The old master goes on serving clients that do not know the new master.
     assert_eq!(stored(old, name).await, ["0"]);
     late.release(1).await.unwrap();
     served(first).await;
@@ -54,11 +54,11 @@ async fn waiters_on_both_sides_of_a_master_that_is_cut_off_are_served() {
     allow(&cluster.servers[1..], "late", "+cluster|slots").await;
     served(second).await;
     assert_eq!(stored(new, name).await, ["2"]);
-    // All five come back, and the one that came from nobody.
+    // All five permits come back, and the one that was released without being held.
     let (two, more) = tokio::join!(early.release(2), late.release(2));
     two.and(more).unwrap();
     assert_eq!(stored(new, name).await, ["6"]);
-    // The old master goes on answering, and is asked again by a client that comes anew.
+    // The old master still answers, and a new client asks it again.
     let seeds = [old, &cluster.servers[1]].map(|server| format!("127.0.0.1:{}", server.port()));
     let fresh = of(format!("redis+cluster://{}", seeds.join(",")));
     let fresh = fresh.connect().await.unwrap().semaphore(name);
@@ -71,7 +71,7 @@ async fn waiters_on_both_sides_of_a_master_that_is_cut_off_are_served() {
     assert_eq!(stored(old, name).await, ["0"]);
 }
 
-/// `acquire` in a task whose question has been answered: it waits.
+/// `acquire` in a task whose first request has been answered: it waits.
 async fn in_line(semaphore: &RSemaphore) -> JoinHandle<Result<()>> {
     let call = semaphore.clone();
     let task = tokio::spawn(async move { call.acquire(1).await });

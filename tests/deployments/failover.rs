@@ -1,5 +1,5 @@
-//! A replica takes over, with the data that got across, and the same address leads to it: what was begun
-//! at the old primary takes effect once, and who waits goes on waiting.
+//! A replica takes over with the data that reached it, and the same address leads to it: calls that were begun at the
+//! old primary take effect once, and waiters go on waiting.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::support::waiters::{channel, until, until_subscribers, waiter};
 use redisson_semaphore::Client;
 use tokio::time::timeout;
 
-/// A client of the one of the two that is the master: nobody changes the place where an address leads to.
+/// A client that finds the master of the pair by itself: nothing redirects an address.
 async fn of_the_master(pair: &Pair) -> Client {
-    // Nothing is found by looking once in a while.
+    // The client does not poll.
     let connecting = builder(pair.url()).safety_interval(NEVER);
     connecting.connect().await.unwrap()
 }
 
-/// What changes nothing is carried out by a replica, and is all that a waiter sends.
+/// A waiter sends only requests that change nothing, and a replica carries these out, too.
 #[tokio::test]
 async fn who_only_waits_leaves_a_master_that_has_become_a_replica() {
     let pair = Pair::start().await;
@@ -40,7 +40,7 @@ async fn who_only_waits_leaves_a_master_that_has_become_a_replica() {
     served(open).await;
 }
 
-/// What a client holds is renewed where the master is now, sooner than it asks for the role of a server by itself.
+/// A client renews its holds at the new master, sooner than it asks for the role of a server by itself.
 #[tokio::test]
 async fn who_only_holds_leaves_a_master_that_has_become_a_replica() {
     const LEASE: Duration = Duration::from_secs(3);
@@ -52,7 +52,7 @@ async fn who_only_holds_leaves_a_master_that_has_become_a_replica() {
     let permit = seats.permit(1).await.unwrap();
     pair.until_across().await;
     pair.part_as_masters().await;
-    // Looks after the dead, too.
+    // This client reclaims the permits of dead clients, too.
     let connecting = builder(pair.replica.url()).lock_watchdog_timeout(LEASE);
     let other = connecting.connect().await.unwrap();
     let others = other.semaphore("held").watched();
@@ -65,7 +65,7 @@ async fn who_only_holds_leaves_a_master_that_has_become_a_replica() {
     assert_eq!(others.available_permits().await, Ok(2));
 }
 
-/// Messages come from where commands go to, though both connections find the master by themselves.
+/// Messages come from the server that commands go to, though each of the two connections finds the master by itself.
 #[tokio::test]
 async fn messages_are_heard_where_commands_go_to() {
     let pair = Pair::start().await;
@@ -85,12 +85,12 @@ async fn messages_are_heard_where_commands_go_to() {
     served(task).await;
 }
 
-/// The old primary has carried the call out, and the new one knows it.
+/// The old primary has carried out the call, and the new one has its record.
 #[tokio::test]
 async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
     let mut pair = Pair::start().await;
     let address = Proxy::start(&pair.master).await;
-    // Both know the scripts: else a reply that is lost may say no more than that the server does not.
+    // Both servers know the scripts: otherwise the lost reply may only say that the server lacks the script.
     for _ in 0..2 {
         warm_up(&pair.master).await;
         pair.change_places().await;
@@ -120,7 +120,7 @@ async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
             let answer = timeout(LIMIT, task).await.expect("it ends").unwrap();
             assert_eq!(answer, Ok(if call == "drain" { 3 } else { 0 }), "{call}");
             assert_eq!(stored(&pair.master, "across").await, [left.to_string()]);
-            // The next one must not begin at the new replica.
+            // The next call must not begin at the new replica.
             address.cut();
             assert_eq!(
                 client.semaphore("across").available_permits().await,
@@ -129,7 +129,7 @@ async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
         }
         semaphore.add_permits(9).await.unwrap();
     }
-    // The new primary must know the script: else the reply that is lost says that it does not.
+    // The new primary must know the script: otherwise the lost reply only says that it lacks the script.
     assert_eq!(semaphore.clear_expire().await, Ok(false));
     address.at_script(1, Fate::LoseReplyAndClose);
     let struck = address.struck();
@@ -165,7 +165,7 @@ async fn who_waits_is_served_by_the_new_primary() {
     }
 }
 
-/// Against a replica both connections are made again and again; the log does not tell each time.
+/// Both connections to a replica are made again and again; the log does not mention each time.
 #[tokio::test]
 async fn a_refusing_replica_is_logged_once() {
     log::record();

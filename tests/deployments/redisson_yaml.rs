@@ -1,4 +1,4 @@
-//! Redisson's own configuration: the same file is read by a JVM and by this crate, and what is wrong with one is told.
+//! Redisson's own configuration: a JVM and this crate read the same file, and a faulty file is reported.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ fn ignored(yaml: &RedissonYaml) -> Vec<(usize, String)> {
     ignored.map(|setting| (setting.line, setting.key)).collect()
 }
 
-/// Both take from the same permits, and wake each other.
+/// The client and the JVM take from the same permits, and wake each other.
 async fn share(client: &Client, peer: &JavaPeer, name: &str) {
     let semaphore = client.semaphore(name);
     assert!(semaphore.try_set_permits(3).await.unwrap());
@@ -167,7 +167,7 @@ async fn a_cluster_is_found_by_the_same_file() {
     share_by(&text, "4.7.0", "seats").await;
 }
 
-/// Redisson asks without a password first: then with that of the sentinels, or else of the servers, but never as their user.
+/// Redisson asks a sentinel without a password first, then with the sentinels' password or else the servers', but never as the servers' user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_are_told_a_password_where_they_want_one() {
     let server = RedisServer::options().user("app on >shared ~* &* +@all");
@@ -210,7 +210,7 @@ async fn what_stands_beside_the_servers_comes_before_what_they_have() {
     let text =
         format!("{single}  username: nobody\n  password: other\nusername: app\npassword: secret\n");
     share_by(&text, "4.7.0", "seats").await;
-    // But for a mapper that is the default one.
+    // A default name mapper is the exception: it does not override the servers' mapper.
     let mapped = text.replace(
         "  username",
         "  nameMapper: !<com.example.Mapper> {}\n  username",
@@ -218,7 +218,7 @@ async fn what_stands_beside_the_servers_comes_before_what_they_have() {
     let default = "nameMapper: !<org.redisson.api.DefaultNameMapper> {}\n";
     let error = RedissonYaml::text(mapped + default).builder().unwrap_err();
     assert!(error.to_string().contains("com.example.Mapper"), "{error}");
-    // Without a password nobody logs in.
+    // Without a password the client does not log in as the user.
     let text = single + "username: nobody\n";
     share_by(&text, "4.7.0", "without").await;
     let (_, ignored) = RedissonYaml::text(text).builder().unwrap();
@@ -230,7 +230,7 @@ async fn what_stands_beside_the_servers_comes_before_what_they_have() {
     );
 }
 
-/// A JVM's key store is not read here: the authority is told beside the file.
+/// A JVM's key store is not read here: the authority is set beside the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_and_sentinels_are_reached_by_tls_by_the_same_file() {
     const HOST: &str = "127.0.0.1";
@@ -336,7 +336,7 @@ fn what_has_no_meaning_here_is_told() {
     let file = File::new(&text);
     assert_eq!(ignored(&RedissonYaml::file(file.path()).unwrap()), keys);
 
-    // A key store of Java's, which nobody else reads.
+    // A Java key store, which only a JVM reads.
     let store = File::new("\u{1}JKS");
     let text = format!(
         "sentinelServersConfig:\n  masterName: mymaster\n  sentinelAddresses:\n  - rediss://h:26379\n  sslTruststore: file:{}\n  \
@@ -443,7 +443,7 @@ async fn an_address_that_resolves_to_nothing_is_named() {
     assert_eq!(error.name(), Some("no-such-host.invalid:6379"));
 }
 
-/// How often the servers are asked who serves what means something in a cluster only.
+/// The scan interval matters in a cluster only.
 #[test]
 fn the_pace_of_scans_counts_in_a_cluster() {
     for (mode, is_ignored) in [

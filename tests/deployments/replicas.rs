@@ -1,4 +1,4 @@
-//! A grant that counts when replicas have it, too; and what a failover loses without that.
+//! Grants that replicas must confirm, and the grants that a failover loses without that.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -38,14 +38,14 @@ impl Pair {
         builder.connect().await.unwrap()
     }
 
-    /// The replica logs in as somebody else.
+    /// The replica logs in as `user`.
     async fn replica_is(&self, user: &str) {
         for setting in ["masteruser", "masterauth"] {
             ask::<()>(&self.replica, &["CONFIG", "SET", setting, user]).await;
         }
     }
 
-    /// The replica gets nothing any more.
+    /// The replica gets no more data.
     async fn part(&self) {
         self.replica_is("nobody").await;
         ask::<i64>(&self.master, &["CLIENT", "KILL", "TYPE", "replica"]).await;
@@ -60,7 +60,7 @@ impl Pair {
         self.replica_is("").await;
     }
 
-    /// The master is gone, and what the replica does not have with it.
+    /// The master is gone, and with it all data that the replica lacks.
     async fn fail_over(&mut self) {
         self.master.kill().await;
         ask::<()>(&self.replica, &["REPLICAOF", "NO", "ONE"]).await;
@@ -78,7 +78,7 @@ async fn what_is_granted_is_on_the_replica_already() {
     let client = client.connect().await.unwrap();
     let semaphore = client.semaphore("seats");
     semaphore.try_set_permits(10).await.unwrap();
-    // One that does not get it yet.
+    // The replica does not get the grant yet.
     pair.replica.freeze();
     let call = semaphore.clone();
     let task = tokio::spawn(async move { call.acquire(1).await });
@@ -97,7 +97,7 @@ async fn what_is_granted_is_on_the_replica_already() {
     assert_eq!(ask::<i64>(&pair.replica, &["SCARD", "slots"]).await, 1);
 }
 
-/// Those who call at the same time wait together.
+/// Concurrent callers share one wait for the replicas.
 #[tokio::test]
 async fn many_share_one_wait() {
     let pair = start().await;
@@ -117,7 +117,7 @@ async fn many_share_one_wait() {
     assert!(0 < waits && waits * 4 < scripts, "{waits} for {scripts}");
 }
 
-/// Who gets nothing has nothing that a replica could lose.
+/// A caller that gets nothing has nothing that a replica could lose.
 #[tokio::test]
 async fn who_looks_or_gets_nothing_waits_for_no_replica() {
     let pair = start().await;
@@ -162,8 +162,8 @@ async fn who_looks_or_gets_nothing_waits_for_no_replica() {
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
 }
 
-/// What was done by a sending whose answer was lost is not on the replica either: the repetition, on another connection, asks
-/// for that.
+/// The change of the first sending, whose reply was lost, is not on the replica either: the repetition on another connection
+/// waits for the replica, too.
 #[tokio::test]
 async fn what_is_answered_from_its_record_is_confirmed_too() {
     let mut pair = start().await;
@@ -232,7 +232,7 @@ async fn each_master_of_a_cluster_is_waited_for() {
         assert!(semaphore.try_acquire(1).await.unwrap());
         // A replica that has not confirmed it after 150 ms is asked again.
         let most = 1 + began.elapsed().as_millis() as u64 / 150;
-        // At once: nobody else waits for it.
+        // The answer comes at once: no other call waits for it.
         assert_eq!(
             cluster.copied(master + 3, &name).await.as_deref(),
             Some("1")
@@ -251,7 +251,7 @@ async fn each_master_of_a_cluster_is_waited_for() {
     cluster.servers[3].thaw();
 }
 
-/// What nobody has confirmed was granted to nobody.
+/// A grant that no replica confirms is returned, and its caller gets an error.
 #[tokio::test]
 async fn what_no_replica_confirms_is_given_back_and_told() {
     let pair = start().await;
@@ -259,7 +259,7 @@ async fn what_no_replica_confirms_is_given_back_and_told() {
     let semaphore = client.semaphore("seats");
     semaphore.try_set_permits(5).await.unwrap();
     let (lock, slots) = (client.lock("door"), client.set_semaphore("slots", 5));
-    // One that has to wait, and goes on waiting. What one caller of a client gives to the next is no change.
+    // Another client's waiter, which goes on waiting: a hand-off within one client would be no change to confirm.
     let guard = semaphore.permit(5).await.unwrap();
     let other = pair.connect().await.semaphore("seats");
     let line = waiter(&mut pair.master.connection().await, &other, 5).await;
@@ -293,11 +293,11 @@ async fn what_no_replica_confirms_is_given_back_and_told() {
     assert_eq!(stored(&pair.replica, "seats").await, ["5"]);
 }
 
-/// A caller who tries in vain, and the next ones: what one would leave to the other is no change to the server that they ask.
+/// Callers that fail one after the other: a hand-off between them would be no change for the replicas to confirm.
 async fn in_vain<T>(kind: &str, granted: impl AsyncFn() -> Result<T, Error>) {
     for time in 1..=3 {
         let error = granted().await.map(drop).expect_err(kind);
-        // What waits behind a question is not sent.
+        // A call that waits behind another request is not sent.
         let told = matches!(
             error,
             Error::OutcomeUnknown { .. } | Error::Unavailable { .. }
@@ -342,7 +342,7 @@ async fn what_no_replica_has_is_not_passed_on() {
         ),
     );
     all.await;
-    // Of what a try took that went along with a release, too.
+    // The same for a try that travelled with a release.
     in_vain("a counter", async || semaphore.try_acquire(1).await).await;
     until_stored(&pair.master, "seats", 1).await;
     until_stored(&pair.master, "work", 1).await;
@@ -357,7 +357,7 @@ async fn what_no_replica_has_is_not_passed_on() {
     .await;
 }
 
-/// Without it two may come to hold what is there for one; with it nobody is told that he does.
+/// Without confirmations two callers may come to hold the only permit. With confirmations the first caller gets an error instead.
 #[tokio::test]
 async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {
     for careful in [false, true] {
@@ -373,7 +373,7 @@ async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {
         assert_eq!(stored(&pair.replica, "seats").await, ["1"]);
         match (careful, granted) {
             (false, Ok(true)) => {
-                // The second one who is told so.
+                // The second grant of the same permit.
                 until("the new master serves", LIMIT, async || {
                     semaphore.try_acquire(1).await.unwrap_or(false)
                 })
@@ -385,7 +385,7 @@ async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {
     }
 }
 
-/// By a permission, or as managed services forbid commands, by another name for them; nothing has been changed then.
+/// A permission forbids the command, or it has another name, as with managed services. Nothing has been changed then.
 #[tokio::test]
 async fn a_server_that_does_not_let_clients_wait_for_replicas_is_told() {
     let options = RedisServer::options().setting("rename-command", "WAIT \"\"");
@@ -416,7 +416,7 @@ async fn a_server_that_does_not_let_clients_wait_for_replicas_is_told() {
     }
 }
 
-/// Whoever gives something back and is told that no replica has it yet has given it back all the same.
+/// A release that no replica has confirmed ends with an error, and is carried out all the same.
 #[tokio::test]
 async fn what_is_given_back_and_not_confirmed_is_given_back_behind_a_failover() {
     let mut pair = start().await;
@@ -440,7 +440,7 @@ async fn what_is_given_back_and_not_confirmed_is_given_back_behind_a_failover() 
     .await;
 }
 
-/// What is held lasts on while the replica is away, also where a step of its holder, or of its line, is not confirmed.
+/// Holds last while the replica is away, even if another step of their holder, or of their queue, is not confirmed.
 #[tokio::test]
 async fn who_renews_waits_for_no_replica() {
     const LASTS: Duration = Duration::from_secs(5);

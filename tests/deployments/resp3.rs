@@ -1,5 +1,5 @@
-//! RESP3, where it is asked for: what begins a connection, messages, and servers that do not know it. That all else is the same is for
-//! the contract suites, which run by it, too.
+//! RESP3, where it is asked for: the start of a connection, messages, and servers that do not know it. The contract suites run with
+//! RESP3, too: they check that all else is the same.
 
 use crate::sentinels::Deployment;
 use crate::support::clients::{LIMIT, builder, served};
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-/// What `CLIENT LIST` says of the connections of `user`.
+/// The lines of `CLIENT LIST` about the connections of `user`.
 async fn listed(server: &RedisServer, user: &str) -> Vec<String> {
     let list: String = redis::cmd("CLIENT")
         .arg("LIST")
@@ -44,7 +44,7 @@ async fn both_connections_speak_it_and_need_no_permission_for_that() {
     served(task).await;
 }
 
-/// That it is told at once, and without the password.
+/// Connects and returns the error, which comes at once and without the password.
 async fn told(port: u16, password: Option<&str>, protocol: Protocol) -> Error {
     let mut connecting = Client::builder(format!("redis://127.0.0.1:{port}"))
         .protocol(protocol)
@@ -79,7 +79,7 @@ async fn who_is_not_let_in_and_what_a_server_does_not_know_is_told() {
     }
 }
 
-/// It repeats the password, and this crate does not.
+/// The server's error repeats the password, and the client's error does not.
 #[tokio::test]
 async fn a_server_that_does_not_know_passwords_is_told_apart() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -95,7 +95,7 @@ async fn a_server_that_does_not_know_passwords_is_told_apart() {
     serving.await.unwrap();
 }
 
-/// What a sentinel tells of its master is a map.
+/// A sentinel's reply about its master is a map.
 #[tokio::test]
 async fn sentinels_and_their_masters_are_spoken_to_by_it() {
     let deployment = Deployment::start().await;

@@ -1,4 +1,4 @@
-//! The master moves, and the sentinels tell where: who waits is served there, and what is held is held there.
+//! The master moves, and the sentinels say where: waiters are served there, and holds are kept there.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ async fn until_demoted(server: &RedisServer) {
     .await;
 }
 
-/// Nobody of ours is connected there any more.
+/// Waits until no client of the test is connected to the server.
 async fn until_left(server: &RedisServer) {
     let ours = format!("name={} ", crate::sentinels::CLIENT);
     until("the old master is left", LIMIT, async || {
@@ -44,18 +44,18 @@ async fn a_failover_on_order_is_followed_with_waiters_and_guards() {
     deployment.until_all_have("seats", "3").await;
     deployment.fail_over().await;
     let new = deployment.until_failed_over().await;
-    // What is answered by the old master now is lost.
+    // A change that the old master still accepts is lost.
     until_left(&deployment.servers[0]).await;
     guard.release().await.unwrap();
     served(task).await;
     semaphore.release(4).await.unwrap();
     deployment.until_all_have("seats", "5").await;
-    // Messages are heard there, too.
+    // Messages arrive from there, too.
     let task = waiter(&deployment.servers[new], &semaphore, 6).await;
     release_as_redisson(&mut deployment.servers[new].connection().await, "seats", 1).await;
     served(task).await;
     deployment.until_all_have("seats", "0").await;
-    // It has what it needs, and no more.
+    // The client has the connections that it needs, and no more.
     let ours = async |server, mark: &str| {
         let list: String = asked(server, &["CLIENT", "LIST"]).await.unwrap();
         list.matches(mark).count()
@@ -103,7 +103,7 @@ async fn a_master_that_is_killed_is_replaced() {
         "first waiter {after:?}, all {:?} after the failover",
         told.elapsed()
     );
-    // It comes back as a replica: nobody goes there.
+    // The old master comes back as a replica: no client goes there.
     deployment.servers[0].restart().await;
     until_demoted(&deployment.servers[0]).await;
     deployment.until_all_have("seats", "20").await;
@@ -131,7 +131,7 @@ async fn a_master_that_is_cut_off_is_left_by_idle_clients_too() {
     served(task).await;
     until_has(new, "seats", "0").await;
     assert_eq!(stored(old, "seats").await, ["2"]);
-    // A sentinel that is on its side has another opinion, and the others a later one.
+    // A sentinel on the old master's side has another opinion, and the other sentinels have a later one.
     let hermit = crate::sentinels::sentinel().start().await;
     crate::sentinels::monitor(&hermit, MASTER, old.port(), "harness", 1).await;
     let urls = [&hermit].into_iter().chain(&deployment.sentinels);
@@ -149,7 +149,7 @@ async fn a_master_that_is_cut_off_is_left_by_idle_clients_too() {
     deployment.until_all_have("seats", "0").await;
 }
 
-/// No failover, and the old master is there as ever: only the sentinels have been told another one.
+/// There is no failover, and the old master goes on as before: only the sentinels were given another master.
 #[tokio::test]
 async fn a_master_that_the_sentinels_are_told_anew_is_followed() {
     let servers = [RedisServer::start().await, RedisServer::start().await];
@@ -175,7 +175,7 @@ async fn a_master_that_the_sentinels_are_told_anew_is_followed() {
     served(task).await;
 }
 
-/// A host that is gone: nothing says so but the sentinels.
+/// A host is gone, and only the sentinels say so.
 #[tokio::test]
 async fn a_master_that_falls_silent_is_replaced() {
     let mut deployment = Deployment::start().await;
@@ -191,7 +191,7 @@ async fn a_master_that_falls_silent_is_replaced() {
     let release = tokio::spawn(async move { guard.release().await });
     served(release).await;
     served(task).await;
-    // What lies in its socket is carried out now, in vain.
+    // The old master carries out the requests in its socket now, and loses their effects.
     deployment.servers[0].thaw();
     until_demoted(&deployment.servers[0]).await;
     deployment.until_all_have("seats", "0").await;
@@ -274,7 +274,7 @@ async fn what_cannot_work_is_told() {
         detail.contains("127.0.0.1:1") && detail.contains("127.0.0.1:2"),
         "{detail}"
     );
-    // It does its work as soon as one of them answers.
+    // The client works as soon as one sentinel answers.
     let one = [dead[0].clone(), dead[1].clone(), good()].to_vec();
     let connecting = to(MASTER, one).connect_timeout(short);
     let error = connecting.connect().await.expect_err("no master is there");
@@ -300,7 +300,7 @@ async fn a_jvm_follows_the_same_sentinels_by_the_same_file() {
     let task = waiter(&deployment.servers[0], &semaphore, 1).await;
     deployment.fail_over().await;
     deployment.until_failed_over().await;
-    // What is answered by the old master now is lost; Redisson tells errors for a while.
+    // A change that the old master still accepts is lost. Redisson returns errors for a while.
     until_demoted(&deployment.servers[0]).await;
     until("Redisson follows", LIMIT, async || {
         peer.call("release", one()).await.is_ok()

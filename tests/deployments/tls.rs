@@ -1,4 +1,4 @@
-//! The same over TLS, with certificates that are good and ones that are not.
+//! Connections over TLS, with good and with bad certificates.
 
 use crate::certificates::{Authority, Certificate};
 use crate::support::clients::{LIMIT, RESPONSE_TIMEOUT, builder, served, stored};
@@ -47,7 +47,7 @@ fn to(server: &RedisServer, authority: &Authority) -> ClientBuilder {
     builder(url(server)).tls(trusting(authority))
 }
 
-/// That it is told at once, and what.
+/// Connects and returns the detail of the TLS error, which comes at once.
 async fn told(connecting: ClientBuilder, server: &str) -> String {
     let connected = timeout(LIMIT, connecting.connect_timeout(4 * LIMIT).connect()).await;
     let error = connected.expect("at once").expect_err("it does not fit");
@@ -211,7 +211,7 @@ async fn sentinels_and_their_master_are_reached_by_tls() {
     );
 }
 
-/// What the seed says of the other nodes is where those speak TLS.
+/// The addresses that the seed gives for the other nodes are those where the nodes speak TLS.
 #[tokio::test]
 async fn all_nodes_of_a_cluster_are_reached_by_tls() {
     let authority = Authority::new();

@@ -1,5 +1,5 @@
-//! Thousands of calls that are begun and left alone: they hold nobody up, and do not fill the memory while the server is frozen. Single
-//! ones are in `tests/hazards`.
+//! Thousands of calls that are begun and left alone: they hold no other call up, and do not fill the memory while the server is frozen.
+//! Single calls are in `tests/hazards`.
 
 use std::pin::pin;
 use std::time::Duration;

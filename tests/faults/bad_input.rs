@@ -29,7 +29,7 @@ async fn a_counter_that_is_no_number_is_told_and_left_alone() {
         let _: () = control.set(semaphore.name(), text).await.unwrap();
         let before = snapshot(&mut control, semaphore.name()).await;
         for (operation, error) in all_operations(&semaphore).await {
-            // What exists is not set again, whatever it is.
+            // `try_set` does not set an existing key, whatever its value.
             let error = match error {
                 Some(error) => error,
                 None if operation.starts_with("try_set") => continue,
@@ -43,7 +43,7 @@ async fn a_counter_that_is_no_number_is_told_and_left_alone() {
         }
         assert_eq!(snapshot(&mut control, semaphore.name()).await, before);
     }
-    // It becomes a number: the same client goes on.
+    // The text becomes a number, and the same client goes on.
     let semaphore = client.semaphore("text-0");
     let _: () = control.set("text-0", "2").await.unwrap();
     semaphore.acquire(2).await.unwrap();
@@ -94,7 +94,7 @@ async fn a_counter_that_java_has_pushed_past_the_range_can_be_used_up() {
     assert_eq!(semaphore.drain_permits().await, Ok(left + 1));
 }
 
-/// The error of each object that is called so.
+/// The error of each object with this name.
 async fn errors_of_objects(client: &Client, name: &str) -> Vec<Option<Error>> {
     let semaphore = client.semaphore(name);
     let operations = all_operations(&semaphore).await.into_iter();
@@ -129,7 +129,7 @@ async fn errors_of_objects(client: &Client, name: &str) -> Vec<Option<Error>> {
     errors
 }
 
-/// The same for those that a cluster alone can refuse for the slots of their keys.
+/// The same for objects that only a cluster can refuse, for the slots of their keys.
 async fn errors_of_others(client: &Client, name: &str) -> Vec<Option<Error>> {
     let fair = client.fair_semaphore(name, 1);
     vec![
@@ -150,7 +150,7 @@ async fn errors_of_others(client: &Client, name: &str) -> Vec<Option<Error>> {
 async fn names_that_cannot_be_used_are_refused_by_every_operation() {
     let (server, mut control) = start_controlled().await;
     let single = connect(server.url()).await;
-    // It is never asked.
+    // This server is never asked.
     let cluster = || builder("redis+cluster://127.0.0.1:1".to_owned());
     let apart = cluster().connect_lazy().unwrap();
     // The mapped name counts.
@@ -170,7 +170,7 @@ async fn names_that_cannot_be_used_are_refused_by_every_operation() {
             let told = matches!(error, Error::InvalidName { .. });
             assert!(told, "call {number} of {name:?}: {error}");
             assert_eq!(error.effect(), Effect::NotApplied);
-            // It is not repeated as a whole.
+            // The error does not repeat the whole name.
             assert!(error.to_string().len() < 1000);
         }
     }
@@ -231,7 +231,7 @@ async fn urls_and_settings_that_make_no_sense() {
         );
         assert!(!error.to_string().contains("secret"), "{error}");
     }
-    // An address is told as one would type it.
+    // An error shows an address as a user would type it.
     let connecting = Client::builder("redis://[::1]:1").connect_timeout(Duration::from_millis(100));
     let error = connecting.connect().await.unwrap_err();
     assert!(
@@ -298,7 +298,7 @@ async fn a_wrong_type_is_told_with_its_key() {
             "f",
             "app:f:owner",
         ),
-        // A slot that nobody of ours can have taken is not called free.
+        // A slot that no client can have taken is not called free.
         (slots.holders().await.map(drop), "slots", "app:slots:300"),
         (
             slots.release_all().await.map(drop),
@@ -328,7 +328,7 @@ async fn a_wrong_type_is_told_with_its_key() {
         assert!(text.contains(at) && text.contains("list"), "{text}");
         assert_clear(&error, object);
     }
-    // A client that may not ask is told what is known.
+    // A client that may not ask for the type gives an error without it.
     let (server, client) = limited("~* &* +@all -type").await;
     let _: () = server.connection().await.rpush("list", 1).await.unwrap();
     let error = client.semaphore("list").release(1).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! A client that need not be connected at its start, tells whether it is, and asks who it is each time.
+//! A client that starts without a connection, says whether it is connected, and asks for its credentials each time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -74,12 +74,12 @@ async fn a_server_that_is_away_at_connect() {
     let error = timeout(LIMIT, connecting).await.unwrap().expect_err("away");
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert_clear(&error, &format!("127.0.0.1:{}", server.port()));
-    // One that comes while it is tried is found.
+    // A server that starts during the attempts is found.
     let connecting = tokio::spawn(Client::connect(url.clone()));
     server.restart().await;
     let client = timeout(LIMIT, connecting).await.unwrap().unwrap().unwrap();
     client.semaphore("there").release(1).await.unwrap();
-    // One that accepts and says nothing.
+    // A server that accepts the connection and says nothing.
     server.freeze();
     let connecting = Client::builder(url).connect_timeout(short).connect();
     let error = timeout(LIMIT, connecting)
@@ -139,12 +139,12 @@ async fn a_ping_finds_out_what_nobody_has_noticed() {
     proxy.clear();
     until_connected(&mut state).await;
     client.ping().await.unwrap();
-    // It answers, if only that it won't.
+    // The server answers, if only with a refusal.
     let client = connect(server.url_as("quiet", "pw")).await;
     client.ping().await.unwrap();
 }
 
-/// What is to be said next.
+/// The provider's next answer.
 #[derive(Clone)]
 enum Say {
     Password(&'static str),
@@ -170,7 +170,7 @@ impl CredentialsProvider for Rotating {
     }
 }
 
-/// Besides the settings: what is said, and how often it was asked.
+/// The settings, the provider's next answer, and how often the provider was asked.
 fn rotating(
     server: &RedisServer,
     first: Say,

@@ -40,7 +40,7 @@ async fn a_late_copy_of_a_refused_call_does_nothing() {
     }
 }
 
-/// A command that nobody waits for any more arrives when a later call has been answered: it does nothing, though that call has changed
+/// A command without a waiting caller arrives when a later call has been answered: it does nothing, though the later call has changed
 /// nothing.
 #[tokio::test]
 async fn a_command_that_was_given_up_does_nothing_late() {

@@ -1,4 +1,4 @@
-//! A client whose password is wrong for a while: what it gives back meanwhile is given back.
+//! A client whose password is wrong for a while: its releases in that time are carried out later.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use futures::{FutureExt, future::BoxFuture};
 use redis::AsyncCommands;
 use redisson_semaphore::{Effect, LeasedSemaphore, Result};
 
-/// The client is not let in, for a reason that does not pass by itself. Each that gives something back meanwhile is told that it is not
-/// known, or looks at the answer no more, and has given it back.
+/// The client cannot log in, for a reason that does not pass by itself. A caller that releases meanwhile gets an error with an unknown
+/// outcome, or drops its call. The release is carried out all the same.
 #[tokio::test]
 async fn what_is_given_back_while_a_password_is_wrong_is_given_back_when_it_is_right() {
     let (server, _) = limited("~* &* +@all").await;
@@ -62,7 +62,7 @@ async fn what_is_given_back_while_a_password_is_wrong_is_given_back_when_it_is_r
         let error = told.unwrap_err();
         assert_eq!(error.effect(), Effect::Unknown, "{error}");
     }
-    // The others have been told as well, and did not look.
+    // The other calls have ended as well, and their callers did not look.
     drop(unread);
     set(">pw").await;
     for name in ["seats", "desks", "work"] {

@@ -1,4 +1,4 @@
-//! Passwords and permissions that are missing or taken away: a clear error, nobody else suffers, nothing is lost.
+//! Passwords and permissions that are missing or taken away: a clear error, no effect on other callers, nothing is lost.
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ async fn a_refused_announcement_is_told() {
         told(semaphore.release(1).await, "4").await;
         told(semaphore.release_if_exists(1).await.map(drop), "5").await;
         told(semaphore.add_permits(1).await, "6").await;
-        // What announces nothing is allowed.
+        // A call that announces nothing is allowed.
         assert_eq!(semaphore.drain_permits().await, Ok(6));
         semaphore.add_permits(-4).await.unwrap();
         semaphore.release(2).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_refused_announcement_is_told() {
     }
 }
 
-/// The permits of a guard whose release is denied come back with the end of its lease, and not as fast as that is refused.
+/// The permits of a guard whose release is denied come back when its lease ends. The release is not retried as fast as it is refused.
 #[tokio::test]
 async fn guard_whose_release_is_denied_comes_back_with_its_lease() {
     let (server, _) = limited("~* &* +@all").await;
@@ -192,7 +192,7 @@ async fn waiters_of_different_amounts_are_told_that_the_permission_is_gone() {
     }
 }
 
-/// A user in the URL is who comes in, with a password or without.
+/// The client logs in as the user of the URL, with a password or without.
 #[tokio::test]
 async fn a_user_without_a_password_is_not_taken_for_another() {
     let server = RedisServer::options()
@@ -235,7 +235,7 @@ async fn a_socket_takes_them_as_parameters() {
         .await;
     let mut control = server.connection().await;
     let path = server.directory().join("socket");
-    // The server makes it at its start only, so one stands in for it.
+    // The server makes its socket at its start only, so a bridge stands in for it.
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
     let port = server.port();
     let bridge = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Records that are not needed any more are given back, and only those.
+//! Records that are not needed any more are deleted, and only those.
 
 use crate::support::clients::{LIMIT, patient, start_controlled};
 use crate::support::monitor::{Command, Monitor, forgets};
@@ -8,7 +8,7 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, LeasedSemaphore as _};
 
-/// One script deletes so many records at the most.
+/// The most records that one script deletes.
 const TOGETHER: usize = 64;
 
 /// The records of semaphores, recipes and locks, but for those that many semaphores share.
@@ -31,7 +31,7 @@ fn given_back(commands: &[Command]) -> usize {
     commands.iter().filter(is_one).count()
 }
 
-/// So few that no reply is late.
+/// So few calls at a time that no reply is late.
 async fn some_at_a_time(count: usize, one: impl AsyncFn(usize)) {
     stream::iter(0..count)
         .for_each_concurrent(50, |number| one(number))
@@ -71,11 +71,11 @@ async fn objects_used_once_leave_few_keys_for_few_commands() {
     assert!(scripts <= objects / 10, "{scripts} for {objects} objects");
 }
 
-/// Whatever it was, and whether callers have waited.
+/// For all kinds of objects, and after callers have waited.
 #[tokio::test]
 async fn nothing_of_ours_is_left_where_nobody_waits_or_holds() {
     let (server, mut control) = start_controlled().await;
-    // A batch that is sent twice leaves its record for its life.
+    // A batch that is sent twice leaves its record until that expires.
     let connect = async || patient(server.url()).connect().await.unwrap();
     let clients = [connect().await, connect().await];
     let [one, other] = &clients;

@@ -1,4 +1,4 @@
-//! The client's runtime ends, or a caller has none: each call is told, and what guards owe is named.
+//! The client's runtime ends, or a caller has none: each call ends with an error, and releases that are not carried out are reported.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -27,7 +27,7 @@ fn runtime() -> Runtime {
 
 type Waits = fn(Client) -> BoxFuture<'static, Result<()>>;
 
-/// The end of `#[tokio::main]` waits for such threads: it would never come.
+/// The end of `#[tokio::main]` waits for such threads: without the error it would never come.
 #[test]
 fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
     let outside = runtime();
@@ -85,7 +85,7 @@ fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
             let _ = end.send(());
         });
         match told.recv_timeout(LIMIT).expect("it is told") {
-            // Its question may have been under way.
+            // The request may have been under way.
             Ok(Err(Error::RuntimeEnded { .. } | Error::OutcomeUnknown { .. })) => {}
             Ok(told) => panic!("{kind}: {told:?}"),
             // A timer that is polled in `Handle::block_on` behind the end of its runtime panics, as tokio says there.
@@ -116,7 +116,7 @@ fn whose_command_was_on_the_way_is_not_told_that_nothing_was_sent() {
     let before = proxy.scripts();
     let mut call = Box::pin(semaphore.delete());
     inside.block_on(async { assert!(call.as_mut().now_or_never().is_none()) });
-    // Whoever comes second sees to it that it goes on without its caller.
+    // A second call makes the first one go on without its caller.
     let other = semaphore.clone();
     inside.spawn(async move { other.exists().await });
     outside.block_on(async {
@@ -134,7 +134,7 @@ fn whose_command_was_on_the_way_is_not_told_that_nothing_was_sent() {
     );
 }
 
-/// What a guard holds that is dropped behind the end of the client's runtime, or just before, is not given back, and not passed over.
+/// A guard is dropped after the end of the client's runtime, or just before: its permits are not released, and `shutdown` says so.
 #[test]
 fn a_shutdown_behind_the_end_tells_what_has_not_been_given_back() {
     for dropped_before in [true, false] {
@@ -186,7 +186,7 @@ fn by_hand<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A caller that no runtime polls has the client's.
+/// A call that no runtime polls uses the client's runtime.
 #[test]
 fn every_call_may_be_polled_outside_of_a_runtime() {
     let runtime = runtime();

@@ -9,7 +9,7 @@ use crate::support::server::RedisServer;
 use redisson_semaphore::{Effect, Error};
 use tokio::time::{Instant, timeout};
 
-/// What is in doubt has had its retry window, and its caller knows it.
+/// A call with an unknown outcome has had its retry window, and its caller has got the error.
 #[tokio::test]
 async fn shutdown_does_not_wait_for_a_second_window_when_all_callers_have_been_told() {
     let server = RedisServer::start().await;
@@ -35,8 +35,8 @@ async fn shutdown_does_not_wait_for_a_second_window_when_all_callers_have_been_t
     assert!(began.elapsed() < window, "{:?}", began.elapsed());
 }
 
-/// The caller of another runtime carries a round out there, and leaves it to others when it is dropped.
-/// What becomes of that runtime must not matter to them: here it has ended, or nobody drives it.
+/// A caller of another runtime carries out a round there, and leaves the round to others when it is dropped. The state of that runtime
+/// must not matter to the others: here it has ended, or no thread drives it.
 fn begun_on_another_runtime(ended: bool) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (server, proxy, client) = runtime.block_on(async {
@@ -79,7 +79,7 @@ fn a_round_begun_on_a_runtime_that_nobody_drives_goes_on() {
     begun_on_another_runtime(false);
 }
 
-/// The last thing that a client does is to give back what it wrote beside objects; what is owed by then is more.
+/// A client ends by deleting its records. A guard that is dropped during this last step is still released.
 #[tokio::test]
 async fn a_guard_dropped_at_the_very_end_of_a_shutdown_gives_back() {
     let server = RedisServer::start().await;

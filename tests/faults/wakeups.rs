@@ -51,7 +51,7 @@ async fn a_release_before_the_subscription_is_not_missed() {
     served(call).await;
 }
 
-/// A server that is busy with somebody's script for a moment refuses the subscription, too: who waits goes on waiting.
+/// A server that is busy with a script for a moment refuses the subscription, too: the waiter goes on waiting.
 #[tokio::test]
 async fn a_subscription_that_is_refused_for_now_is_made_later() {
     let server = RedisServer::options()

@@ -53,12 +53,12 @@ impl Side<'_> {
     }
 }
 
-/// What `by` does, as it sees it, as `other` sees it and as it stands in Redis; and what was published.
+/// Carries out the operations of `by`. Returns what `by` sees, what stands in Redis, and the messages. `other` must see the same count.
 async fn course(world: &mut World, by: &Side<'_>, other: &Side<'_>, name: &str) -> Vec<String> {
     let mut record = Channel::subscribe(&world.server, &channel(name)).await;
     let mut seen = Vec::new();
-    // Redisson makes its subscription within a second, and throws where a busy machine leaves it none. Where the latch is open
-    // already, a JVM that has much to do takes its time to see that.
+    // Redisson makes its subscription within a second, and throws where a busy machine leaves it no time. A busy JVM may take a while
+    // to see that a latch is open already.
     let (short, long) = (1_000, LIMIT.as_millis() as u64);
     for (step, (op, number)) in [
         ("trySetCount", 2),
@@ -146,8 +146,8 @@ async fn both_wait_and_either_opens() {
                 .map(|_| world.java.begin("await", args.clone()))
                 .collect();
             until_subscribers(&mut world.redis, &channel(name), 2).await;
-            // Each caller of the JVM looks twice, the second time behind its subscription, and is told nothing of what
-            // comes before it has seen that answer.
+            // Each caller of the JVM looks twice, the second time behind its subscription. A message that comes before the second
+            // answer does not reach the caller.
             let mut looks = 0;
             until("the JVM's callers wait", LIMIT, async || {
                 let commands = monitor.until_marker().await;

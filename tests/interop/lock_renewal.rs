@@ -51,7 +51,7 @@ async fn both_sides_outlive_pauses() {
     }
 }
 
-/// Of each kind, with a waiter of ours; a reader of ours that is renewed beside it does not keep the dead one alive.
+/// For locks of each kind, with a waiter in Rust. A reader in Rust that is renewed beside it does not keep the dead reader alive.
 #[tokio::test]
 async fn a_killed_jvm_keeps_nothing() {
     for version in all_versions() {

@@ -119,7 +119,7 @@ impl Step<'_> {
         }
     }
 
-    /// What Redisson answers, or the class of its exception.
+    /// Redisson's answer, or the class of its exception.
     async fn by_java(self, world: &World) -> Value {
         let mut args = self.kind.args("java", &self.owner.to_string());
         if let Some(lease) = self.lease {
@@ -134,7 +134,7 @@ impl Step<'_> {
         }
     }
 
-    /// The same of ours, in Java's words.
+    /// The answer of this crate, in Java's words.
     async fn by_rust(self, owner: &Owner) -> Value {
         let mut lock = owner.lock(self.kind);
         if let Some(millis) = self.lease {
@@ -152,7 +152,7 @@ impl Step<'_> {
     }
 }
 
-/// Of all kinds of locks called `rust`.
+/// An owner of all kinds of locks named `rust`.
 struct Owner {
     plain: RLock,
     both: RReadWriteLock,
@@ -178,7 +178,7 @@ impl Owner {
     }
 }
 
-/// The keys of the lock `name`, but for records and what Redisson removes without waiting for that, as if they were Java's.
+/// The keys of the lock `name` with Java's names and owners. Records, and keys that Redisson removes later by itself, are left out.
 async fn keys(world: &mut World, owners: &[Owner], name: &str) -> Vec<(String, Snapshot)> {
     let alike = |text: &str| {
         let mut text = text.replace("rust", "java");
@@ -217,7 +217,7 @@ async fn payloads(channel: &mut Channel) -> Vec<String> {
 async fn compare(version: &str, kind: Kind, sequences: &[&str]) {
     let mut world = World::start(version).await;
     let owners = [Owner::new(&world, "0").await, Owner::new(&world, "1").await];
-    // By patterns, as they would be taken for JVMs that wait, and be left a share.
+    // By patterns: plain subscribers would be taken for JVMs that wait, and be left a share.
     let mut java_channel = Channel::pattern(&world.server, &kind.channel("java")).await;
     let mut rust_channel = Channel::pattern(&world.server, &kind.channel("rust")).await;
     for sequence in sequences {
@@ -227,7 +227,7 @@ async fn compare(version: &str, kind: Kind, sequences: &[&str]) {
             assert_eq!(said, step.by_rust(&owners[step.owner]).await, "{what}");
             let java = keys(&mut world, &owners, "java").await;
             let rust = keys(&mut world, &owners, "rust").await;
-            // Redisson gives the holds that are left whatever lease its object had last.
+            // Redisson gives the remaining holds the lease that its object had last.
             let tolerance = match (step.kind, step.op) {
                 (Kind::Plain, "unlock") => 10 * LONG,
                 _ if sequence.starts_with(TWICE) => 2 * LONG,
@@ -241,11 +241,11 @@ async fn compare(version: &str, kind: Kind, sequences: &[&str]) {
                 payloads(&mut java_channel).await,
                 payloads(&mut rust_channel).await,
             );
-            // A writer that goes on as a reader tells so here.
+            // This crate publishes a message here when a writer goes on as a reader.
             if sequence.starts_with(DOWNGRADE) && step.op == "unlock" && step.kind == Kind::Write {
                 java = vec!["1".to_owned()];
             }
-            // Of a read-write lock Redisson announces what was free already.
+            // Redisson also announces a read-write lock that was free already.
             if kind == Kind::Plain || said != json!("IllegalMonitorStateException") {
                 assert_eq!(java, rust, "{what}");
             }
@@ -257,7 +257,7 @@ async fn compare(version: &str, kind: Kind, sequences: &[&str]) {
 const TWICE: &str = "0 write lock; 0 write tryLock";
 const DOWNGRADE: &str = "0 write lock 100000; 0 read lock 100000; 0 write unlock";
 
-/// In sequences in which the leases agree; where ours are meant to differ, `RLock` says so.
+/// In sequences in which the leases agree. Where this crate's leases are meant to differ, `RLock` says so.
 #[tokio::test]
 async fn locks_leave_the_same_bytes() {
     for version in versions() {
@@ -314,7 +314,7 @@ async fn what_redisson_leaves_behind_is_all_that_is_left() {
         // Redisson removes its latch without waiting for that.
         until("only the token is left", PATIENCE, async || {
             let mut keys: Vec<String> = world.redis.clone().keys("*").await.unwrap();
-            // Its record goes with others, or at the shutdown.
+            // The record goes with other records, or at the shutdown.
             keys.retain(|key| !key.starts_with("redisson_lock_once:"));
             keys == ["redisson_lock_token:{door}"]
         })

@@ -144,7 +144,7 @@ async fn readers_of_both_sides_hold_together() {
     }
 }
 
-/// All readers of a JVM go on when a writer of ours has unlocked, or goes on as a reader, and when the lock passes on to a reader of ours.
+/// All readers of a JVM go on when a writer in Rust has unlocked, or goes on as a reader, and when the lock passes on to a reader in Rust.
 #[tokio::test]
 async fn readers_of_both_sides_come_in_together() {
     for version in newer_versions() {
@@ -154,7 +154,7 @@ async fn readers_of_both_sides_come_in_together() {
             let lock = world.rust.read_write_lock("door");
             lock.write().lock().await.unwrap();
             let waiting = readers.clone().map(|args| world.java.begin("lock", args));
-            // The message to readers reaches only those who sleep: Redisson keeps no token for the others.
+            // The message to readers reaches only sleeping threads: Redisson keeps no token for the others.
             until("they sleep", PATIENCE, async || {
                 world.java("parkedLockThreads", json!({})).await == json!(4)
             })
@@ -190,7 +190,7 @@ async fn readers_of_both_sides_come_in_together() {
     }
 }
 
-/// A hold that has run out keeps nobody from writing when the others have gone, whichever side it was of.
+/// An expired hold of either side keeps no writer out when the other readers have gone.
 #[tokio::test]
 async fn one_of_several_reads_expires() {
     for version in newer_versions() {
@@ -209,7 +209,7 @@ async fn one_of_several_reads_expires() {
             })
             .await;
         };
-        // Java's runs out, and ours goes.
+        // Java's hold expires, and the hold of Rust is released.
         lock.read().lock().await.unwrap();
         world.java("lock", leased).await;
         gone(&world.java_owner("a").await).await;
@@ -217,7 +217,7 @@ async fn one_of_several_reads_expires() {
         lock.read().unlock().await.unwrap();
         assert!(other.write().try_lock().await.unwrap(), "{version}");
         other.write().unlock().await.unwrap();
-        // Ours runs out, and Java's goes.
+        // The hold of Rust expires, and Java's hold is released.
         lock.read().with_lease(short).lock().await.unwrap();
         world.java("lock", b.clone()).await;
         gone(lock.read().owner()).await;
@@ -229,7 +229,7 @@ async fn one_of_several_reads_expires() {
             "{version}"
         );
         world.java("unlock", writer).await;
-        // Java's goes, and ours lasts.
+        // Java's hold is released, and the hold of Rust lasts.
         lock.read().lock().await.unwrap();
         world.java("lock", b.clone()).await;
         world.java("unlock", b).await;

@@ -131,8 +131,8 @@ async fn permits_and_latches_too(world: &mut World) {
         .unwrap();
 }
 
-/// A message says how many permits there are: to Redisson "+2" is 2. There may be some of a later call for callers who are
-/// asleep: this test is a listener, too.
+/// A message says how many permits there are: to Redisson "+2" is 2. Further messages may be for callers that are asleep: this
+/// test counts as a listener, too.
 async fn until_told(messages: &mut Channel, total: usize) {
     loop {
         let payload = messages.next().await.payload;

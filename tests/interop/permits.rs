@@ -22,12 +22,12 @@ use tokio::time::timeout;
 
 /// In milliseconds.
 const HOUR: u64 = 3_600_000;
-/// What Redisson writes for a permit that does not end.
+/// The end that Redisson writes for a permit without an end.
 const ENDLESS: &str = "922337203685477";
 /// The id of no permit.
 const NOBODY: &str = "00112233445566778899aabbccddeeff";
 
-/// Where the permits stand that are held.
+/// The key of the permits that are held.
 pub(crate) fn permits_key(name: &str) -> String {
     if name.contains('{') {
         format!("{name}:timeout")
@@ -122,8 +122,8 @@ fn ids_of(held: &[Held]) -> Vec<String> {
     held.iter().map(|held| held.id().to_owned()).collect()
 }
 
-/// The keys as they stand: what is available, how many permits are held without an end and with one, what has a time to
-/// live.
+/// The state of the keys: the available permits, the numbers of permits that are held without an end and with one, and the keys
+/// that have a time to live.
 async fn stands(redis: &mut MultiplexedConnection, name: &str) -> String {
     let counter = snapshot(redis, name).await;
     let key = permits_key(name);
@@ -140,7 +140,7 @@ async fn stands(redis: &mut MultiplexedConnection, name: &str) -> String {
     )
 }
 
-/// What `by` does, as it sees it, as `other` sees it and as it stands in Redis.
+/// Carries out the operations of `by`. Returns what `by` sees and what stands in Redis. `other` must see the same counts.
 async fn course(
     redis: &mut MultiplexedConnection,
     name: &str,
@@ -267,7 +267,7 @@ async fn ended(call: PendingCall) -> Value {
     served("Java's", call).await.value
 }
 
-/// A Java caller that waits, and has looked behind its subscription: each looks twice.
+/// Starts a Java caller, and waits for its second look, which comes after its subscription.
 async fn java_waits(
     world: &mut World,
     monitor: &mut Monitor,
@@ -326,7 +326,7 @@ async fn either_side_waits_and_the_other_one_wakes_it() {
     }
 }
 
-/// Nobody gives it back: it ends.
+/// The permit is not released: its lease ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn either_side_waits_for_the_end_of_a_lease() {
     let mut world = World::start(NEWEST).await;
@@ -345,7 +345,7 @@ async fn either_side_waits_for_the_end_of_a_lease() {
         assert_eq!(world.java("permitTryRelease", args).await, json!(false));
         assert_eq!(ours.try_release(held[0].id()).await, Ok(true));
     }
-    // A JVM that is killed has not given back what it holds.
+    // A JVM that is killed has not released its permits.
     let ours = world.rust.permit_expirable_semaphore("killed");
     ours.try_set_permits(2).await.unwrap();
     let args = json!({"name": "killed", "permits": 2, "leaseMs": 700});
@@ -462,16 +462,16 @@ async fn the_ids_of_old_redissons_are_told_apart() {
             matches!(&error, Error::InvalidPermitId { reason, .. } if reason.contains("3.16.8"));
         assert!(told, "{error}");
     }
-    // It counts, is listed, and can be released as it is listed.
+    // The permit counts, is listed, and can be released by its listed id.
     assert_eq!(ours.acquired_permits().await, Ok(1));
     let listed = ours.holders().await.unwrap();
     assert_eq!((listed.len(), listed[0].id().len()), (1, 64));
     ours.release(listed[0].id()).await.unwrap();
     assert_eq!(ours.available_permits().await, Ok(3));
-    // It ends as others do.
+    // The permit ends as others do.
     acquire(100).await;
     assert_eq!(granted(waits(&ours, 3)).await.len(), 3);
-    // What we hold is not theirs to release, but they wait for it.
+    // The JVM cannot release a permit of this crate, but it waits for one.
     let one = ours.holders().await.unwrap()[0].id().to_owned();
     let call = java.begin("permitAcquire", json!({"name": "old", "leaseMs": 1000}));
     let mut control = server.connection().await;
@@ -480,7 +480,7 @@ async fn the_ids_of_old_redissons_are_told_apart() {
     ended(call).await;
 }
 
-/// A client of ours whose callers pass permits on among themselves leaves some to a JVM, of whose callers it knows nothing.
+/// A busy client, whose callers pass permits on among themselves, leaves some to a JVM, of whose callers it knows nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_client_of_ours_keeps_no_jvm_out() {
     let world = World::start(NEWEST).await;

@@ -95,7 +95,7 @@ async fn rust_callers_of(world: &mut World, version: &str) {
     }
 }
 
-/// One message of Java is enough for all that it leaves room for, in the order of their arrival.
+/// One message of Java is enough for all callers that its permits suffice for, in the order of their arrival.
 async fn many_rust_callers(world: &mut World) {
     let semaphore = world.rust.semaphore("many");
     let mut callers = Vec::new();
@@ -150,7 +150,7 @@ async fn one_release_serves_all_for_whom_there_is_room() {
 
 async fn java_crowds(world: &World, attempts: &mut Attempts) {
     for mode in Mode::BOTH {
-        // Beyond 64 the message itself does not reach all; later calls do.
+        // With more than 64 callers the message itself does not reach all; later wake-ups do.
         let equal = [2, 5, 64, 100].map(|callers| vec![1; callers]);
         let unequal = (0..30).map(|number| number % 5 + 1).collect();
         for amounts in equal.into_iter().chain([unequal]) {
@@ -164,7 +164,7 @@ async fn java_crowds(world: &World, attempts: &mut Attempts) {
     }
 }
 
-/// What Redisson does to its own callers; a release in Rust helps those who were left behind, too.
+/// Redisson leaves some of its own callers asleep. A release in Rust serves these, too.
 async fn redisson_serves_one_of_three(world: &World, attempts: &mut Attempts) {
     let name = "left behind";
     let mut calls = world
@@ -213,7 +213,7 @@ async fn guards_dropped_together(world: &World, attempts: &mut Attempts) {
     }
 }
 
-/// Redisson's timer answers without another look: without a message of their own they are told `false`.
+/// Redisson's timer answers without another attempt: a caller without a message of its own would get `false`.
 async fn timed_futures(world: &World, attempts: &mut Attempts) {
     let name = "timed";
     let wait = Duration::from_secs(10);
@@ -229,7 +229,7 @@ async fn timed_futures(world: &World, attempts: &mut Attempts) {
     world.expect_available(name, 0).await;
 }
 
-/// Also where the handle, or the guard, that released is gone when those who were left asleep have to be woken again.
+/// The repeated wake-ups also come when the handle, or the guard, that released is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_request_is_served_past_a_large_one() {
     for version in versions(&SUPPORTED) {
@@ -261,7 +261,7 @@ async fn small_behind_large(world: &World) {
             world.expect_available(&name, 0).await;
         }
 
-        // Behind a whole wall.
+        // Behind many large requests.
         let name = format!("wall {}", mode.word());
         let semaphore = world.rust.semaphore(&name);
         let amounts = std::iter::repeat_n(5, 8).chain([2, 1]);
@@ -277,7 +277,7 @@ async fn small_behind_large(world: &World) {
     }
 }
 
-/// A caller whom a release suffices for is woken soon, though the wake-ups behind an earlier release have become rare.
+/// A caller is woken soon after a release that suffices for it, though the wake-ups behind an earlier release have become rare.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_release_is_followed_up_at_once() {
     let world = World::start(NEWEST).await;
@@ -316,7 +316,7 @@ async fn who_was_not_connected_at_the_release_is_woken_later() {
     }
     proxy.blackhole();
     proxy.cut();
-    // Announcements that come later are a handle's.
+    // A handle makes the later announcements, so the handles are kept.
     let mut handles = Vec::new();
     for name in &names {
         until_subscribers(&mut world.redis, &channel(name), 0).await;
@@ -339,7 +339,7 @@ async fn who_finds_permits_that_nobody_has_announced_wakes_the_others() {
     let world = World::start(NEWEST).await;
     let mut attempts = world.attempts().await;
     let name = "found";
-    // One looks now and then, and needs more than comes; neither Java nor the other client looks.
+    // One client polls, and needs more permits than come. Neither Java nor the other client polls.
     let looking = clients::builder(world.server.url())
         .safety_interval(Duration::from_millis(400))
         .connect()

@@ -23,7 +23,7 @@ async fn connect(url: &str, name: &str) -> Client {
     builder.connect().await.expect("the server runs")
 }
 
-/// What the other processes do, until they are killed. What has come of it stands in keys that begin with `told`.
+/// The program of the other processes, until they are killed. Its results stand in keys that begin with `told`.
 #[tokio::test]
 #[ignore = "a process of its own, started by the tests of this file"]
 async fn peer() {
@@ -56,7 +56,7 @@ async fn holder(seats: &RSemaphore, redis: &mut MultiplexedConnection) {
     anew.lost().await;
 }
 
-/// Starts a process that holds permits at a server, and tells there what it does.
+/// Starts a process that holds permits at a server, and records there what it does.
 fn start(server: &RedisServer, number: usize) -> Keeper {
     let directory = server.directory().join(format!("holder{number}"));
     std::fs::create_dir(&directory).expect("a new directory can be made");
@@ -85,7 +85,7 @@ async fn java_gets_what_a_killed_process_held() {
     let operator = connect(&world.server.url(), "operator").await;
     let seats = operator.semaphore(NAME);
     seats.try_set_permits(4).await.unwrap();
-    // It has used the semaphore.
+    // The client has used the semaphore.
     seats.permit(1).await.unwrap().release().await.unwrap();
     for (number, mode) in Mode::BOTH.into_iter().enumerate() {
         let () = redis.del("told uses").await.unwrap();

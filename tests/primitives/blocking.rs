@@ -55,7 +55,7 @@ fn threads_share_permits_and_the_client_has_one_that_ends() {
     });
     let last = seats.permit(2).unwrap();
     drop((client, seats));
-    // The guard is the last that knows the client, and goes on another thread.
+    // The guard is the last owner of the client, and is dropped on another thread.
     std::thread::spawn(move || drop(last)).join().unwrap();
     runtime.block_on(async {
         until("the thread ends", LIMIT, async || threads() == 0).await;
@@ -135,7 +135,7 @@ fn everything(client: &Client) {
     assert!(client.run(seats.delete()).unwrap());
 }
 
-/// What waits for a twin needs the client's thread, though only the shell, or a guard, knows the client any more.
+/// A wait for an in-memory implementation needs the client's thread, though only the blocking wrapper or a guard still has the client.
 fn twins_outlive_their_client(runtime: &Runtime, server: &RedisServer) {
     let (wait, kept) = (Duration::from_millis(100), Duration::from_secs(10));
     let client = connect(server);

@@ -15,7 +15,7 @@ use redisson_semaphore::{Client, Error, RSemaphore};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A semaphore of a client that hands over for `window`, known to the server's script cache.
+/// A semaphore of a client that hands permits on locally for `window`, known to the server's script cache.
 async fn semaphore(server: &RedisServer, permits: u32, window: Duration) -> RSemaphore {
     let client = Client::builder(server.url())
         .local_hand_off(window)
@@ -24,7 +24,7 @@ async fn semaphore(server: &RedisServer, permits: u32, window: Duration) -> RSem
         .await
         .expect("the server has just been started");
     let semaphore = client.semaphore("counted");
-    // A client that had set them would announce them.
+    // A client that had set the permits would announce them.
     let () = server
         .connection()
         .await
@@ -57,8 +57,8 @@ async fn a_caller_alone_sends_one_script_a_call() {
     assert_eq!(sent.filter(|one| !announces(one)).count(), 30);
 }
 
-/// The first call leaves at once; the others wait for it and follow, more and more at a time. Taken by so many scripts at the most, and
-/// taken and given back by so many.
+/// The first call leaves at once; the others wait for it and follow in growing batches. `most` has the largest numbers of scripts: for
+/// taking, and for taking and giving back.
 async fn travel_together(
     server: &RedisServer,
     (object, name): (&impl Turns, &str),
@@ -101,7 +101,7 @@ async fn calls_made_together_travel_together() {
     }
 }
 
-/// Callers that wait one behind the other; each gives back what it got.
+/// Callers that wait one behind the other; each caller gives back its permit.
 async fn relay(server: &RedisServer, semaphore: &RSemaphore, runners: usize) -> usize {
     semaphore.acquire(1).await.unwrap();
     let running: Vec<_> = (0..runners)
@@ -115,7 +115,7 @@ async fn relay(server: &RedisServer, semaphore: &RSemaphore, runners: usize) -> 
         .collect();
     let mut connection = server.connection().await;
     until_subscribers(&mut connection, "redisson_sc:{counted}", 1).await;
-    // In its turn behind all that the arrival of the runners has caused.
+    // This call is answered after all scripts that the arrival of the runners has caused.
     assert_eq!(semaphore.available_permits().await.unwrap(), 0);
     let mut monitor = Monitor::start(server).await;
     semaphore.release(1).await.unwrap();
@@ -132,7 +132,7 @@ async fn permits_handed_over_within_the_process_cost_no_script() {
     let used = relay(&server, &semaphore(&server, 1, HOUR).await, 200).await;
     // The last release, the surplus entries that leave, and what the subscription may still cause.
     assert!(used <= 8, "200 hand-overs in {used} scripts");
-    // A window of zero switches the hand-over off.
+    // A window of zero switches local hand-off off.
     let server = RedisServer::start().await;
     let used = relay(&server, &semaphore(&server, 1, Duration::ZERO).await, 200).await;
     assert!(used >= 200, "200 releases in {used} scripts");

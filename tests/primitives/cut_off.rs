@@ -1,4 +1,4 @@
-//! Guards of a client that is cut off: each knows that it is lost before somebody else has what it held, and gives nothing back.
+//! Guards of a client that is cut off: each guard learns of its loss before another client has its permits, and gives nothing back.
 
 use std::pin::pin;
 use std::time::Duration;

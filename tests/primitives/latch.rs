@@ -23,7 +23,7 @@ fn channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
 }
 
-/// A caller in a task that waits when this returns: somebody listens for it.
+/// A caller in a task that waits when this returns: its client listens.
 async fn waiter(
     control: &mut MultiplexedConnection,
     latch: &RCountDownLatch,
@@ -87,7 +87,7 @@ async fn every_implementation_keeps_the_contract() {
     }
 }
 
-/// Three hundred callers of one client wait: nobody of them costs a script of his own, and an opening costs one.
+/// Three hundred callers of one client wait: no caller costs a script of its own, and an opening costs one.
 #[tokio::test]
 async fn an_opening_costs_one_script_however_many_wait() {
     let (server, mut control) = start_controlled().await;
@@ -124,14 +124,14 @@ async fn a_latch_that_vanishes_lets_its_waiters_go() {
     let (server, mut control) = start_controlled().await;
     let client = connect(server.url()).await;
     let latch = client.count_down_latch("vanishing");
-    // By its time to live, which tells nobody; the client looks for nothing else.
+    // By its time to live, which no message announces; the client looks for nothing else.
     latch.try_set_count(1).await.unwrap();
     let _: () = control.pexpire("vanishing", 300).await.unwrap();
     timeout(LIMIT, latch.wait())
         .await
         .expect("it is gone")
         .unwrap();
-    // When it is deleted, by anybody.
+    // When any client deletes it.
     latch.try_set_count(1).await.unwrap();
     let waits = waiter(&mut control, &latch).await;
     let elsewhere = connect(server.url()).await.count_down_latch("vanishing");

@@ -78,7 +78,7 @@ async fn a_mapper_may_use_the_client() {
     });
     let runtime = tokio::runtime::Handle::current();
     let (done, made) = tokio::sync::oneshot::channel();
-    // A thread of its own: one that hangs must not keep the test from its end.
+    // The thread is a separate one: if it hangs, the test can still end.
     std::thread::spawn(move || {
         drop(client.semaphore("outer"));
         let recipe = client.timestamp_semaphore("outer", 1);

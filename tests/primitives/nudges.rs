@@ -1,4 +1,4 @@
-//! Repeated wake-ups of JVMs that may have been left asleep: they end, and cost next to nothing where nobody listens.
+//! Repeated wake-ups of JVMs that may have been left asleep: they end, and cost next to nothing where no JVM listens.
 
 use std::time::Duration;
 

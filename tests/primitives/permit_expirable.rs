@@ -73,7 +73,7 @@ async fn leave_expired(control: &mut MultiplexedConnection, count: usize) {
     let _: i64 = control.decr("jobs", count).await.unwrap();
 }
 
-/// All that stands there, but for records.
+/// All keys but for records.
 async fn objects(control: &mut MultiplexedConnection) -> BTreeMap<String, Snapshot> {
     let mut all = snapshot_all(control).await;
     all.retain(|key, _| !key.starts_with("redisson_sc_leased_once:"));
@@ -120,7 +120,7 @@ async fn permits_are_taken_and_given_back_by_id() {
     jobs.release_many(&[""; 0]).await.unwrap();
 }
 
-/// Nobody has learned that none of them were, or is there who could give back the others.
+/// The caller has gone before it learned of the refusal: the permits that are held are released without the other one.
 #[tokio::test]
 async fn several_of_which_one_is_not_held_are_given_back_without_it_where_their_caller_has_gone() {
     let (_server, _client, jobs) = start(3).await;
@@ -252,7 +252,7 @@ async fn both_keys_are_one_object() {
     let refused = jobs.expire(Duration::ZERO).await;
     assert!(matches!(refused, Err(Error::InvalidDuration { .. })));
 
-    // A waiter of the new name is told.
+    // A waiter of the new name is notified.
     let new = client.permit_expirable_semaphore("new");
     let call = new.clone();
     let waits = tokio::spawn(async move { call.acquire_many(1).await });
@@ -271,7 +271,7 @@ async fn both_keys_are_one_object() {
     let back = renamed.object().rename_nx("jobs").await.unwrap();
     let back = back.expect("it is free");
     assert_eq!(counts(&back).await, [2, 1, 3]);
-    // Over another one, of which nothing is left.
+    // The name replaces another semaphore, of which nothing is left.
     new.try_set_permits(1).await.unwrap();
     let _ = new.acquire().await.unwrap();
     assert_eq!(back.release_all().await, Ok(1));
@@ -347,7 +347,7 @@ async fn keys_that_are_out_of_step() {
     assert_eq!(jobs.try_acquire().await.unwrap(), None);
     let brief = permits_key("jobs");
     let _: () = control.zadd(&brief, "ended", 1000).await.unwrap();
-    // What has ended meanwhile is no reason to say that it exists.
+    // Permits whose leases have ended do not make the semaphore exist.
     assert_eq!(jobs.try_set_permits(5).await, Ok(true));
     assert_eq!(counts(&jobs).await, [2, 3, 5]);
     jobs.release(held[0].id()).await.unwrap();
@@ -357,7 +357,7 @@ async fn keys_that_are_out_of_step() {
     let _: () = control.del("jobs").await.unwrap();
     jobs.release(held[1].id()).await.unwrap();
     assert_eq!(counts(&jobs).await, [1, 1, 2]);
-    // The permits are gone: their holder is told, and the number can be put right.
+    // The permits are gone: their holder learns of it, and the number can be put right.
     jobs.set_permits(5).await.unwrap();
     let guard = client
         .permit_expirable_semaphore("jobs")
@@ -442,7 +442,7 @@ async fn a_hundred_thousand_that_have_ended_come_back_in_bits() {
     assert_eq!(stored(&server, "jobs").await, [(COUNT - 1024).to_string()]);
 }
 
-/// A guard's permit ends with its process, whatever lasts for ever beside it, and lasts until then, though its lease is shortened by hand.
+/// A guard's permit ends with its process, even beside permits that last for ever. Until then it lasts, even if its lease is shortened by hand.
 #[tokio::test]
 async fn a_guards_permit_has_a_lease_that_is_renewed() {
     const LEASE: Duration = Duration::from_secs(6);

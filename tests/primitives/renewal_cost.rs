@@ -56,7 +56,7 @@ async fn ten_thousand_permits_with_ids_are_renewed_together() {
     // Eight are under way at a time.
     assert!((40..=48).contains(&needed), "{needed} scripts");
     assert!(leases.iter().all(|lease| !lease.is_lost()));
-    // Nobody renews what nobody keeps.
+    // A permit that is released is not renewed any more.
     assert_eq!(jobs.release_all().await, Ok(10_000));
     let lost = join_all(leases.iter().map(Lease::lost));
     timeout(LIMIT, lost).await.expect("their renewal tells");
@@ -71,7 +71,7 @@ async fn guards_of_ninety_semaphores_are_renewed_together() {
         seats.try_set_permits(1).await.unwrap();
         held.push(seats.permit(1).await.unwrap());
     }
-    // Those that were taken within a tenth of a period are renewed by one script.
+    // Guards that were taken within a tenth of a period are renewed by one script.
     let groups = 1.0 + taking.elapsed().as_secs_f64() / (LEASE / 30).as_secs_f64();
     let needed = scripts_of_the_first_round(&server, "redisson_sc_grants:{s0}").await;
     assert!(

@@ -1,5 +1,5 @@
-//! Renewal that the server refuses for a while, or can't carry out as it is a replica: that says nothing of what is held, and is
-//! tried again as long as that lasts.
+//! Renewal that the server refuses for a while, or can't carry out as it is a replica: a refusal is no loss, and the renewal is tried
+//! again as long as the refusals last.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Lease};
 use tokio::time::timeout;
 
-/// Three tries that are refused are made in the first half of it.
+/// Three tries that are refused fit into the first half of the lease.
 const LEASE: Duration = Duration::from_secs(6);
 
 /// How often the server has refused `command`.
@@ -54,7 +54,7 @@ async fn be_a_replica_for_a_while(control: &mut MultiplexedConnection, times: u6
     replica_of(control, None).await;
 }
 
-/// What is held of all kinds: the first ones that are refused do not stand for the others.
+/// Holds of all kinds are renewed: the first refused ones do not stand for the others.
 async fn refused_for_a_while(lasts: impl AsyncFnOnce(&mut MultiplexedConnection)) {
     let (server, _) = limited("~* &* +@all").await;
     let mut control = server.connection().await;

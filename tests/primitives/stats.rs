@@ -1,4 +1,4 @@
-//! What a client tells about its calls.
+//! The statistics of a client's calls.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn trouble_is_counted() {
     assert_eq!(stats.outcomes_unknown, before.outcomes_unknown + 1);
     assert!(stats.failed > before.failed && stats.retries > before.retries);
 
-    // A reply that is lost is asked about.
+    // A call whose reply is lost is repeated.
     let before = client.stats();
     proxy.at_script(1, Fate::LoseReply);
     let patient = builder(proxy.url()).connect().await.unwrap();
@@ -84,7 +84,7 @@ async fn trouble_is_counted() {
     assert_eq!(client.stats().granted, before.granted);
 }
 
-/// What a caller is told as an error counts, whatever it was that failed, and once.
+/// Each error that a caller gets counts once, whatever has failed.
 #[tokio::test]
 async fn whatever_has_failed_is_counted() {
     let (server, mut control) = start_controlled().await;
@@ -139,7 +139,7 @@ async fn whatever_has_failed_is_counted() {
         seats.acquire(1),
         seats.holders(),
     );
-    // What is not sent is a mistake of the program.
+    // A call that is not sent is a mistake of the program, and does not count.
     fail!(0 each:
         client.ask(None, &[]),
         jobs.release("no id"),

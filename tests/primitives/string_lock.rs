@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    /// Handles of two owners in two processes, as far as they can tell; nobody is served by a check.
+    /// Handles of two owners in two processes, as far as they can tell. The check is too rare to serve a waiter.
     fn locks(&self, name: &str) -> [Arc<dyn Lock>; 2] {
         [&self.first, &self.second].map(|client| -> Arc<dyn Lock> {
             Arc::new(client.string_lock(name).check_interval(LONG))

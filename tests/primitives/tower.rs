@@ -1,4 +1,4 @@
-//! The layer for services: who is let in, who is told what, and that nothing stays taken.
+//! The layer for services: which requests are let in, what the others get, and that no permit stays taken.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn told(refused: Refused) -> Told {
     })
 }
 
-/// A service that answers when it is told to, and knows how many are in it.
+/// A service that answers when it is notified, and counts the requests inside.
 #[derive(Default)]
 struct Room {
     inside: AtomicUsize,
@@ -92,7 +92,7 @@ async fn a_request_holds_its_permits_until_the_response() {
     assert_eq!(seats.available_permits().await, Ok(3));
     let many = limited(&room, layer(seats.clone()).permits(MAX_PERMITS + 1));
     assert_eq!(answer(call(&many)).await, "invalid");
-    // Those that go away leave nothing taken.
+    // Requests that are cancelled leave nothing taken.
     let inside = call(&service);
     tokio::task::yield_now().await;
     let waiting = call(&service);
@@ -167,12 +167,12 @@ async fn replicas_share_the_limit_and_a_silent_redis_does_not_hold_requests_up()
     server.freeze();
     assert_eq!(answer(call(&replica)).await, "unanswered");
     server.thaw();
-    // What it asked for is given back, whether it was granted or not.
+    // The permit of the request is given back, whether it was granted or not.
     patient.shutdown().await.unwrap();
     assert_eq!(seats[0].available_permits().await, Ok(1));
 }
 
-/// A semaphore that Redis has lost is told from a busy one, and made anew where the layer knows its limit.
+/// The layer distinguishes a semaphore that Redis has lost from a busy one, and makes it anew where it knows the limit.
 #[tokio::test]
 async fn a_missing_semaphore_is_told_or_made_anew() {
     let server = RedisServer::start().await;

@@ -161,7 +161,7 @@ async fn guards_whose_grants_are_deleted_are_lost() {
     timeout(LIMIT, held.lost()).await.expect("its renewal");
 }
 
-/// Split, merged, forgotten, given back: what guards hold counts, and what nobody guards is nobody's.
+/// Split, merged, forgotten, given back: only what guards hold counts as held.
 #[tokio::test]
 async fn holders_are_told_by_what_their_guards_hold() {
     let server = RedisServer::start().await;
@@ -267,7 +267,7 @@ async fn a_release_and_a_reclaim_at_once_give_back_once() {
     let far = connect(proxy.url(), HOUR).await.semaphore(NAME).watched();
     let permits = |dead: Vec<_>| dead.iter().map(PermitHolder::permits).sum::<u64>();
 
-    // The release arrives when others have given back, or has been carried out, and its client, whose time is up, does not know it.
+    // The release arrives when others have given back, or has been carried out. Its client, whose time is up, does not know it.
     let [close, lose] = LOST_REPLIES;
     for fate in [Fate::HoldRequest, close, lose] {
         let guard = far.permit(2).await.unwrap();

@@ -1,6 +1,6 @@
 //! The guide's chapter of figures, filled from the report of a run: `benches/figures.json`.
 //!
-//! It knows nothing of how that was measured, so that a test can make it again and compare.
+//! The module knows nothing about the measurement, so a test can fill the chapter again and compare.
 
 pub(crate) mod numbers;
 pub(crate) mod svg;
@@ -10,7 +10,7 @@ mod tables;
 
 use serde_json::Value;
 
-/// The pictures, with their files in `src/guide`; `demo`: what that has printed.
+/// The pictures, with their file names in `src/guide`. `demo` is the output of the demo.
 pub(crate) fn pictures(report: &Value, demo: &str) -> [(&'static str, String); 3] {
     [
         ("waits.svg", pictures::waits(report)),
@@ -19,7 +19,7 @@ pub(crate) fn pictures(report: &Value, demo: &str) -> [(&'static str, String); 3
     ]
 }
 
-/// The chapter with its tables filled: what stands between `<!-- name -->` and `<!-- end -->` is replaced.
+/// Fills the tables of the chapter: replaces the text between `<!-- name -->` and `<!-- end -->`.
 pub(crate) fn chapter(page: &str, report: &Value) -> String {
     let mut filled = page.to_owned();
     for (name, table) in tables::all(report) {
@@ -35,7 +35,7 @@ pub(crate) fn chapter(page: &str, report: &Value) -> String {
     filled
 }
 
-/// The workloads that the chapter tells of, and that the report does not.
+/// The workloads that the chapter describes and the report lacks.
 pub(crate) fn missing(report: &Value) -> Vec<&'static str> {
     let others = [
         "wake-up",
@@ -71,7 +71,7 @@ fn value(report: &Value, workload: &str, contestant: &str, metric: &str) -> Opti
     row[metric].as_f64()
 }
 
-/// Of Redisson's ways to call, the one with the most pairs a second.
+/// The way of calling Redisson that reaches the most pairs a second.
 fn redisson(report: &Value, workload: &str) -> &'static str {
     let pairs = |way| value(report, workload, way, PAIRS).unwrap_or_default();
     let (sync, unsync) = ("Redisson sync", "Redisson async");
@@ -88,7 +88,7 @@ const P99: &str = "wait_p99_micros";
 const MAX: &str = "wait_max_micros";
 const HELD: &str = "permit_use";
 
-/// The loads whose throughput is told, and what they are called.
+/// The workloads whose throughput is shown, with their titles.
 const LOADS: [(&str, &str); 9] = [
     ("ample-1", "1 caller"),
     ("ample-16", "16 callers"),
@@ -101,7 +101,7 @@ const LOADS: [(&str, &str); 9] = [
     ("lock-1", "a lock, 1 caller"),
 ];
 
-/// Where and with what it was measured, in one sentence.
+/// The machine and the software of the measurement, in one sentence.
 fn machine(report: &Value) -> String {
     let machine = &report["machine"];
     let text = |field: &str| machine[field].as_str().unwrap_or("?").to_owned();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::numbers::{grouped, micros, percent, precise};
 use super::{HELD, LOADS, MAX, P50, P99, PAIRS, machine, redisson, value};
 
-/// Each with its name in the page.
+/// All tables, each with its name in the page.
 pub(super) fn all(report: &Value) -> [(&'static str, String); 7] {
     [
         ("machine", format!("{}.\n", machine(report))),
@@ -29,12 +29,12 @@ fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     text.replace("|  |", "| |").replace("|  |", "| |")
 }
 
-/// A number as it is written, or nothing.
+/// The formatted number, or an empty cell.
 fn cell(value: Option<f64>, write: impl Fn(f64) -> String) -> String {
     value.map(write).unwrap_or_default()
 }
 
-/// Pairs a second, and the waits where permits are scarce.
+/// Pairs a second, and the p99 wait where permits are scarce.
 fn pairs(report: &Value, workload: &str, contestant: &str) -> String {
     let mut text = cell(value(report, workload, contestant, PAIRS), grouped);
     if workload.contains("scarce")
@@ -92,7 +92,7 @@ fn hand_over(report: &Value) -> String {
     table(&head, rows)
 }
 
-/// The compositions of four processes, and who of them is told about.
+/// The rows of the table: the contestant whose permit use is shown, the contestant whose waits are shown, and the title.
 pub(super) const SHARED: [(&str, &str, &str); 4] = [
     ("ours", "ours", "four processes of this crate"),
     ("Redisson sync", "Redisson sync", "four JVMs"),

@@ -15,7 +15,7 @@ pub(super) struct Comparison {
     pub(super) redisson: Option<f64>,
 }
 
-/// All that were measured.
+/// All comparisons that were measured.
 pub(super) fn all(report: &Report) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     let mut compare = |group, workload: &str, metric: &Metric, label: String| {

@@ -1,4 +1,4 @@
-//! The report as JSON, for those who compare runs.
+//! The report as JSON, for comparing runs.
 
 use serde_json::{Map, Value, json};
 

@@ -39,7 +39,7 @@ pub(crate) static REDIS_PER_PAIR: Metric =
     metric("redis_cpu_micros_per_pair", "Redis µs/pair", Unit::Precise);
 pub(crate) static SCRIPTS_PER_PAIR: Metric =
     metric("scripts_per_pair", "scripts/pair", Unit::Precise);
-/// Of the server's time, what it takes in scripts.
+/// The server's time inside scripts.
 pub(crate) static SCRIPT_TIME_PER_PAIR: Metric =
     metric("script_micros_per_pair", "script µs/pair", Unit::Precise);
 pub(crate) static CLIENT_PER_PAIR: Metric = metric(
@@ -92,7 +92,7 @@ pub(crate) static SECONDS_FOR_THE_REST: Metric =
 pub(crate) static SERVED: Metric = metric("served", "served", Unit::Percent);
 pub(crate) static IN_ORDER: Metric = metric("in_order", "in order", Unit::YesOrNo);
 
-/// All of a crowd's numbers.
+/// All numbers of one sample.
 pub(crate) fn of_sample(sample: &Sample) -> Numbers {
     let mut numbers = vec![(&PAIRS_PER_SECOND, sample.pairs_per_second())];
     numbers.extend(of_waits(&sample.waits()));
@@ -113,7 +113,7 @@ pub(crate) fn of_waits(waits: &Waits) -> Numbers {
     ]
 }
 
-/// How long the longest of so many scripts took, the longest first; nothing where none was long enough to be known.
+/// The times of the longest of `scripts` scripts. `micros` has the known times, longest first; it is empty if all scripts were short.
 pub(crate) fn of_long_scripts(micros: &[u64], scripts: f64) -> Numbers {
     let rank = (scripts / 1000.0) as usize;
     let known = |metric, at| micros.get(at).map(|micros: &u64| (metric, *micros as f64));

@@ -13,7 +13,7 @@ use crate::waits::Waits;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Order {
-    /// That each takes at a time.
+    /// How many permits each caller takes at a time.
     pub(crate) permits: u32,
     pub(crate) time: Duration,
     pub(crate) hold: Duration,
@@ -23,14 +23,14 @@ pub(crate) struct Order {
 #[derive(Default)]
 struct Tally {
     waits: Vec<u32>,
-    /// How many turns fell into the time; the last one in part.
+    /// The turns within the time; the last turn counts in part.
     turns: f64,
-    /// For how long of the time it held what it takes.
+    /// How long the caller held its permits within the time.
     held: Duration,
 }
 
-/// Runs the crowd, a caller for each of the semaphores, and answers as the Java peer's `crowd` does,
-/// with the turns of the caller that had the fewest; `grants` counts along.
+/// Runs one caller for each semaphore and answers as the Java peer's `crowd` command does, with the turns of the caller
+/// that had the fewest. `grants` counts all grants.
 pub(crate) async fn run<S: Semaphore>(
     semaphores: Vec<S>,
     order: Order,

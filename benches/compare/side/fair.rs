@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A refused caller of the original asks again so soon.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The ids that are held; nobody minds whose is released.
+/// The ids that are held. Any caller may release any of them.
 type Ids = Arc<Mutex<Vec<String>>>;
 
 fn keep(ids: &Ids, id: &str) {

@@ -1,4 +1,4 @@
-//! This crate, with its default settings; or without local hand-over, to see what that brings.
+//! This crate with its default settings, or without local hand-off to measure the effect of that hand-off.
 
 use std::time::Duration;
 

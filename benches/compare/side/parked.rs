@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Semaphore;
 use crate::Result;
 
-/// The outcome of each.
+/// The outcomes of the callers.
 pub(crate) struct Parked {
     served: AtomicU64,
     last: AtomicI64,
@@ -18,7 +18,7 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    /// Starts them, a task each, and returns when all have asked; each has asked before the next one does.
+    /// Starts a task for each caller. Each caller makes its request before the next one does; returns when all have made theirs.
     pub(crate) async fn start<S: Semaphore>(semaphore: &S, callers: u64) -> Arc<Parked> {
         let parked = Arc::new(Parked {
             served: AtomicU64::new(0),
@@ -33,7 +33,7 @@ impl Parked {
                     Err(error) => drop(line.failure.set(error.to_string())),
                 }
             });
-            // The first poll takes the place in line.
+            // The first poll queues the caller.
             let first = poll_fn(|cx| Poll::Ready(caller.as_mut().poll(cx)));
             if first.await.is_pending() {
                 tokio::spawn(caller);

@@ -1,9 +1,8 @@
 //! Code as one writes it without this crate: the `redis` crate, one script per call, pub/sub for waiting.
 //!
-//! Written with care. All calls of the process share one multiplexed connection (without Nagle's delay),
-//! all waiters one subscription connection. A message says how many permits are free, and wakes as many
-//! waiters, the longest waiting first, so that no crowd runs for one permit. Key, channel and payload are
-//! Redisson's.
+//! The code is written with care. All calls of the process share one multiplexed connection (without Nagle's delay), all
+//! waiters one subscription connection. A message says how many permits are free, and wakes that many waiters, the longest
+//! waiting first, so that a single permit does not wake all waiters. Key, channel and payload are Redisson's.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -38,7 +37,7 @@ static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// How often a waiter looks without a message: the same as this crate's default.
+/// How often a waiter checks without a message: the same as this crate's default.
 const POLL: Duration = Duration::from_secs(5);
 
 /// The crate's default of half a second is too short for thousands of calls at once.
@@ -159,7 +158,7 @@ impl Semaphore for Handle {
         self.subscribe().await?;
         loop {
             let mut woken = pin!(self.signal.waiters.notified());
-            // In line before the question, so that no message is missed.
+            // The waiter registers before the attempt, so that it misses no message.
             woken.as_mut().enable();
             if self.try_acquire(permits).await? {
                 return Ok(());

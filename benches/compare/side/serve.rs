@@ -15,9 +15,9 @@ use super::{Semaphore, Side};
 use crate::Result;
 
 struct Server<S: Side> {
-    /// The clients over which crowds are spread; what else is asked for is done by the first one.
+    /// The clients over which the callers of the `crowd` command are spread. The first client carries out all other commands.
     sides: Vec<S>,
-    /// How often the callers of crowds have got what they wanted.
+    /// How many grants the callers of the `crowd` command got.
     grants: Arc<AtomicU64>,
     /// Kept, as a service keeps its handles.
     semaphores: Mutex<HashMap<String, S::Semaphore>>,
@@ -78,7 +78,7 @@ impl<S: Side> Server<S> {
                     hold: Duration::from_micros(command["holdMicros"].as_u64().unwrap_or(0)),
                 };
                 let _kept = self.semaphore(name);
-                // Each caller has a handle of its own: those of a lock are its owners.
+                // Each caller has a handle of its own: each handle of a lock is an owner.
                 let semaphores = (0..number(command, "callers")?).map(|caller| {
                     let side = &self.sides[caller as usize % self.sides.len()];
                     match command["semaphores"].as_u64() {
@@ -147,6 +147,6 @@ fn lines() -> mpsc::UnboundedReceiver<String> {
 }
 
 fn print(answer: &Value) {
-    // Nobody reads any more: the end of standard input will follow.
+    // A failed write means that the reader has gone: the end of standard input will follow.
     let _ = writeln!(std::io::stdout().lock(), "{answer}");
 }

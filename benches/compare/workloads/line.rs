@@ -16,14 +16,14 @@ use crate::stage::Stage;
 
 pub(crate) const NAME: &str = "line";
 
-/// Releases of so many permits, and how many of them.
+/// The sizes of the releases, and how many releases of each size.
 const RELEASES: [(u64, u64, &Metric); 4] = [
     (1, 20, &metric::SCRIPTS_PER_RELEASE_OF_1),
     (10, 20, &metric::SCRIPTS_PER_RELEASE_OF_10),
     (100, 10, &metric::SCRIPTS_PER_RELEASE_OF_100),
     (1000, 5, &metric::SCRIPTS_PER_RELEASE_OF_1000),
 ];
-/// With few scripts in so long, nobody is on the way to sleep any more.
+/// With so few scripts in so long, no caller is on the way to sleep any more.
 const CALM: (u64, Duration) = (20, Duration::from_millis(200));
 /// After the last caller was served, for what still follows.
 const AFTERMATH: Duration = Duration::from_millis(20);
@@ -120,7 +120,7 @@ impl Line<'_> {
         Ok(after.saturating_sub(before) as f64)
     }
 
-    /// Releases and waits until so many more have been served; gives up on that after a while.
+    /// Releases, and waits until `permits` more callers have been served; gives up after a while.
     async fn release(&mut self, permits: u64) -> Result<()> {
         let expected = self.served + permits;
         let fields = json!({ "name": self.name, "permits": permits });

@@ -1,4 +1,4 @@
-//! Locks and unlocks in a loop: one caller that nobody disturbs, and readers beside a writer.
+//! Locks and unlocks in a loop: one caller that nothing disturbs, and readers beside a writer.
 
 use std::time::Duration;
 

@@ -24,9 +24,9 @@ pub(crate) struct Throughput {
 }
 
 const ALONE: &[Contestant] = &[Ours, Guards, Plain, RedissonSync];
-/// Alone at their semaphores.
+/// For callers that have a semaphore each.
 const APART: &[Contestant] = &[Ours, Plain, RedissonAsync];
-/// Of permits with ids.
+/// For permits with ids.
 const LEASED_ALONE: &[Contestant] = &[Leased, LeasedPlain, RedissonLeasedSync];
 const LEASED: &[Contestant] = &[Leased, LeasedPlain, RedissonLeasedSync, RedissonLeasedAsync];
 /// Without a thread for each caller of a JVM.
@@ -52,7 +52,7 @@ const fn workload(
 }
 
 const ON_ONE_CORE: &str = "ample permits, 1 caller, server and process on one core";
-/// For a pinned stage. Where an idle core may have to be woken, a lone caller's figures have two values.
+/// For a pinned stage. Where an idle core may have to be woken, the figures of a single caller have two values.
 pub(crate) const PINNED: Throughput = workload("ample-1-pinned", ON_ONE_CORE, 1, AMPLE, ALONE);
 
 pub(crate) fn all() -> Vec<Throughput> {
@@ -110,7 +110,7 @@ impl Throughput {
             hold: Duration::ZERO,
             semaphores: self.semaphores,
         };
-        // First of all, so that a JVM's start disturbs nobody.
+        // All programs start first, so that the start of a JVM disturbs no measurement.
         for contestant in self.contestants {
             stage.programs(contestant.make(), 1).await?;
         }

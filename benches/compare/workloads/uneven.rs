@@ -11,7 +11,7 @@ use crate::waits::Waits;
 
 const HOLD: Duration = Duration::from_millis(5);
 
-/// Crowds on one semaphore, measured with this crate's processes and with JVMs.
+/// Several groups of callers on one semaphore, measured with this crate's processes and with JVMs.
 pub(crate) struct Load {
     pub(crate) name: &'static str,
     title: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Load {
 
 /// Callers of one process that take the same number of permits.
 struct Part {
-    /// By number; in the second measurement it is a JVM.
+    /// The number of the process. In the second measurement the process is a JVM.
     process: usize,
     /// A JVM in both measurements.
     java: bool,

@@ -1,4 +1,4 @@
-//! The picture of the crowd at one moment.
+//! The picture of the workers at one moment.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::gauge::Reading;
 use crate::ledger::{Doing, Ledger, Side, Worker};
 use crate::view::{BOLD, CYAN, DIM, YELLOW, paint};
 
-/// When, and what the server said then.
+/// A point in time, and what the server said then.
 pub(crate) struct Moment {
     /// In microseconds since 1970.
     pub(crate) at: u64,
-    /// Since the crowd began.
+    /// The time since the workers began.
     pub(crate) passed: Duration,
     pub(crate) reading: Reading,
 }

@@ -19,7 +19,7 @@ pub(crate) const WORKERS: usize = 12;
 pub(crate) const DURATION: Duration = Duration::from_secs(12);
 const HOLD_MILLIS: (u64, u64) = (20, 120);
 const FRAME: Duration = Duration::from_millis(100);
-/// After the end everybody finishes a turn; who has to wait longer than this has been forgotten.
+/// After the end every worker finishes its turn. A worker that waits longer than this has been forgotten.
 const LAST_TURN: Duration = Duration::from_secs(20);
 
 /// The outcome.
@@ -65,7 +65,7 @@ pub(crate) async fn compete(stage: &mut Stage, view: &mut View) -> Result<Crowd>
     let mut ledger = Ledger::new(WORKERS);
     let mut frames = interval(FRAME);
     frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // A frame shows the moment of the frame before: by now both sides have told what they did then.
+    // Each frame shows the moment of the frame before it: by now both sides have reported their events of that moment.
     let mut last: Option<Moment> = None;
     let (mut rust, mut java, mut java_stops) = (0, None, None);
     while java.is_none() || !stage.workers.is_empty() {
@@ -128,7 +128,7 @@ async fn work(mut worker: Worker) -> Result<u64> {
             worker: worker.number,
             doing,
         };
-        // Nobody listens any more when the demo has been interrupted.
+        // The receiver is gone when the demo has been interrupted.
         let _ = worker.tell.send(event);
     };
     let mut turns = 0;

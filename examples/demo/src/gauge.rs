@@ -1,7 +1,7 @@
 //! The number of permits held, counted in Redis by both sides: after acquiring and before releasing.
 //!
-//! The Java peer keeps the same two fields. What the gauge counts was held for certain, so a `max` above the
-//! limit would prove that permits were given out twice.
+//! The Java peer keeps the same two fields. The gauge counts only permits that are surely held, so a `max` above the
+//! limit would prove that permits were granted twice.
 
 use redisson_semaphore::Answer;
 

@@ -11,13 +11,13 @@
 //! | `stage.rs` | the server (`server.rs`), the Rust client and the JVM (`java.rs`, `peer.rs`), and clearing them away |
 //! | `control.rs` | what the demo itself looks up |
 //! | `gauge.rs` | the number of permits held, counted in Redis by both sides |
-//! | `ledger.rs`, `board.rs` | who does what at a moment, and the picture of it |
+//! | `ledger.rs`, `board.rs` | the activity of each worker at a moment, and the picture of it |
 //! | `view.rs`, `signals.rs` | the terminal, and Ctrl-C |
 //!
-//! Without `REDIS_URL` it starts a private redis-server and stops it at the end. With it, it works in that
-//! server, cluster (`redis+cluster://`), or set (`redis+replicated://`; or the master's name, and `REDIS_SENTINELS`), by TLS where it
-//! is `rediss`, under key names of its own, and deletes them at the end. By TLS both sides trust whom the system trusts: `SSL_CERT_FILE` and
-//! `JAVA_TOOL_OPTIONS` name others.
+//! Without `REDIS_URL` the demo starts a private redis-server and stops it at the end. With `REDIS_URL` it works in that server, cluster
+//! (`redis+cluster://`), or replicated set (`redis+replicated://`; or the master's name, and `REDIS_SENTINELS`). `rediss` stands for TLS.
+//! The demo uses key names of its own and deletes them at the end. With TLS both sides trust the authorities of the system:
+//! `SSL_CERT_FILE` and `JAVA_TOOL_OPTIONS` name others.
 
 mod board;
 mod control;
@@ -56,7 +56,7 @@ type Result<T> = std::result::Result<T, Error>;
 enum Ending<T> {
     Done(T),
     Failed(Error),
-    /// The panic has told why.
+    /// The panic message has given the reason.
     Panicked,
     Interrupted(Signal),
 }
@@ -64,7 +64,7 @@ enum Ending<T> {
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut signals = Signals::watch();
-    // Nothing has been written to the server until the stage stands: dropping what there is clears it.
+    // Nothing is written to the server before the stage is set up, so dropping the unfinished stage clears everything.
     let mut stage = match unless_interrupted(&mut signals, Stage::set_up()).await {
         Ending::Done(stage) => stage,
         ending => return exit_code(&ending),
@@ -133,7 +133,7 @@ fn exit_code<T>(ending: &Ending<T>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// As `eprintln!`, which panics where nobody reads any more.
+/// As `eprintln!`, but without a panic when the reader of standard error has gone.
 fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "demo: {text}");
 }

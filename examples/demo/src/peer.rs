@@ -1,4 +1,4 @@
-//! How the JVM is told where the server is: by its arguments, or where those don't have it by a file as services have it.
+//! How the JVM learns the server's address: from its arguments, or else from a configuration file like that of a service.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ const FORM: &str = "REDIS_URL is to be redis:// or rediss://, or either with +cl
 pub(crate) struct PeerArguments {
     pub(crate) url: String,
     pub(crate) more: Vec<String>,
-    /// Goes when the peer has read it: it has the password.
+    /// The configuration file. It contains the password, and is deleted when the peer has read it.
     file: Option<PathBuf>,
 }
 
@@ -29,11 +29,11 @@ impl Drop for PeerArguments {
     }
 }
 
-/// One server, and who comes in there.
+/// One server, and the user that logs in there.
 struct Place {
     scheme: String,
     host: String,
-    /// Where none is given.
+    /// `None` if the URL has none.
     port: Option<u16>,
     username: Option<String>,
     password: Option<String>,
@@ -134,7 +134,7 @@ fn read(url: &str) -> Result<(String, Vec<Place>)> {
     let (hosts, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let mut places = Vec::new();
     for host in hosts.split(',') {
-        // By TLS or not, it is read in the same way.
+        // An address is read in the same way with TLS and without.
         let info = format!("redis://{user}{host}{tail}").into_connection_info()?;
         let settings = info.redis_settings();
         let ConnectionAddr::Tcp(name, port) = info.addr() else {

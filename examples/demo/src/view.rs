@@ -45,7 +45,7 @@ impl View {
         writeln!(io::stdout(), "{line}")
     }
 
-    /// The present state: a picture in a terminal, otherwise now and then a line.
+    /// Shows the present state: a picture in a terminal, elsewhere a line now and then.
     pub(crate) fn show(
         &mut self,
         picture: impl FnOnce() -> Vec<String>,
@@ -60,7 +60,7 @@ impl View {
         }
     }
 
-    /// How far something is, for those who watch.
+    /// Shows progress in a terminal, and nothing elsewhere.
     pub(crate) fn progress(&mut self, line: impl FnOnce() -> String) -> io::Result<()> {
         if self.terminal && self.is_time(PICTURES) {
             self.draw(&[line()])

@@ -40,7 +40,7 @@ struct Service {
 }
 
 impl Service {
-    /// On a port that was free a moment ago: where somebody else was faster, on another one.
+    /// Starts the service on a port that was free a moment ago, or on another one if a second program was faster.
     async fn start(program: &str, server: &RedisServer) -> Service {
         loop {
             let free = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -7,7 +7,7 @@ use crate::look::{Looker, names};
 
 const ABOUT: &str = "grants";
 const SHA: &str = "0000000000000000000000000000000000000000";
-/// Stands for a name where none was given: only its commands are looked at.
+/// Stands for a name if none was given: then only the commands are checked.
 const ANY: &str = "rsem-doctor";
 
 /// The objects that the user is to use, by names as they stand in Redis.
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// Where its callers are woken.
+    /// The channel on which its callers are woken.
     fn channel(&self, name: &str) -> String {
         match self {
             Kind::Semaphore => names::semaphore_channel(name),
@@ -154,9 +154,9 @@ impl Kind {
         }
     }
 
-    /// The rule that grants all of it, for one name.
+    /// The rules that grant all its keys and channels, for one name.
     fn keys_and_channels(&self, name: &str) -> Vec<String> {
-        // As it stands in the names of what is beside the object.
+        // The object's name as it stands in the names of the keys beside it.
         let inside = names::inside(name);
         match self {
             Kind::Semaphore => vec![
@@ -268,14 +268,14 @@ struct Missing {
 }
 
 impl Missing {
-    /// An answer is `OK`, or says in words what is missing: the command, or else a key or a channel. Of a command that is
-    /// missing it is not told whether its keys are granted.
+    /// An answer is `OK`, or names what is missing: the command, or else a key or a channel. For a missing command the server does
+    /// not say whether its keys are granted.
     fn take(&mut self, command: &[String], answer: &str, names_count: bool) {
         if answer == "OK" {
             return;
         }
         if answer.contains("command") {
-            // Of `CLUSTER` nothing is to be granted that changes one, and of `CLIENT` nothing about others.
+            // Only single subcommands are granted: none of `CLUSTER` that changes a cluster, and none of `CLIENT` about other clients.
             let words = match command[0].as_str() {
                 "CLUSTER" | "CLIENT" => command[..2].join("|"),
                 name => name.to_owned(),

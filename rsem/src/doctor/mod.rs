@@ -2,7 +2,7 @@
 //!
 //! | File | What it holds |
 //! |---|---|
-//! | `mod.rs` | the findings, and how they are told |
+//! | `mod.rs` | the findings, and how they are shown |
 //! | `server.rs` | what the server says of itself |
 //! | `grants.rs` | what its ACL lets the user do |
 //! | `fair.rs` | locks that have waiters as fair locks |

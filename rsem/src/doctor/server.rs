@@ -12,7 +12,7 @@ use crate::span;
 /// The oldest version that this crate is tested with.
 const TESTED: (u32, u32) = (6, 2);
 const PINGS: usize = 11;
-/// Farther away than most: who is nearer is served first, often.
+/// A longer round trip than most clients have: clients that are nearer are often served first.
 const FAR: Duration = Duration::from_millis(5);
 /// The classic recipes of other languages put their own clock's times into Redis.
 const OFF: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use crate::look::read::List;
 use crate::look::{Looker, names};
 
 const ABOUT: &str = "watched";
-/// So many semaphores are looked at, at the most, and so many entries of each.
+/// The most semaphores that are looked at, and the most entries of each.
 const SEMAPHORES: usize = 1_000;
 const ENTRIES: &str = "1000";
 /// A semaphore in use gives back sooner, in microseconds.

@@ -1,4 +1,4 @@
-//! The keys in Redis under a name. Nothing here changes anything, and nobody is woken.
+//! The keys in Redis under a name. This module only reads: it changes nothing and wakes no waiter.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -24,11 +24,11 @@ use grants::Entry;
 use read::{List, Pairs, Read};
 use redisson_semaphore::{Client, Error, Result};
 
-/// So many holders are looked at; the others are counted.
+/// How many holders are read; the others are counted.
 const HOLDERS: usize = 100;
-/// So many entries of guards are added up.
+/// How many entries of guards are added up.
 const ENTRIES: usize = 10_000;
-/// So much of a string: numbers and owners are shorter.
+/// How much of a string is read: numbers and owners are shorter.
 const TEXT: usize = 64;
 
 /// An object as it was found.
@@ -131,7 +131,7 @@ impl Kind {
 }
 
 impl Object {
-    /// The number that moves, and what it is called.
+    /// The number that changes, and its name.
     pub(crate) fn level(&self) -> Option<(&'static str, i64)> {
         let held = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         match &self.kind {
@@ -157,7 +157,7 @@ pub(crate) struct Record {
 #[derive(Clone)]
 pub(crate) struct Looker {
     client: Client,
-    /// The only one that is asked, of a cluster's.
+    /// The only master of a cluster that is asked. Without it, the master that has the key.
     master: Option<String>,
 }
 
@@ -169,7 +169,7 @@ impl Looker {
         }
     }
 
-    /// The same for each master of a cluster alone: for what is not about one key. A single server is looked at as it is.
+    /// One looker for each master of a cluster, for commands that are not about one key. A single server has one looker.
     pub(crate) fn each(&self) -> Vec<Looker> {
         let masters = self.client.masters().into_iter();
         let lookers: Vec<Looker> = masters
@@ -184,17 +184,17 @@ impl Looker {
         }
     }
 
-    /// Which master of a cluster it looks at alone.
+    /// The master of a cluster that this looker is limited to.
     pub(crate) fn master(&self) -> Option<&str> {
         self.master.as_deref()
     }
 
-    /// Whether those who wait listen to sharded messages.
+    /// Whether waiters listen to sharded messages.
     pub(crate) fn has_sharded_messages(&self) -> bool {
         self.client.has_sharded_messages()
     }
 
-    /// One command. Those that are waited for together travel together. In a cluster it goes where its key is.
+    /// Sends one command. Commands that are awaited together travel together. In a cluster a command goes where its key is.
     pub(crate) async fn ask<'w, T: Read>(&self, words: impl AsRef<[&'w str]>) -> Result<T> {
         let words = words.as_ref();
         let answer = self.client.ask(self.master.as_deref(), words).await?;
@@ -224,7 +224,7 @@ impl Looker {
         })
     }
 
-    /// The lock that stands under `key`: with no more than a lock's user may do, where that is all.
+    /// The lock under `key`. A user without further permissions reads it with a lock's commands alone.
     pub(crate) async fn lock(&self, key: &str) -> Result<Object> {
         match self.object(key).await {
             Err(Error::PermissionDenied { .. }) => {}
@@ -256,7 +256,7 @@ impl Looker {
         Ok(there > 0)
     }
 
-    /// Several, at about the same time.
+    /// Several objects, read at about the same time.
     pub(crate) async fn objects(&self, keys: &[String]) -> Result<Vec<Object>> {
         try_join_all(keys.iter().map(|key| self.object(key))).await
     }
@@ -268,7 +268,7 @@ impl Looker {
             true => "SHARDNUMSUB",
             false => "NUMSUB",
         };
-        // Each counts those who have come to it.
+        // Each master counts the subscribers that are connected to it.
         let asked = self.each().into_iter().map(async |looker| {
             let counts: HashMap<String, u64> =
                 (looker.ask(["PUBSUB", counting, &semaphore, &lock, &sides])).await?;
@@ -363,7 +363,7 @@ impl Looker {
         self.sizes(names::single_records(key)).await
     }
 
-    /// Those of these keys that there are.
+    /// The keys among these that exist, with their sizes.
     pub(crate) async fn sizes(&self, keys: Vec<String>) -> Vec<Record> {
         let sizes = keys.into_iter().map(async |key| {
             match self.ask::<Option<u64>>(["MEMORY", "USAGE", &key]).await {
@@ -378,8 +378,8 @@ impl Looker {
         found.map(|(key, bytes)| Record { key, bytes }).collect()
     }
 
-    /// Goes through the names of all keys, up to so many of them (of each master of a cluster), and keeps those that `take`
-    /// wants. Also tells whether that were all.
+    /// Goes through the names of all keys, up to `most` of them (of each master of a cluster), and keeps those that `take` accepts.
+    /// Also returns whether these were all keys.
     pub(crate) async fn scan(
         &self,
         pattern: &str,

@@ -39,7 +39,7 @@ const SINGLE: [&str; 9] = [
     "redisson_rwlock_waiters",
     "redisson_rwlock_notes",
 ];
-/// Those of which each client has its own.
+/// The keys of which each client has its own.
 const OF_CLIENTS: [&str; 6] = [
     "redisson_sc_once",
     "redisson_sc_leased_once",
@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// Those that Redisson has, too.
+    /// The keys and channels that Redisson has, too.
     const REDISSONS: [&str; 7] = [
         "redisson_sc",
         "redisson_lock__channel",

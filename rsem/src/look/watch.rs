@@ -16,8 +16,8 @@ use crate::span;
 
 /// Watch what stands under the names: in a terminal with curves, otherwise a line for each name and look
 ///
-/// Looks only, as `show` does: nobody is woken, and nobody's turn is changed. What comes and goes between two looks is not
-/// seen. Goes on while Redis is away. In the terminal q ends it.
+/// Looks only, as `show` does: it wakes no waiter and changes no turn. Changes that come and go between two looks are not seen.
+/// Goes on while Redis is away. In the terminal q ends it.
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
     /// Names as the services have them (see --prefix)
@@ -72,7 +72,7 @@ impl Watch {
         ended
     }
 
-    /// Whether somebody reads it.
+    /// Prints a line for each object, or the failure. Returns whether the output is still read.
     fn print(&self, look: Look) -> bool {
         let time = clock();
         match look {
@@ -86,7 +86,7 @@ impl Watch {
     }
 }
 
-/// The changes that are worth a line: `kind=lock held=1 listening=2 ttl_ms=29000`.
+/// The words of a line about one object: `kind=lock held=1 listening=2 ttl_ms=29000`.
 fn line(object: &Object) -> String {
     let mut words = vec![format!("kind={}", object.kind.name().replace(' ', "-"))];
     words.extend(
@@ -113,7 +113,7 @@ fn clock() -> String {
     )
 }
 
-/// Ends when a key is pressed that ends it.
+/// Returns when the user presses a key that ends the screen.
 async fn screen_keys(screen: bool) {
     if screen {
         super::screen::quit().await;

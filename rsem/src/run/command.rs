@@ -1,4 +1,4 @@
-//! The command: how it is started, told of signals, and ended.
+//! The command: its start, the signals it gets, and its end.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,7 +30,7 @@ impl Command {
             .arg(LAUNCHER)
             .arg(std::process::id().to_string())
             .args(words);
-        // Those of an outer command are about another lock.
+        // The variables of an outer command are about another lock.
         for variable in ["RSEM_NAME", "RSEM_PERMITS", "RSEM_TOKEN"] {
             command.env_remove(variable);
         }
@@ -46,7 +46,7 @@ impl Command {
         Ok(Command { child, group })
     }
 
-    /// As a shell counts it. May be dropped and asked again.
+    /// The exit status as a shell counts it. The future may be dropped and called again.
     pub(crate) async fn ended(&mut self) -> Result<u8, Failure> {
         let status = self.child.wait().await;
         status.map(shell_status).map_err(|error| {
@@ -54,9 +54,9 @@ impl Command {
         })
     }
 
-    /// A signal that `rsem` got.
+    /// Passes on a signal that `rsem` got.
     pub(crate) fn hand_on(&self, received: Received) {
-        // The terminal has told the command, too, as it is in the same group.
+        // The terminal has sent the signal to the command, too, as it is in the same group.
         if (self.group || received.sent)
             && let Some(signal) = Signal::from_named_raw(received.signal)
         {
@@ -66,7 +66,7 @@ impl Command {
 
     pub(crate) fn end(&self) {
         self.signal(Signal::TERM);
-        // A stopped process hears nothing else.
+        // A stopped process handles TERM only after CONT.
         self.signal(Signal::CONT);
     }
 
@@ -75,7 +75,7 @@ impl Command {
     }
 
     fn signal(&self, signal: Signal) {
-        // It has no id any more once its end has been seen.
+        // The command has no id any more once its end has been seen.
         let Some(id) = self
             .child
             .id()
@@ -83,7 +83,7 @@ impl Command {
         else {
             return;
         };
-        // It may end at any moment: there is nobody to be told that.
+        // The command may end at any moment, so a failure means nothing.
         let _ = if self.group {
             kill_process_group(id, signal)
         } else {
@@ -110,7 +110,7 @@ fn own_program() -> OsString {
 
 /// Becomes the command, if that is what this process was started for; returns the status if it can't.
 ///
-/// Only the process itself can ask the kernel to be told when its parent dies.
+/// Only the process itself can ask the kernel for a signal at the death of its parent.
 pub(crate) fn launcher() -> Option<u8> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != LAUNCHER {

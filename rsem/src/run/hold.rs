@@ -72,7 +72,7 @@ impl Hold {
         }
     }
 
-    /// Ends when it is lost.
+    /// Returns when the hold is lost.
     pub(crate) async fn lost(&self) {
         match self {
             Hold::Permits(permit) => permit.lost().await,
@@ -102,10 +102,10 @@ impl fmt::Display for Hold {
     }
 }
 
-/// A semaphore that does not exist has no permits: a misspelled name would be waited for in silence. Goes on for ever.
+/// Warns of a semaphore that does not exist: a misspelled name would be waited for in silence. Never returns.
 async fn tell_if_missing(semaphore: &RSemaphore) {
     sleep(TOLD_AFTER).await;
-    // A failure is told by who waits.
+    // The call that waits reports an error.
     if let Ok(false) = semaphore.exists().await {
         eprintln!(
             "rsem: semaphore {:?} does not exist; waiting until it does (rsem set, or --create)",

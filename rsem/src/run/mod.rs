@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | the order of things: wait, run, give back |
 //! | `hold.rs` | what is held: permits, or a lock |
-//! | `command.rs` | the command: how it is started, told of signals, and ended |
+//! | `command.rs` | the command: its start, the signals it gets, and its end |
 
 mod command;
 mod hold;
@@ -25,7 +25,7 @@ use command::Command;
 pub(crate) use command::launcher;
 use hold::Hold;
 
-/// A terminal or a supervisor tells everybody at once, but not all hear it at once.
+/// A terminal or a supervisor signals all processes at once, but not all get the signal at the same time.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Run a command while a permit or a lock is held
@@ -136,7 +136,7 @@ impl Run {
         if lost {
             return Ok(exit::LOST);
         }
-        // It is over: what the lock or the permits protected may have gone wrong all the same.
+        // The command has ended, but without its lock or permits it may have gone wrong all the same.
         Ok(if give_back(hold, signals).await {
             status
         } else {
@@ -162,7 +162,7 @@ impl Run {
         let Some(wait) = self.wait else {
             return Ok(take.await?);
         };
-        // The answer may take that much longer than the wait; the retry window is for those who have time.
+        // The reply may take that much longer than the wait. The retry window is for callers without a time limit.
         match tokio::time::timeout(wait.saturating_add(response_timeout), take).await {
             Ok(taken) => Ok(taken?),
             Err(_) => Err(Failure::new(
@@ -175,7 +175,7 @@ impl Run {
         }
     }
 
-    /// Until the command has ended: its status, and whether what was held was lost meanwhile.
+    /// Waits until the command has ended. Returns its status, and whether the hold was lost meanwhile.
     async fn watch(
         &self,
         mut command: Command,
@@ -210,7 +210,7 @@ impl Run {
     }
 }
 
-/// Whether it was still held. What else goes wrong is told, and leaves the command's status as it is.
+/// Releases the hold, and returns `false` if it was lost. Any other error is printed and leaves the command's status as it is.
 async fn give_back(hold: Hold, signals: &mut Signals) -> bool {
     let what = hold.to_string();
     match unless_ended_again(signals, hold.give_back()).await {
@@ -235,8 +235,8 @@ async fn unless_ended<T>(signals: &mut Signals, future: impl Future<Output = T>)
     }
 }
 
-/// The same for what is owed at the end. The signal that has just ended the command, or the waiting, does not end this: it
-/// takes another one. `None` then.
+/// The same for the final steps. The signal that has just ended the command or the wait does not end them: only a later signal
+/// does, and then the result is `None`.
 async fn unless_ended_again<T>(
     signals: &mut Signals,
     future: impl Future<Output = T>,

@@ -54,7 +54,7 @@ impl Terminal {
         let (sender, screen) = mpsc::channel();
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // An error says that nobody has the terminal open any more.
+            // An error says that no process has the terminal open any more.
             while let Ok(count @ 1..) = output.read(&mut buffer) {
                 if sender.send(buffer[..count].to_vec()).is_err() {
                     break;
@@ -90,7 +90,7 @@ impl Terminal {
         }
     }
 
-    /// What it prints from now on, and its status.
+    /// Waits for the end of the program. Returns its status, and all that it printed since the last call.
     pub async fn ended(mut self) -> (i32, String) {
         let status = timeout(PATIENCE, self.child.wait()).await;
         let status = status.expect("it ends").expect("it can be waited for");

@@ -1,4 +1,4 @@
-//! One operation in one state, and what this crate is to do where Redisson did something.
+//! One operation in one state, and the expected effect of this crate for a given effect of Redisson.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,14 +12,14 @@ pub const HIGHEST: i64 = i32::MAX as i64;
 pub const TTL: Duration = Duration::from_secs(1000);
 pub const TOLERANCE: Duration = Duration::from_secs(50);
 
-/// What this crate does otherwise than Redisson, and means to.
+/// The intended differences between this crate and Redisson.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Difference {
     /// `addPermits` and `drainPermits` drop the time to live; here it is kept.
     KeepsTtl,
-    /// Redisson publishes totals of which nobody can take anything.
+    /// Redisson publishes totals that leave no permits to take.
     SilentWithoutPermits,
-    /// Where somebody listens, each further permit is announced by a `0`: up to 63 of them.
+    /// If a client listens, each further permit is announced by a `0`: up to 63 of them.
     FurtherMessages,
     /// Redisson lets counters grow out of its own `int`.
     RefusesOverflow,
@@ -40,7 +40,7 @@ use Difference::{
     RefusesZeroTtl, SilentWithoutPermits, TellsWideCounters,
 };
 
-/// What a key holds before the operation.
+/// The content of a key before the operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Content {
     Missing,
@@ -98,12 +98,12 @@ impl State {
     }
 }
 
-/// What an operation did.
+/// The effect of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effect {
     pub outcome: Outcome,
     pub key: Snapshot,
-    /// The key that is the second one of renaming and copying.
+    /// The second key, for renaming and copying.
     pub other: Snapshot,
     /// The payloads on the semaphore's channel; on that of the second key, behind "other"; on another channel, with
     /// its name.
@@ -133,8 +133,8 @@ pub struct Case {
 }
 
 impl Case {
-    /// What this crate is to do, where Redisson did `java`: the same but for the differences.
-    /// `before` is what the keys held.
+    /// The expected effect of this crate, where `java` is Redisson's effect: the same but for the differences.
+    /// `before` is the state of the keys before the operation.
     pub fn expected(
         &self,
         before: &Effect,
@@ -194,7 +194,7 @@ impl Case {
         (ours, differences)
     }
 
-    /// 0 where the operation finds nothing, which is a counter of 0.
+    /// 0 if the operation finds no key, which counts as a counter of 0.
     pub fn created(&self) -> Option<i64> {
         (self.state.content == Content::Missing).then_some(0)
     }
@@ -210,7 +210,7 @@ impl Case {
         }
     }
 
-    /// What this crate does not do at all.
+    /// The difference for which this crate refuses the operation, if there is one.
     pub fn refused(&self) -> Option<Difference> {
         if let Op::TrySetFor(_, Duration::ZERO) | Op::Expire(Duration::ZERO, _) = self.op {
             return Some(RefusesZeroTtl);
@@ -232,7 +232,7 @@ impl Case {
         let overflow = match self.op {
             Op::ReleaseIfExists(_) if missing => false,
             Op::Release(_) | Op::ReleaseIfExists(_) => total > HIGHEST,
-            // What lies outside may be moved back.
+            // A counter outside the range may be moved back.
             Op::Add(delta) => delta > 0 && total > HIGHEST || delta < 0 && total < LOWEST,
             _ => false,
         };

@@ -1,4 +1,4 @@
-//! Runs cases on both sides, and keeps what was wrong.
+//! Runs cases on both sides and keeps the mistakes.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,11 +12,11 @@ use crate::support::channel::Channel;
 use crate::support::monitor::{Command, Monitor};
 use crate::support::snapshot::{Snapshot, snapshot, snapshot_all};
 
-/// Runs cases and keeps what was wrong.
+/// Runs cases and keeps the mistakes.
 pub struct Comparison {
     pub world: World,
     pub commands: Monitor,
-    /// While somebody listens.
+    /// The messages, while the test listens.
     pub received: Option<Channel>,
     pub number: usize,
     pub mistakes: String,
@@ -37,7 +37,7 @@ impl Comparison {
         }
     }
 
-    /// From now on somebody listens to all semaphores.
+    /// From now on the test listens to all semaphores.
     pub async fn listen(&mut self) {
         let received = Channel::pattern(&self.world.server, "redisson_sc:*").await;
         self.received = Some(received);
@@ -45,7 +45,7 @@ impl Comparison {
 
     pub async fn run(&mut self, case: Case) {
         self.number += 1;
-        // Of equal length, and never used before: nothing of an earlier case can be mistaken for this one's.
+        // The names have equal length and were never used before: nothing of an earlier case can be mistaken for this one's.
         let java = format!("java-{}", self.number);
         let rust = format!("rust-{}", self.number);
         let expiry = UNIX_EPOCH
@@ -76,7 +76,7 @@ impl Comparison {
                 let heard = received.until_marker().await.into_iter();
                 let heard = heard.filter(|message| message.channel == channel(key));
                 let heard: Vec<String> = heard.map(|message| message.payload).collect();
-                // Repeated wake-ups of those that are still parked come behind.
+                // Repeated wake-ups of callers that are still parked come later.
                 if !heard.starts_with(&published) {
                     unheard = Some(format!("published {published:?}, heard {heard:?}"));
                 }
@@ -100,7 +100,7 @@ impl Comparison {
             self.mistake(&case, &text);
         }
         for difference in differences {
-            // Where Redisson fails as well, and changes nothing, refusing is none.
+            // Where Redisson fails as well and changes nothing, a refusal is no difference.
             if !java.matches(&case.op, &expected) {
                 self.differences.insert((difference, word(&case.op)));
             } else if !matches!(difference, RefusesText | RefusesZeroTtl) {
@@ -127,10 +127,10 @@ impl Comparison {
         known.extend([other(&known[0]), other(&known[1])]);
         keys.retain(|key, _| !known.contains(key));
         let recorded = keys.remove(&own);
-        // A caller in vain leaves the queue a moment later.
+        // A caller that got nothing leaves the queue a moment later.
         for (of, kind) in [("queue", "zset"), ("notes", "hash")] {
             let left = keys.remove(&format!("redisson_sc_{of}:{{{key}}}"));
-            // It may have gone between the list of keys and the look at it.
+            // The key may have gone between the list of keys and the look at it.
             let expires =
                 |left: &Snapshot| left.kind == "none" || left.kind == kind && left.ttl.is_some();
             if left.as_ref().is_some_and(|left| !expires(left)) {

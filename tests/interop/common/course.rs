@@ -1,4 +1,4 @@
-//! One side does everything that can be done to a semaphore, the other one looks.
+//! One side carries out every operation of a semaphore, and the other side looks.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl Course<'_> {
         self.does(Op::Delete, YES).await;
     }
 
-    /// Copied, renamed, and renamed in vain, with newer versions of Redisson: found under the new name.
+    /// Copies and renames, with newer versions of Redisson: the other side finds the semaphore under the new name.
     pub async fn names(&self) {
         let [copy, renamed] = ["copy", "renamed"].map(|end| format!("{}-{end}", self.name));
         self.does(Op::TrySet(3), YES).await;

@@ -1,5 +1,5 @@
-//! What the tests with the real Redisson share: one server with both sides, one vocabulary for both, and
-//! ways to know that a caller is parked. Each test binary uses a part of it.
+//! Shared by the tests with the real Redisson: one server with both sides, one vocabulary for both, and ways to know
+//! that a caller is parked. Each test binary uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod course;

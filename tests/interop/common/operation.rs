@@ -36,18 +36,18 @@ pub enum Op {
     ExpireTime,
 }
 
-/// What a call answered. Times and time spans are in milliseconds, -1 without expiry, -2 without object.
+/// The outcome of a call. Times and time spans are in milliseconds, -1 without expiry, -2 without object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     Nothing,
     Flag(bool),
     Number(i64),
-    /// What the error says differs between the two; that there is one must not.
+    /// The texts of the two sides' errors may differ. Both sides must fail in the same cases.
     Failed(String),
 }
 
 impl Outcome {
-    /// Equal, where an error is like any other.
+    /// Whether two outcomes are equal. All errors count as equal.
     pub fn agrees(&self, other: &Outcome) -> bool {
         match (self, other) {
             (Outcome::Failed(_), Outcome::Failed(_)) => true,

@@ -20,8 +20,8 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 /// Longer than the pauses between the attempts of callers who were woken together.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Counts the times that callers have looked at an object: each attempt of either side is one script, which reads the counter of
-/// a semaphore once, and in vain the time to live of a lock once.
+/// Counts the attempts of callers on an object. Each attempt of either side is one script. On a semaphore it reads the counter once;
+/// on a lock, a failed attempt reads the time to live once.
 pub struct Attempts {
     monitor: Monitor,
     reads: &'static str,
@@ -29,12 +29,12 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// On semaphores.
+    /// Counts attempts on semaphores.
     pub async fn count(server: &RedisServer) -> Attempts {
         Attempts::counting("GET", server).await
     }
 
-    /// On locks.
+    /// Counts attempts on locks.
     pub async fn on_locks(server: &RedisServer) -> Attempts {
         Attempts::counting("PTTL", server).await
     }
@@ -69,7 +69,7 @@ impl Attempts {
         .await;
     }
 
-    /// Waits until those who were woken in vain are parked again: nobody looks for a while.
+    /// Waits until callers that were woken without success are parked again: no caller looks for a while.
     pub async fn until_quiet(&mut self, key: &str) {
         let mut last = self.of(key).await;
         let what = format!("nobody looks at {key:?}");
@@ -82,7 +82,7 @@ impl Attempts {
     }
 }
 
-/// Lets a caller take its place in the line, and goes on with it in a task. It must not be served at once.
+/// Lets a caller queue, and goes on with it in a task. The caller must not be served at once.
 pub fn park<T: Send + fmt::Debug + 'static>(
     caller: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {

@@ -33,7 +33,7 @@ async fn queue(redis: &mut MultiplexedConnection) -> Vec<String> {
     redis.lrange(QUEUE, 0, -1).await.unwrap()
 }
 
-/// `lock` in a task that stands in the queue behind so many others, and needs a message from now on.
+/// `lock` in a task that stands in the queue behind `others` waiters, and needs a message from now on.
 async fn waiting(server: &RedisServer, lock: &RFairLock, others: usize) -> JoinHandle<Result<()>> {
     let redis = &mut server.connection().await;
     let mut monitor = Monitor::start(server).await;
@@ -143,7 +143,7 @@ async fn a_grant_ends_nobodys_time() {
     served("the second one", second).await;
 }
 
-/// As behind a failover that has lost the leaving of a waiter: nobody tries for it, and its time is not over for long.
+/// As behind a failover that has lost a waiter's departure: no caller tries for the entry, and its time is not over for long.
 #[tokio::test]
 async fn a_free_lock_waits_for_ten_seconds_for_its_first_waiter() {
     let (server, mut redis) = start_controlled().await;
@@ -170,7 +170,7 @@ async fn a_free_lock_waits_for_ten_seconds_for_its_first_waiter() {
     assert!(clock().await >= ends, "too soon");
 }
 
-/// Waiters that leave at the same time do so by a few scripts, however many they are. Those behind them have the time that they leave.
+/// Waiters that leave at the same time do so by a few scripts, however many they are. The waiters behind them have the time that they leave.
 #[tokio::test]
 async fn many_waiters_leave_together() {
     const MANY: usize = 200;

@@ -1,5 +1,5 @@
-//! The holds of an owner, several and for several terms: each is given back once, and for its own term; a hold that was given back
-//! is nobody's; and a loss is told.
+//! The holds of an owner, several at once and with different leases: each hold is released once, and for its own lease; a released
+//! hold has no owner; and a loss is reported.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn start() -> RedisServer {
     server
 }
 
-/// Another client has taken a renewed lock away, which its owner does not know yet: a short lease is not taken for a renewed one.
+/// Another client has taken a renewed lock away, and its owner does not know it yet: a new hold with a short lease is not renewed.
 #[tokio::test]
 async fn short_lease_behind_an_unnoticed_loss_ends_in_time() {
     let server = start().await;
@@ -46,8 +46,8 @@ async fn short_lease_behind_an_unnoticed_loss_ends_in_time() {
     lost(hold.lease()).await;
 }
 
-/// Redis counts fewer holds than there are, as after a failover that lost the last write: giving one back does not free
-/// the lock under the other.
+/// Redis counts fewer holds than there are, as after a failover that lost the last write, or more: the release of one hold
+/// does not free the lock under the other.
 #[tokio::test]
 async fn a_hold_whose_write_was_lost_does_not_cost_the_one_below() {
     let server = start().await;
@@ -68,7 +68,7 @@ async fn a_hold_whose_write_was_lost_does_not_cost_the_one_below() {
         assert!(other.try_lock().await.unwrap(), "nobody holds it");
         other.unlock().await.unwrap();
     }
-    // Where nothing of it is left, all of them are lost.
+    // If the key of the lock is gone, all its holds are lost.
     let outer = lock.guard().await.unwrap();
     let inner = outer.again().await.unwrap();
     let _: () = redis.del("reentrant").await.unwrap();
@@ -80,7 +80,7 @@ async fn a_hold_whose_write_was_lost_does_not_cost_the_one_below() {
     other.unlock().await.unwrap();
 }
 
-/// A lease that is no whole number of milliseconds does not end earlier in Redis than it does here, whatever is held.
+/// A lease that is no whole number of milliseconds does not end earlier in Redis than it does here, for any kind of object.
 #[tokio::test]
 async fn fractions_of_a_millisecond_are_rounded_up() {
     let server = start().await;
@@ -107,7 +107,7 @@ async fn fractions_of_a_millisecond_are_rounded_up() {
     }
 }
 
-/// Nobody is left who could give it back, or who has learned that it must.
+/// The caller of a refused unlock has gone: the lock ends with its lease.
 #[tokio::test]
 async fn an_unlock_that_is_refused_behind_its_caller() {
     let (server, _) = limited("~* &* +@all").await;

@@ -42,7 +42,7 @@ async fn served(what: &str, task: JoinHandle<Result<()>>) {
         .unwrap();
 }
 
-/// The loss is told, in time.
+/// Waits for the loss, which is reported in time.
 async fn lost(lease: &Lease) {
     timeout(2 * LIMIT, lease.lost())
         .await

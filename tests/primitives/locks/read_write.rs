@@ -1,4 +1,4 @@
-//! Read-write locks: holds that end by themselves, renewal, and contents that nobody of ours has written.
+//! Read-write locks: holds that end by themselves, renewal, and contents that other programs have written.
 
 use std::time::Duration;
 

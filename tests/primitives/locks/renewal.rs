@@ -1,5 +1,5 @@
-//! Renewal of locks that are held without a lease: in few script calls, through errors, only for those who hold
-//! them; and every loss is told.
+//! Renewal of locks that are held without a lease: in few script calls, in spite of errors, and only while they are held.
+//! Every loss is reported.
 
 use std::future::Future;
 use std::pin::pin;
@@ -31,7 +31,7 @@ async fn ttl(redis: &mut MultiplexedConnection, key: &str) -> i64 {
     redis.pttl(key).await.unwrap()
 }
 
-/// Panics when it is told of the loss.
+/// A waker that panics when it learns of the loss.
 struct Fragile(Lease, AtomicBool);
 
 impl Wake for Fragile {
@@ -43,7 +43,7 @@ impl Wake for Fragile {
     }
 }
 
-/// A task that panics as it is told of its loss takes nothing from others.
+/// A task that panics as it learns of its loss stops no other renewal.
 #[tokio::test]
 async fn a_waker_that_panics_stops_no_renewal() {
     let (server, mut redis) = start_controlled().await;
@@ -65,7 +65,7 @@ async fn a_waker_that_panics_stops_no_renewal() {
     assert!(!other.is_lost());
 }
 
-/// A key that the server forbids by now costs nobody else's lock.
+/// A key that the server now forbids costs no other lock.
 #[tokio::test]
 async fn a_forbidden_key_among_others() {
     log::record();
@@ -170,7 +170,7 @@ async fn a_loss_is_told_at_the_next_renewal() {
     assert!(thief.is_held().await.unwrap());
 }
 
-/// What is given back is not renewed any more; nor what is left, where that has a lease.
+/// A released hold is not renewed any more. The hold that is left is not renewed either, if it has a lease.
 #[tokio::test]
 async fn it_ends_with_the_hold_that_wanted_it() {
     let (server, mut redis) = start_controlled().await;
@@ -220,8 +220,7 @@ async fn an_owner_by_number_needs_no_handle_in_between() {
     assert!(lease.lost().now_or_never().is_none(), "it was given back");
 }
 
-/// Nobody can unlock what an owner has locked whose last handle has gone, and nobody renews anything of a client that has gone: it
-/// ends with its lease.
+/// An owner whose last handle has gone cannot unlock, and a client that has gone renews nothing: their locks end with their leases.
 #[tokio::test]
 async fn it_ends_with_the_last_handle_of_its_owner_and_with_its_client() {
     let (server, mut redis) = start_controlled().await;
@@ -248,7 +247,7 @@ async fn it_ends_with_the_last_handle_of_its_owner_and_with_its_client() {
     lost(&lock.lease()).await;
     until_renewed(&mut redis, "y", WATCHDOG).await;
     assert!(!guard.is_lost());
-    // Its unlock is answered behind it.
+    // The unlock is answered after the guard is gone.
     drop(guard);
     until("the lease is over", LIMIT, async || {
         is_empty(&mut redis).await

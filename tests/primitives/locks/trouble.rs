@@ -140,7 +140,7 @@ async fn no_lock_without_an_end_is_left_where_setting_it_is_forbidden() {
     }
 }
 
-/// The question of the first one was sent, and may have been carried out; nobody else was named.
+/// The first caller's request was sent, and may have been carried out; the requests of the other callers were not sent.
 #[tokio::test]
 async fn every_caller_has_its_own_deadline_while_the_server_is_silent() {
     const CALLERS: usize = 20;

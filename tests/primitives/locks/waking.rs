@@ -1,4 +1,4 @@
-//! What no message tells: the holds of neighbours that end by themselves, and locks that foreign hands have made.
+//! Changes that no message announces: neighbours' holds that end by themselves, and locks that other programs have made.
 
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -29,7 +29,7 @@ fn locking(lock: &RLock) -> JoinHandle<Result<()>> {
     tokio::spawn(async move { lock.lock().await })
 }
 
-/// Nothing says when such a lock ends: a message does, or a look now and then.
+/// Such a lock has no end that a waiter knows: a message wakes the waiter, or a periodic check.
 #[tokio::test]
 async fn a_foreign_lock_without_an_end() {
     let (server, mut redis) = start_controlled().await;
@@ -70,7 +70,7 @@ impl Wake for Caller {
     }
 }
 
-/// Whoever is told that a lock is lost, or lasts, may do anything at once.
+/// A waker that is called for the loss or the renewal of a lock may make any call at once.
 #[test]
 fn what_is_told_of_a_lease_is_told_while_nothing_is_locked() {
     let (done, is_done) = std::sync::mpsc::channel();

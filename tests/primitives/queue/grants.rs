@@ -25,7 +25,7 @@ fn guard(semaphore: &RSemaphore) -> JoinHandle<Result<Permit>> {
     tokio::spawn(async move { semaphore.permit(1).await })
 }
 
-/// A guard's caller that stands in the queue behind `before` others, and whose client hears of it.
+/// A guard's caller that queues behind `before` others, and whose client gets notifications.
 async fn queued_guard(
     control: &mut MultiplexedConnection,
     client: &Client,
@@ -38,8 +38,8 @@ async fn queued_guard(
     task
 }
 
-/// Its client has heard of a grant behind the confirmation of its subscription: no script about that is still to come, and the next
-/// one is about the guard.
+/// A guard's caller whose client has got another grant since its subscription: no script about the subscription is still to come, and
+/// the next script is about the guard.
 async fn settled_guard(
     control: &mut MultiplexedConnection,
     client: &Client,
@@ -61,7 +61,7 @@ async fn got(task: JoinHandle<Result<Permit>>) -> Permit {
         .unwrap()
 }
 
-/// Waits until so many grants and leases are there.
+/// Waits until there are `count` grants and leases.
 async fn until_granted(control: &mut MultiplexedConnection, count: usize) {
     until(&format!("{count} are granted"), LIMIT, async || {
         control.zcard::<_, usize>(GRANTS).await.unwrap() == count
@@ -163,7 +163,7 @@ async fn lost_or_late_confirmation_takes_effect_once() {
     }
 }
 
-/// The guard is told before the next one can have its permit.
+/// The guard learns of its loss before the next caller can have its permit.
 #[tokio::test]
 async fn guard_whose_confirmation_does_not_arrive_is_lost_before_the_next_has_its_permit() {
     let (server, mut control) = start_controlled().await;
@@ -248,7 +248,7 @@ async fn client_whose_guard_has_run_out_queues_its_others_again() {
     assert_eq!(stored(&server, NAME).await, ["0"]);
 }
 
-/// The same for a lock: its holder is told before the next one has it.
+/// The same for a lock: its holder learns of the loss before the next caller has the lock.
 #[tokio::test]
 async fn lock_whose_confirmation_does_not_arrive_is_lost_before_the_next_has_it() {
     let (server, mut control) = start_controlled().await;

@@ -82,7 +82,7 @@ impl Stalled {
         task
     }
 
-    /// The same with so many permits with ids. They are taken, and given back by the handle, whose client is behind the proxy.
+    /// The same with `count` permits with ids. They are taken, and given back by the handle, whose client is behind the proxy.
     async fn of_permits(count: u32) -> (Stalled, Proxy, RPermitExpirableSemaphore, Vec<String>) {
         let case = Stalled::start("redisson_sc_leased_queue").await;
         let (proxy, client) = far(&case.server).await;

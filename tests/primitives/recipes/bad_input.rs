@@ -1,4 +1,4 @@
-//! The classic recipes and what nobody should find in their keys or give them as settings.
+//! The classic recipes with foreign data in their keys, and with wrong settings.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn counters_at_their_end_restart_when_nobody_holds() {
         let score: f64 = redis.zscore("end:owner", one.id()).await.unwrap();
         assert_eq!(score, 1.0, "it has not restarted");
 
-        // While somebody holds it can't: a score would be lost.
+        // The counter cannot restart while a permit is held: a score would be lost.
         let _: () = redis.set("end:counter", 1_i64 << 53).await.unwrap();
         let error = semaphore.try_acquire().await.unwrap_err();
         assert!(
@@ -77,7 +77,7 @@ async fn counters_at_their_end_restart_when_nobody_holds() {
     }
 }
 
-/// Under a lock nobody can stand between the counter and the zsets, so it restarts at once.
+/// Under a lock no caller can stand between the counter and the zsets, so the counter restarts at once.
 #[tokio::test]
 async fn the_counter_under_a_lock_restarts_at_once() {
     let (_server, mut redis, client) = start().await;
@@ -90,8 +90,8 @@ async fn the_counter_under_a_lock_restarts_at_once() {
     }
 }
 
-/// Without a lock a peer may have been given a value and not have entered it yet, however long ago: if newcomers began
-/// anew, he would stand behind them, and be the first among those who come later.
+/// Without a lock a peer may have a value of the counter that it has not entered yet, however old. If the counter began anew, the
+/// peer would stand behind newcomers, and be the first among later callers.
 #[tokio::test]
 async fn the_counter_without_a_lock_goes_on_for_ever() {
     let (_server, mut redis, client) = start().await;
@@ -103,7 +103,7 @@ async fn the_counter_without_a_lock_goes_on_for_ever() {
     plain.release(one.id()).await.unwrap();
 }
 
-/// Whoever has deleted the counter while permits are held must not let newcomers pass those who hold.
+/// After the counter is deleted while permits are held, newcomers do not pass the holders.
 #[tokio::test]
 async fn a_counter_that_was_deleted_goes_on_behind_the_highest_score() {
     let (_server, mut redis, client) = start().await;

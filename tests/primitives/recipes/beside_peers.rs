@@ -1,5 +1,5 @@
 //! The classic recipes beside programs that carry them out step by step: Python with redis-py, Java with Jedis.
-//! Here is what all recipes share; what one alone is about stands in `peers`.
+//! Here is what all recipes share; tests of a single recipe stand in `peers`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use redisson_semaphore::recipes::Units;
 
 use Program::{Java, Python};
 
-/// Waits until the server's clock, by which ours come, shows another millisecond.
+/// Waits until the server's clock, which orders the callers of this crate, shows another millisecond.
 async fn the_clock_goes_on(world: &World) {
     let mut redis = world.redis.clone();
     let mut millis = async || {
@@ -45,8 +45,8 @@ async fn take_turns(program: Program) {
         assert_eq!(ids(&ours).await, sorted([&theirs, mine.id()]));
         assert_eq!(ours.try_acquire().await.unwrap(), None);
         if layout != Layout::FairWithTokens {
-            // There the one refused would leave his entries behind. Of those who come in one millisecond of Java's the
-            // lower id comes first, whoever it was.
+            // In that layout a refused caller would leave its entries behind. Among callers of one millisecond of Java's the
+            // lower id comes first, on whichever side.
             the_clock_goes_on(&world).await;
             assert_eq!(acquired(&peer, &about).await, None);
         }
@@ -56,7 +56,7 @@ async fn take_turns(program: Program) {
         assert!(refreshed(&peer, &about, mine.id()).await);
         assert!(refreshed(&peer, &about, &theirs).await);
 
-        // Ours wait for what a peer gives back without a word.
+        // A waiter of this crate finds a permit that a peer releases without a message.
         let waiter = ours.clone();
         let waiter = tokio::spawn(async move { waiter.acquire().await });
         assert!(released(&peer, &about, &theirs).await);
@@ -68,7 +68,7 @@ async fn take_turns(program: Program) {
         let theirs = acquired(&peer, &about).await.expect("given back");
         assert_eq!(ids(&ours).await, sorted([&theirs, second.id()]));
 
-        // What one side has given back the other can't.
+        // A permit that one side has released cannot be released by the other side.
         assert!(released(&peer, &about, second.id()).await);
         assert!(!ours.release(second.id()).await.unwrap());
         assert!(!ours.refresh(second.id()).await.unwrap());
@@ -89,12 +89,12 @@ async fn java_and_ours_take_turns() {
     take_turns(Java).await;
 }
 
-/// A guard of ours beside a peer whose permit expires by the peer's clock.
+/// A guard of this crate beside a peer whose permit expires by the peer's clock.
 async fn expire(program: Program) {
     const LEASE: Duration = Duration::from_secs(4);
     let mut world = World::new().await;
     let peer = program.start(&world.server).await;
-    // In a timestamp semaphore a refresh between the peer's clock and his rank would let him in.
+    // In a timestamp semaphore a refresh between the peer's clock and its rank would let the peer in.
     for layout in [Layout::Fair, Layout::Slots] {
         println!("{program:?}, {layout:?}");
         let name = format!("expiring-{layout:?}");
@@ -106,11 +106,11 @@ async fn expire(program: Program) {
         let shape = Shape::new(1).units(program.units()).lease(LEASE);
         let ours = layout.make(&world.client, &name, shape);
         let theirs = acquired(&peer, &about).await.expect("free");
-        // Nobody gives it back: the one who waits looks when it expires.
+        // The permit is not released: the waiter looks when it expires.
         let guard = tokio::time::timeout(LIMIT, ours.permit()).await;
         let guard = guard.expect("it never expires").unwrap();
         assert!(!refreshed(&peer, &about, &theirs).await, "he is told");
-        // Ours is refreshed: the peer gets nothing for longer than it lasts.
+        // The guard's permit is refreshed: the peer gets nothing for longer than the lease.
         let passed = until_passed(&mut world.redis, LEASE + LEASE / 2);
         let tried = async {
             loop {
@@ -137,7 +137,7 @@ async fn java_s_permits_expire_and_ours_are_kept() {
     expire(Java).await;
 }
 
-/// Times in the other unit are told, and nothing is changed by it.
+/// Times in the other unit end in an error, and nothing is changed.
 #[tokio::test]
 async fn times_in_other_units_are_told_before_anything_is_expired() {
     let mut world = World::new().await;

@@ -1,4 +1,4 @@
-//! The classic recipes among many: what is held up by a peer's lock, how often those who wait for it look, and how much is done in one
+//! The classic recipes among many callers: calls that a peer's lock holds up, how often their waiters look, and the work of one
 //! script.
 
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use redis::AsyncCommands;
 use redisson_semaphore::{Client, Lock as _};
 use tokio::time::{sleep, timeout};
 
-/// Who has come first is first, though all they have seen so far is a peer's lock.
+/// Callers are served in the order of their arrival, though all they have seen so far is a peer's lock.
 #[tokio::test]
 async fn callers_who_find_a_peer_s_lock_are_served_in_the_order_of_their_arrival() {
     let (server, mut redis, client) = start().await;
@@ -36,7 +36,7 @@ async fn callers_who_find_a_peer_s_lock_are_served_in_the_order_of_their_arrival
     }
 }
 
-/// A peer that holds the lock for longer than a call waits for a server is no outage: nobody is told an error. The originals do all
+/// A peer that holds the lock for longer than a call waits for a server is no outage: no call ends with an error. The originals do all
 /// but the acquisition without the lock.
 #[tokio::test]
 async fn a_peer_s_lock_is_no_trouble_however_long_it_is_held() {
@@ -78,7 +78,7 @@ async fn a_peer_s_lock_is_no_trouble_however_long_it_is_held() {
     let _ = served(waits).await;
 }
 
-/// A lock that peers hand round is free for moments only: who waits for such a moment looks often, however long it has waited.
+/// A lock that peers hand round is free for moments only, so its waiters look often, however long they have waited.
 #[tokio::test]
 async fn a_lock_that_peers_hand_round_is_looked_at_often() {
     let (_server, mut redis, client) = start().await;
@@ -104,7 +104,7 @@ async fn a_lock_that_peers_hand_round_is_looked_at_often() {
         let looks = scripts(&mut redis).await - before;
         assert!(looks >= least, "{name}: {looks} scripts");
         if name == "lock" {
-            // Nobody tries it out any more when it stays in the same hands.
+            // The waiter looks less often while the lock stays in the same hands.
             sleep(2 * check).await;
             let (before, began) = (scripts(&mut redis).await, Instant::now());
             sleep(2 * check).await;
@@ -140,7 +140,7 @@ async fn thousands_of_holders_are_listed_in_pages() {
                 pipe.sadd(&name, &id).ignore();
                 continue;
             }
-            // Many of one time, as those who came with one script.
+            // Many entries have the same time, as if one script had made them.
             let score: f64 = redis.zscore(&name, first.id()).await.unwrap();
             let score = score + (number / 1500) as f64 * step;
             pipe.zadd(&name, &id, score).ignore();

@@ -1,5 +1,5 @@
-//! The line in which callers of the classic recipes wait, in all processes: who is served next, who is told, what a look
-//! costs, and what others may have written into it.
+//! The queue in which callers of the classic recipes wait, in all processes: the order of service, the notifications, the cost of a
+//! look, and entries that other programs may have written.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use redis::AsyncCommands;
 use redisson_semaphore::Client;
 use tokio::time::timeout;
 
-/// Each permit lasts as long as its own caller has asked for, also where they come together and are refreshed together.
+/// Each permit lasts as long as its own caller has asked for, even if permits are granted and refreshed together.
 #[tokio::test]
 async fn permits_of_one_line_last_as_long_as_each_was_asked_for() {
     let (_server, mut redis, client) = start().await;
@@ -62,8 +62,8 @@ async fn those_who_wait_for_something_else_of_the_same_name_are_not_in_the_way()
     let _ = served(for_slot).await;
 }
 
-/// A change of the limit that has not reached all processes yet: whoever still goes by the lower one stops nobody, and gets nothing
-/// before enough have gone.
+/// A change of the limit has not reached all processes yet: a waiter with the lower limit stops no other waiter, and gets nothing
+/// before enough holders have gone.
 #[tokio::test]
 async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
     let (server, mut redis, one) = start().await;
@@ -83,7 +83,7 @@ async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
         held.push(fourth.expect("the lower limit leaves it one"));
         let second = waiter(&high).await;
         if layout == Layout::Fair {
-            // Room under one limit that is none under the other is no reason to call each other.
+            // Room under the higher limit alone is no reason for the clients to notify each other.
             let before = scripts(&mut redis).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
             let looks = scripts(&mut redis).await - before;
@@ -101,8 +101,7 @@ async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
     }
 }
 
-/// A process that is gone and says for how long it waits still: that costs milliseconds, also where nobody looks without a
-/// reason.
+/// A dead process in front of the queue costs milliseconds, even if no client looks without a reason.
 #[tokio::test]
 async fn a_dead_process_in_front_holds_nobody_up() {
     let (server, mut redis, alive) = start().await;
@@ -127,7 +126,7 @@ async fn a_dead_process_in_front_holds_nobody_up() {
     }
 }
 
-/// In a set the grant alone says that nobody has its id.
+/// In a set only the grant says that no holder has its id.
 #[tokio::test]
 async fn grant_of_a_set_does_not_end_before_it_is_taken_back() {
     let (server, mut redis, alive) = start().await;
@@ -154,7 +153,7 @@ async fn grant_of_a_set_does_not_end_before_it_is_taken_back() {
     }
 }
 
-/// A look reads the first few, however many wait.
+/// A look reads the first few entries, however many callers wait.
 #[tokio::test]
 async fn a_look_at_a_long_line_is_a_short_script() {
     let (server, mut redis, client) = start().await;
@@ -184,7 +183,7 @@ async fn a_look_at_a_long_line_is_a_short_script() {
     }
 }
 
-/// The server's clock is set back by an hour under those who wait: their arrivals are in the future, and they are still served.
+/// The server's clock is set back by an hour while callers wait: their arrivals are in the future, and they are still served.
 #[tokio::test]
 async fn a_clock_that_is_set_back_stops_nobody() {
     let (server, mut redis, other) = start().await;

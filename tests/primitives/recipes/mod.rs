@@ -39,11 +39,11 @@ fn acquire(semaphore: &Handle) -> JoinHandle<Result<Held>> {
     tokio::spawn(async move { semaphore.acquire().await })
 }
 
-/// `acquire` in a task that stands in line when this returns.
+/// `acquire` in a task whose caller is in the queue when this returns.
 async fn waiter(semaphore: &Handle) -> JoinHandle<Result<Held>> {
     let task = acquire(semaphore);
     tokio::task::yield_now().await;
-    // Answered behind its own question.
+    // These calls are answered after the request of the task.
     semaphore.holders().await.unwrap();
     semaphore.release("nobody").await.unwrap();
     task
@@ -54,13 +54,13 @@ async fn served(task: JoinHandle<Result<Held>>) -> Held {
     held.unwrap().unwrap()
 }
 
-/// Where a line stands, and what is known of those in it.
+/// The keys of a queue, and of the notes about its waiters.
 fn line_of(layout: Layout, name: &str) -> (String, String) {
     let key = |what: &str| format!("redisson_sc_recipe_{what}:{}:{{{name}}}", layout.word());
     (key("queue"), key("notes"))
 }
 
-/// Waits until so many clients stand in the line that all see.
+/// Waits until `count` clients are in the queue that all processes see.
 async fn until_in_line(redis: &mut MultiplexedConnection, layout: Layout, name: &str, count: u64) {
     until_in_queue(redis, &line_of(layout, name).0, count).await;
 }

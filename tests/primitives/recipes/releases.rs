@@ -1,4 +1,4 @@
-//! Releases: each call of a batch is told the truth, whatever others have done to the holders before.
+//! Releases: each call of a batch gets a true result, whatever other programs have done to the holders before.
 
 use crate::layouts::{Handle, Layout, Shape};
 use crate::support::acl::set_user;
@@ -35,7 +35,7 @@ async fn only_those_that_a_peer_has_dropped_are_told_so() {
     let server = RedisServer::start().await;
     let client = Client::connect(server.url()).await.unwrap();
     let mut peer = server.connection().await;
-    // A peer drops an entry from one zset after the other; another one has entered himself into the first only.
+    // A peer drops an entry from one zset after the other; another peer has entered itself into the first zset only.
     for (dropped_from, peer_enters) in [
         (&["p", "p:owner"][..], false),
         (&["p"][..], false),

@@ -1,4 +1,4 @@
-//! The classic recipes: what those who wait cost, and what ends their waiting.
+//! The classic recipes: what a waiter costs, and what ends its wait.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::waiters::{until, until_listening};
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep};
 
-/// Nobody publishes: the check finds what was released, at its pace and not faster.
+/// The release is not announced: the check finds it, at its pace and not faster.
 #[tokio::test]
 async fn a_silent_release_is_found_by_the_check() {
     let (_server, mut redis, client) = start().await;

@@ -1,4 +1,4 @@
-//! Those of the other primitives.
+//! The targets of the other primitives.
 
 use super::super::Report;
 use super::super::metric::{self, PAIRS_PER_SECOND, WAIT_MAX, WAIT_P50};

@@ -1,4 +1,4 @@
-//! Those of the semaphore.
+//! The targets of the semaphore.
 
 use super::super::Report;
 use super::super::metric::{self, PAIRS_PER_SECOND, WAIT_MAX, WAIT_P50, WAIT_P99};
@@ -99,7 +99,7 @@ fn beside_others(report: &Report) -> Vec<Target> {
     ]
 }
 
-/// Those by a plain client are the guide's figures, less 20 %.
+/// The targets relative to a plain client are the guide's figures, less 20 %.
 #[rustfmt::skip]
 fn throughput(report: &Report) -> Vec<Target> {
     let by_plain = |workload, row| Of(report, workload).ratio(&PAIRS_PER_SECOND, row, "plain");

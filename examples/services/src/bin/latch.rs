@@ -1,6 +1,6 @@
 //! Parties that wait for each other: `RCountDownLatch`.
 //!
-//! The one who starts the work waits until all parts are done, wherever they are done; here by tasks of this process.
+//! The process that starts the work waits until all parts are done, wherever they are done; here by tasks of this process.
 
 use std::env::var;
 use std::error::Error;

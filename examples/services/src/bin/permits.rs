@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let jobs = client.permit_expirable_semaphore("example:jobs");
     jobs.try_set_permits(2).await?;
 
-    // By a guard: renewed in the background, and given back when it is dropped.
+    // With a guard: the permit is renewed in the background, and released when the guard is dropped.
     let Some(permit) = jobs.permit_for(Duration::from_secs(60)).await? else {
         println!("both jobs go on for a minute now");
         return Ok(client.shutdown().await?);
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     permit.release().await?;
 
-    // By its id, as a job that is handed on: whoever has the id gives it back.
+    // With an id, for a job that passes to another process: the process that has the id releases the permit.
     let lease = Duration::from_secs(600);
     let held = jobs.clone().with_lease(lease).acquire().await?;
     println!("{} held for ten minutes", jobs.holders().await?.len());

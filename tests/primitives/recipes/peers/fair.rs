@@ -10,8 +10,8 @@ use crate::layouts::{Layout, Shape};
 
 use Program::Python;
 
-/// The race of the original: one is given a counter, another one with a higher counter is faster, and the first
-/// steals his permit.
+/// The race of the original: one caller is given a value of the counter, another caller with a higher value is faster,
+/// and the first one steals its permit.
 #[tokio::test]
 async fn the_stolen_permit_of_the_original_and_of_ours() {
     let world = World::new().await;
@@ -33,7 +33,7 @@ async fn the_stolen_permit_of_the_original_and_of_ours() {
     assert_eq!(ids(&two).await.len(), 2, "both hold a permit of one");
     two.release_all().await.unwrap();
 
-    // Ours is one step: nobody comes in between, so it never steals.
+    // This crate acquires in one step: no caller comes in between, so it never steals.
     let shape = Shape::new(1).units(Units::Seconds).check(CHECK);
     let ours = Layout::Fair.make(&world.client, "stolen", shape);
     let other = Client::connect(world.server.url()).await.unwrap();
@@ -50,7 +50,7 @@ async fn the_stolen_permit_of_the_original_and_of_ours() {
     assert_eq!(ours.try_acquire().await.unwrap(), None);
     ours.release_all().await.unwrap();
 
-    // A peer between the two zsets counts, though the original would not see him yet.
+    // A peer between the two zsets counts, though the original would not see it yet.
     let slow = begun().await;
     let mut redis = world.redis.clone();
     let (id, now) = (slow[0].as_str().unwrap(), slow[1].as_f64().unwrap());
@@ -60,7 +60,7 @@ async fn the_stolen_permit_of_the_original_and_of_ours() {
     assert_eq!(ids(&ours).await, [id]);
     ours.release_all().await.unwrap();
 
-    // What ours cannot see: a peer that has only incremented the counter. He steals from ours as from his own.
+    // This crate cannot see a peer that has only incremented the counter. Such a peer steals from it as from other peers.
     let unseen = begun().await;
     let mine = ours.try_acquire().await.unwrap().expect("free");
     assert!(finished(unseen).await.is_string());

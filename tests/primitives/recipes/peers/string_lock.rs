@@ -32,7 +32,7 @@ async fn a_string_lock_without_an_expiry_is_repaired_and_not_taken() {
     let left: i64 = redis.pttl("lock:steps").await.unwrap();
     assert!(left > 10_000, "{left}");
 
-    // One that has died between its steps is in nobody's way for ever.
+    // A peer that has died between its steps does not block the lock for ever.
     assert!(released(&peer, &about, &holder).await);
     peer.call("begin", about.clone()).await.unwrap();
     let lock = lock.timeout(Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! What the tests share: a server with a client of it, and what is said to a peer.
+//! Shared by the tests: a server with a client, and the requests to a peer.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::server::RedisServer;
 use Program::{Java, Python};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-/// Peers tell nobody what they give back: ours look for it.
+/// Peers do not announce releases: this crate looks for them.
 pub(crate) const CHECK: Duration = Duration::from_millis(10);
 
 /// A program and the unit of its times.
@@ -57,7 +57,7 @@ impl World {
     }
 }
 
-/// What a peer is told about a semaphore.
+/// The fields of a request to a peer about a semaphore.
 pub(crate) fn about(layout: Layout, name: &str, limit: u32) -> Value {
     let [owners, counter, tokens] = others(name);
     let mut about = json!({"recipe": layout.recipe(), "name": name, "limit": limit});

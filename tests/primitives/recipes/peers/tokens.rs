@@ -60,7 +60,7 @@ async fn tokens_wake_peers_and_never_pile_up() {
     let mine = ours.acquire().await.unwrap();
     assert_eq!(length().await, 0);
 
-    // One who goes while he waits leaves nothing to anybody.
+    // A waiter that goes leaves nothing behind.
     let waiter = ours.clone();
     let waiter = tokio::spawn(async move { waiter.acquire().await });
     until("ours waits", LIMIT, async || {
