@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use super::judge::Host;
 use super::plan::AdminCall;
 
-/// The semaphore, its other name, and the latch.
+/// The names of the semaphore and of the latch.
 pub const SEMAPHORE: &str = "a0";
-pub const ASIDE: &str = "x{a0}";
 pub const LATCH: &str = "p0";
 
 /// The count that closes the latch.
@@ -60,7 +59,6 @@ impl Ledger {
         let client = self.clients.entry(host).or_default();
         match call {
             AdminCall::Release(permits) => self.releases |= i64::from(permits),
-            AdminCall::Rename => {}
             AdminCall::Close => {
                 client.closing += 1;
                 client.are_void();
@@ -95,7 +93,6 @@ impl Ledger {
                     Ended::Unknown => {}
                 }
             }
-            AdminCall::Rename => possible = ended != Ended::Done,
             // A call of unknown outcome may be carried out later.
             AdminCall::Close => client.closing -= u32::from(ended != Ended::Unknown),
             AdminCall::CountDown => {

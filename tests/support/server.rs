@@ -318,10 +318,8 @@ impl RedisServer {
     }
 }
 
-/// A port nobody listens on. From below the range that outgoing connections use, so that nobody is given
-/// it by chance while the server is down between two starts.
-/// A port for TCP that no other test's server takes while this lives, as the port for UDP of the same number is taken: also not
-/// while the server is stopped, and its clients look for it.
+/// A TCP port that no other test's server takes while this value lives, as it holds the UDP port of the same number: also not while the
+/// server is stopped, and its clients look for it. The port is below the range of outgoing connections, which do not take it either.
 #[derive(Debug)]
 struct Port {
     number: u16,

@@ -4,7 +4,7 @@ use redisson_semaphore::{Client, Effect, Error};
 use tokio::time::timeout;
 
 use super::Actor;
-use crate::admin::{ASIDE, COUNT, Ended, LATCH, SEMAPHORE};
+use crate::admin::{COUNT, Ended, LATCH, SEMAPHORE};
 use crate::plan::{Admin, AdminCall};
 
 impl Actor {
@@ -27,9 +27,6 @@ impl Actor {
         };
         match answer {
             Ok(()) => asked.ended = Ended::Done,
-            Err(Error::NoSuchObject { .. }) if what == AdminCall::Rename => {
-                asked.ended = Ended::Not;
-            }
             Err(error) => {
                 if error.effect() == Effect::NotApplied {
                     asked.ended = Ended::Not;
@@ -45,7 +42,6 @@ async fn carry_out(client: &Client, what: AdminCall) -> Result<(), Error> {
     let latch = client.count_down_latch(LATCH);
     match what {
         AdminCall::Release(permits) => semaphore.release(permits).await,
-        AdminCall::Rename => semaphore.object().rename(ASIDE).await.map(drop),
         AdminCall::Close => latch.try_set_count(COUNT).await.map(drop),
         AdminCall::CountDown => latch.count_down().await.map(drop),
     }

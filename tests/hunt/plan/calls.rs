@@ -105,8 +105,6 @@ pub struct Admin {
 pub enum AdminCall {
     /// Adds to a semaphore from which no call takes. No other call adds the same power of two.
     Release(u32),
-    /// Renames the semaphore, which does not exist then.
-    Rename,
     /// Closes the latch, if it is open.
     Close,
     CountDown,
