@@ -96,13 +96,16 @@ impl World {
 
     /// The operator replaces the permits that are gone with dead clients, as a release by Redisson does.
     pub fn replace_permits(&mut self) {
-        // The requests of clients that are gone arrive before that.
-        let is_gone = |number: &usize| {
-            let host = &self.hosts[self.wires[*number].host];
-            host.dead || host.frozen
+        // The requests of clients that have ended arrive before that, also where their process is stopped for now.
+        let judge = self.judge();
+        let late = |what: &Happening| match what {
+            Happening::Arrives(number) => judge.has_ended(self.wires[*number].host),
+            Happening::GoesOn(_) => true,
+            _ => false,
         };
-        let late = |what: &Happening| matches!(what, Happening::Arrives(number) if is_gone(number));
-        if self.queue.values().any(late) {
+        let is_late = self.queue.values().any(late);
+        drop(judge);
+        if is_late {
             return;
         }
         for number in 0..self.settings.permits.len() {
