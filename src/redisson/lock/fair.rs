@@ -78,6 +78,7 @@ const LONGEST_SHARE: i64 = 365 * 24 * 3600 * 1000;
 /// - The time of waiters goes by the server's clock, in Redisson by that of each JVM. Where these differ, waiters leave sooner or later.
 /// - A waiter's share does not depend on the time limit of its call, and begins anew with each attempt. A waiter of a JVM whose share is over
 ///   leaves though it waits still.
+/// - A free lock waits for its first waiter for 10 s at the most, which may be a JVM's; in Redisson until the time of that waiter is over.
 /// - A holder with a lease of its own makes the next waiter try, so that it learns of the lease.
 ///
 /// # Limits
