@@ -17,6 +17,8 @@ pub(super) struct Client {
     pub(super) closing: bool,
     /// From when until when the client can send nothing.
     pub(super) cut_off: Option<(Instant, Instant)>,
+    /// When the client last dialled.
+    dialled: Option<Instant>,
     pub(super) ended: bool,
     pub(super) ended_at: Option<Instant>,
     /// Until when locks may be held for calls of unknown outcome.
@@ -95,13 +97,23 @@ impl Judge {
     /// Whether the client is cut off for longer than it repeats the calls that were under way.
     pub(super) fn gives_up(&self, host: Host) -> bool {
         let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
-        cut_off.is_some_and(|(from, _)| self.gives_up_from(host, from))
+        cut_off.is_some_and(|(from, until)| until - from > REPEATED)
     }
 
-    /// The same for a call that begins or began at `since`.
-    pub(super) fn gives_up_from(&self, host: Host, since: Instant) -> bool {
-        let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
-        cut_off.is_some_and(|(_, until)| until.saturating_duration_since(since) > REPEATED)
+    /// The same for a call that begins now: it is sent on a connection of whose end the client does not know, as it has not dialled since.
+    pub(super) fn gives_up_what_begins(&self, host: Host) -> bool {
+        let Some(client) = self.clients.get(&host) else {
+            return false;
+        };
+        client.cut_off.is_some_and(|(from, until)| {
+            let left = until.saturating_duration_since(Instant::now());
+            left > REPEATED && client.dialled < Some(from)
+        })
+    }
+
+    /// The client makes a connection.
+    pub fn dials(&mut self, host: Host) {
+        self.clients.entry(host).or_default().dialled = Some(Instant::now());
     }
 
     pub fn has_healed(&self) -> bool {

@@ -231,7 +231,7 @@ impl Judge {
         self.note(format_args!("c{host} lets {permits} of s{object} go"));
         self.is_unbalanced(Object::Semaphore(object), host);
         *self.ledgers[object].held.entry(host).or_default() -= permits;
-        if self.gives_up_from(host, Instant::now()) {
+        if self.gives_up_what_begins(host) {
             self.ledgers[object].given_up.insert(host);
         }
     }

@@ -29,6 +29,7 @@ impl World {
         let Some(host) = self.host_of(&dial.host) else {
             panic!("{} is nobody", dial.host);
         };
+        self.judge().dials(host);
         let there = self.delay(host) + self.delay(host);
         let link = &self.hosts[host];
         let at = (now + there).max(link.up_until).max(link.down_until);
