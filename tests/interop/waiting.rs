@@ -314,6 +314,7 @@ async fn who_was_not_connected_at_the_release_is_woken_later() {
         calls.extend((0..8).map(|_| distant.begin("acquire", args.clone())));
         attempts.until(name, 0, TRIES * 8).await;
     }
+    proxy.until_answered().await;
     proxy.blackhole();
     proxy.cut();
     // A handle makes the later announcements, so the handles are kept.

@@ -72,6 +72,8 @@ struct Shared {
     opened: AtomicU64,
     /// Replies and messages that were lost to the weather.
     lost: AtomicU64,
+    /// Requests that have passed, and whose replies have not.
+    unanswered: AtomicU64,
     /// The delay of all replies, in milliseconds.
     late: AtomicU64,
 }
@@ -99,6 +101,7 @@ impl Proxy {
             deliveries: watch::Sender::new(0),
             opened: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
             late: AtomicU64::new(0),
         });
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
@@ -149,6 +152,14 @@ impl Proxy {
     /// How many replies and messages have been lost while nothing passed.
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the replies to all requests have passed.
+    pub async fn until_answered(&self) {
+        until("all requests are answered", DEADLINE, async || {
+            self.shared.unanswered.load(Ordering::SeqCst) == 0
+        })
+        .await;
     }
 
     /// Sets the fate of the `n`-th script call from now on; the next call is the first.
@@ -368,9 +379,8 @@ impl Link {
         let _ = weather.wait_for(|weather| *weather == Weather::Clear).await;
     }
 
-    fn next_fate(&self) -> Option<Fate> {
-        let mut awaited = self.awaited.lock().expect("no panic under this lock");
-        awaited.pop_front().flatten()
+    fn awaited(&self) -> MutexGuard<'_, VecDeque<Option<Fate>>> {
+        self.awaited.lock().expect("no panic under this lock")
     }
 
     async fn up(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
@@ -404,10 +414,8 @@ impl Link {
                     return;
                 }
             }
-            self.awaited
-                .lock()
-                .expect("no panic under this lock")
-                .push_back(fate);
+            self.shared.unanswered.fetch_add(1, Ordering::SeqCst);
+            self.awaited().push_back(fate);
             if to.write_all(&request).await.is_err() {
                 return;
             }
@@ -429,7 +437,7 @@ impl Link {
                 }
             };
             let reply: Vec<u8> = bytes.drain(..length).collect();
-            let fate = self.next_fate();
+            let fate = self.awaited().front().copied().flatten();
             match fate {
                 None => {}
                 Some(Fate::HoldRequest) => self.shared.lock().delivered += 1,
@@ -457,7 +465,19 @@ impl Link {
                 // A client that has gone needs no reply, but its requests are still carried out.
                 let _ = to.write_all(&reply).await;
             }
+            // A message to a subscriber is no reply.
+            if self.awaited().pop_front().is_some() {
+                self.shared.unanswered.fetch_sub(1, Ordering::SeqCst);
+            }
         }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let awaited = self.awaited.get_mut().expect("no panic under this lock");
+        let left = awaited.len() as u64;
+        self.shared.unanswered.fetch_sub(left, Ordering::SeqCst);
     }
 }
 
