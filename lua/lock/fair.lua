@@ -30,8 +30,8 @@ local function millis() return math.floor(now() / 1000) end
 local function head(speaker)
   while true do
     local field = redis.call('LINDEX', WAITS, 0)
-    local ends = field and tonumber(redis.call('ZSCORE', ENDS, field) or 0)
     if not field or field == speaker then return field end
+    local ends = tonumber(redis.call('ZSCORE', ENDS, field) or 0)
     if ends > millis() then
       local turn = millis() + TURN
       if total == 1 and ends > turn then change_order('ZADD', ENDS, score(turn), field) end
