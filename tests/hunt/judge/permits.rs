@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::waiting::Waiting;
 use super::{Host, Judge, OPERATOR, Object};
 use crate::jvm;
 
@@ -143,10 +142,7 @@ impl Judge {
         }
         if let Some(host) = host.filter(|_| takes > 0 && !undone) {
             self.settle_doubts(host);
-            let object = Object::Semaphore(number);
-            let of_host =
-                |waiting: &Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
-            let asked = self.waiting.values().any(of_host);
+            let asked = self.waits_for(number, host);
             let ledger = &self.ledgers[number];
             // A local hand-off may serve a waiter whose request is still under way. The permits of that request arrive when no caller waits any more,
             // and the client releases them.

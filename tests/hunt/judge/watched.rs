@@ -248,7 +248,8 @@ impl Judge {
         self.watched.on_record = on_record;
     }
 
-    fn waits_for(&self, object: usize, host: Host) -> bool {
+    /// Whether a caller of the client waits for the semaphore.
+    pub(super) fn waits_for(&self, object: usize, host: Host) -> bool {
         let mut all = self.waiting.values();
         all.any(|waiting| waiting.is_of(Object::Semaphore(object), host))
     }

@@ -29,6 +29,13 @@ async fn connect(url: String) -> Client {
     builder(url).connect().await.expect("the server runs")
 }
 
+/// The server's time in milliseconds since 1970.
+async fn clock(redis: &mut MultiplexedConnection) -> i64 {
+    let time = redis::cmd("TIME").query_async(redis).await;
+    let (seconds, micros): (i64, i64) = time.unwrap();
+    seconds * 1000 + micros / 1000
+}
+
 async fn queue(redis: &mut MultiplexedConnection) -> Vec<String> {
     redis.lrange(QUEUE, 0, -1).await.unwrap()
 }
@@ -106,16 +113,14 @@ async fn times_of_waiters_follow_each_other() {
     let client = builder(server.url()).fair_lock_wait_timeout(Duration::from_secs(7));
     let client = client.connect().await.unwrap();
     client.fair_lock("door").lock().await.unwrap();
-    let clock = async || {
-        let mut redis = server.connection().await;
-        let time: (i64, i64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
-        time.0 * 1000 + time.1 / 1000
-    };
-    let from = clock().await;
+    let from = clock(&mut redis).await;
     let [one, two] = [client.fair_lock("door"), client.fair_lock("door")];
     let _first = waiting(&server, &one, 0).await;
     let ends: i64 = redis.zscore(ENDS, one.owner()).await.unwrap();
-    assert!((from..=clock().await).contains(&(ends - 7_000)), "{ends}");
+    assert!(
+        (from..=clock(&mut redis).await).contains(&(ends - 7_000)),
+        "{ends}"
+    );
     let _second = waiting(&server, &two, 1).await;
     assert_eq!(
         redis.zscore(ENDS, two.owner()).await,
@@ -133,8 +138,7 @@ async fn a_grant_ends_nobodys_time() {
     let (one, two) = (client.fair_lock("door"), client.fair_lock("door"));
     let first = waiting(&server, &one, 0).await;
     let second = waiting(&server, &two, 1).await;
-    let (now, _): (i64, i64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
-    let soon = now * 1000 + 60_000;
+    let soon = clock(&mut redis).await + 60_000;
     let _: () = redis.zadd(ENDS, two.owner(), soon).await.unwrap();
     holder.unlock().await.unwrap();
     served("the first one", first).await;
@@ -150,24 +154,21 @@ async fn a_free_lock_waits_for_ten_seconds_for_its_first_waiter() {
     let client = connect(server.url()).await;
     let holder = client.fair_lock("door");
     let left_over = format!("{}:1", client.id());
-    let clock = async || {
-        let mut redis = server.connection().await;
-        let (seconds, micros): (u64, u64) =
-            redis::cmd("TIME").query_async(&mut redis).await.unwrap();
-        seconds * 1000 + micros / 1000
-    };
     holder.lock().await.unwrap();
     let _: () = redis.rpush(QUEUE, &left_over).await.unwrap();
-    let in_an_hour = clock().await + 3_600_000;
+    let in_an_hour = clock(&mut redis).await + 3_600_000;
     let _: () = redis.zadd(ENDS, &left_over, in_an_hour).await.unwrap();
-    let from = clock().await;
+    let from = clock(&mut redis).await;
     holder.unlock().await.unwrap();
-    let ends: u64 = redis.zscore(ENDS, &left_over).await.unwrap();
-    assert!((from..=clock().await).contains(&(ends - 10_000)), "{ends}");
+    let ends: i64 = redis.zscore(ENDS, &left_over).await.unwrap();
+    assert!(
+        (from..=clock(&mut redis).await).contains(&(ends - 10_000)),
+        "{ends}"
+    );
     let lock = client.fair_lock("door");
     let next = tokio::spawn(async move { lock.lock().await });
     served("behind a place that nobody has", next).await;
-    assert!(clock().await >= ends, "too soon");
+    assert!(clock(&mut redis).await >= ends, "too soon");
 }
 
 /// Waiters that leave at the same time do so by a few scripts, however many they are. The waiters behind them have the time that they leave.
