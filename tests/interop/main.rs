@@ -5,12 +5,15 @@ mod common;
 mod fair_lock;
 mod latch;
 mod leaving;
+mod lock_crowd;
 mod lock_renewal;
 mod lock_state;
 mod lock_waiting;
 mod operations;
 mod permits;
+mod semaphore_crowd;
 #[path = "../support/mod.rs"]
 mod support;
+mod turns;
 mod waiting;
 mod watchdog_processes;

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use crate::common::crowd::Gauge;
 use crate::common::locks::newer_versions;
 use crate::common::parked::{returned, served};
 use crate::common::world::{Mode, NEWEST, World, channel};
 use crate::support::clients::{LIMIT, builder};
+use crate::support::gauge::Gauge;
 use crate::support::monitor::Monitor;
 use crate::support::peer::{JavaPeer, PendingCall, versions};
 use crate::support::server::RedisServer;

@@ -1,6 +1,5 @@
-//! Models: the scheduling of rounds, the server of the simulator, and random histories of locks.
+//! Models: the scheduling of rounds, and the server of the simulator.
 
-mod lock_holds;
 mod rounds;
 #[path = "../sim/mod.rs"]
 mod sim;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::layouts::{self, Handle, Shape};
-use crate::support::clients::patient;
-use crate::support::crowd::Turns;
+use crate::support::clients::{connect, patient};
+use crate::support::crowd::{Crowd, Turns};
 use crate::support::monitor::{Command, Monitor};
+use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until_subscribers;
 use futures::future::join_all;
@@ -136,6 +137,62 @@ async fn permits_handed_over_within_the_process_cost_no_script() {
     let server = RedisServer::start().await;
     let used = relay(&server, &semaphore(&server, 1, Duration::ZERO).await, 200).await;
     assert!(used >= 200, "200 releases in {used} scripts");
+}
+
+/// A lock's callers of one client: the next one has it by the script of the unlock before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_alone_with_a_lock_sends_no_more_than_it_must() {
+    const MOMENT: Duration = Duration::from_millis(1);
+    const GRANTS: usize = 200;
+    for (callers, hold, most) in [
+        (1, Duration::ZERO, 2.1),
+        (1, MOMENT, 2.1),
+        (2, MOMENT, 1.4),
+        (16, MOMENT, 1.4),
+        (16, Duration::ZERO, 1.4),
+    ] {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(&server).await;
+        let client = patient(proxy.url()).connect().await.unwrap();
+        let crowd = Crowd::start((0..callers).map(|_| client.lock("door")), hold);
+        crowd.until_served(20).await;
+        let (before, scripts) = (crowd.served(), proxy.scripts());
+        crowd.until_served(GRANTS).await;
+        let (done, sent) = (crowd.served() - before, proxy.scripts() - scripts);
+        crowd.stop().await;
+        let each = sent as f64 / done as f64;
+        assert!(each <= most, "{callers} callers, {hold:?}: {each} scripts");
+    }
+}
+
+/// One question answers all who were there when it was sent, however many they are.
+#[tokio::test]
+async fn callers_who_do_not_wait_are_answered_together() {
+    const CALLERS: usize = 5000;
+    let server = RedisServer::start().await;
+    let holder = connect(server.url()).await.lock("door");
+    let proxy = Proxy::start(&server).await;
+    proxy.set_round_trip(Duration::from_millis(20));
+    let client = patient(proxy.url()).connect().await.unwrap();
+    for held in [true, false] {
+        if held {
+            holder.lock().await.unwrap();
+        }
+        let locks: Vec<_> = (0..CALLERS).map(|_| client.lock("door")).collect();
+        let before = proxy.scripts();
+        let answers = join_all(locks.iter().map(|lock| lock.try_lock())).await;
+        let sent = proxy.scripts() - before;
+        assert!(sent <= 6, "{sent} scripts");
+        let taken = answers.iter().position(|answer| *answer == Ok(true));
+        assert_eq!(taken.is_none(), held);
+        let answered = answers.iter().filter(|answer| **answer == Ok(false));
+        assert_eq!(answered.count(), CALLERS - usize::from(!held));
+        taken
+            .map_or(&holder, |taken| &locks[taken])
+            .unlock()
+            .await
+            .unwrap();
+    }
 }
 
 #[tokio::test]

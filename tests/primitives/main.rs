@@ -10,6 +10,7 @@ mod layouts;
 mod locks;
 mod name_mapper;
 mod nudges;
+mod permit_ends;
 mod permit_expirable;
 mod queue;
 mod recipes;

@@ -1,13 +1,14 @@
-//! The cost of renewing many guards: those that were taken together are renewed by few scripts. Locks are in `tests/crowds/renewal.rs`.
+//! The cost of renewing many guards: those that were taken together are renewed by few scripts.
 
 use std::time::Duration;
 
 use crate::layouts::{Layout, Shape};
-use crate::support::clients::{LIMIT, builder};
+use crate::support::clients::{LIMIT, builder, scripts};
 use crate::support::monitor::Monitor;
 use crate::support::server::RedisServer;
 use crate::support::waiters::until;
 use futures::future::{join_all, try_join_all};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, Lease, LeasedSemaphore as _};
 use tokio::time::{Instant, timeout};
@@ -94,4 +95,48 @@ async fn guards_of_a_recipe_are_renewed_together() {
     assert!(needed <= batches, "{needed} scripts");
     assert!(guards.iter().all(|guard| !guard.is_lost()));
     assert_eq!(semaphore.holders().await.unwrap().len(), 600);
+}
+
+/// The locks of a client are renewed by scripts of many locks each.
+#[tokio::test]
+async fn ten_thousand_locks_are_renewed_by_few_scripts() {
+    const LOCKS: usize = 10_000;
+    const WATCHDOG: Duration = Duration::from_secs(15);
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::builder(server.url()).lock_watchdog_timeout(WATCHDOG);
+    let client = client.connect().await.unwrap();
+    let locks = (0..LOCKS).map(|number| client.lock(&format!("held-{number}")));
+    // So few at a time that no reply is late.
+    let guards = stream::iter(locks.map(async |lock| lock.guard().await)).buffer_unordered(250);
+    let guards: Vec<_> = guards.try_collect().await.unwrap();
+    // The scripts that delete records are not counted.
+    until("records are deleted", LIMIT, async || {
+        let left: Vec<String> = redis.keys("redisson_lock_once:*").await.unwrap();
+        left.len() < 64
+    })
+    .await;
+    // A mark whose end is put off with theirs: each round of renewal is seen.
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        let nearer = WATCHDOG.as_millis() as i64 * 3 / 4;
+        let _: () = redis.pexpire("held-0", nearer).await.unwrap();
+        until("it is renewed", LIMIT, async || {
+            redis.pttl::<_, i64>("held-0").await.unwrap() > nearer
+        })
+        .await;
+        sent.push(scripts(&mut redis).await);
+    }
+    // From one round to the next, wherever in them the mark stands.
+    for pair in sent.windows(2) {
+        let made = pair[1] - pair[0];
+        assert!((1..=200).contains(&made), "{made} scripts in a period");
+    }
+    assert!(guards.iter().all(|guard| !guard.is_lost()));
+    let mut ttls = redis::pipe();
+    for number in 0..LOCKS {
+        ttls.pttl(format!("held-{number}"));
+    }
+    let ttls: Vec<i64> = ttls.query_async(&mut redis).await.unwrap();
+    assert!(ttls.iter().all(|ttl| *ttl > 0), "one was not renewed");
 }

@@ -7,6 +7,7 @@ pub mod channel;
 pub mod clients;
 pub mod cluster;
 pub mod crowd;
+pub mod gauge;
 pub mod keeper;
 pub mod log;
 pub mod monitor;

@@ -3,7 +3,6 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod course;
-pub mod crowd;
 pub mod locks;
 pub mod operation;
 pub mod parked;

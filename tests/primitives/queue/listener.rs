@@ -1,10 +1,12 @@
 //! The client that listens to JVMs for all.
 
+use futures::future::join_all;
 use redis::AsyncCommands;
 
 use crate::support::channel::Channel;
-use crate::support::clients::{commands, connect, served, start_controlled};
+use crate::support::clients::{commands, connect, release_as_redisson, served, start_controlled};
 use crate::support::waiters::until_queued;
+use redisson_semaphore::Client;
 
 const NAME: &str = "listened";
 const OTHER: &str = "00000000-0000-4000-8000-000000000000";
@@ -57,4 +59,26 @@ async fn a_client_that_does_not_hear_is_asked_once() {
     until_queued(&mut control, NAME, 1).await;
     assert_eq!(commands(&mut control, "publish").await, before + 1);
     waits.abort();
+}
+
+/// A release by Redisson notifies one client. When that client has gone, another client is notified.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn last_of_a_crowd_hears_a_release_by_redisson() {
+    const CROWD: usize = 40;
+    let (server, mut control) = start_controlled().await;
+    let clients = join_all((0..=CROWD).map(|_| connect(server.url()))).await;
+    let waits = |client: &Client| {
+        let semaphore = client.semaphore(NAME);
+        tokio::spawn(async move { semaphore.acquire(1).await })
+    };
+    for _ in 0..4 {
+        let crowd: Vec<_> = clients[1..].iter().map(waits).collect();
+        until_queued(&mut control, NAME, CROWD).await;
+        let last = waits(&clients[0]);
+        until_queued(&mut control, NAME, CROWD + 1).await;
+        crowd.iter().for_each(tokio::task::JoinHandle::abort);
+        until_queued(&mut control, NAME, 1).await;
+        release_as_redisson(&mut control, NAME, 1).await;
+        served(last).await;
+    }
 }

@@ -9,7 +9,7 @@ use crate::support::clients::{
 use crate::support::waiters::{channel, until_passed, until_queued, until_subscribers, waiter};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{RSemaphore, Result};
+use redisson_semaphore::{Client, RSemaphore, Result};
 use tokio::task::JoinHandle;
 
 const NAME: &str = "order";
@@ -187,4 +187,23 @@ async fn release_to_the_queue_is_announced_to_jvms_only() {
     releasing.release(2).await.unwrap();
     served(second).await;
     assert_eq!(jvm.next().await.payload, "+1");
+}
+
+/// The keys that all waiters share expire, and another waiter puts the end of the queue off.
+#[tokio::test]
+async fn queue_and_notes_expire_unless_used() {
+    let (server, mut control) = start_controlled().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let semaphore = client.semaphore(NAME);
+    let first = waiter(&mut control, &semaphore, 1).await;
+    for part in ["queue", "notes"] {
+        let left: i64 = control.pttl(key(part)).await.unwrap();
+        assert!((1..=60_000).contains(&left), "{part}: {left} ms");
+    }
+    let () = control.pexpire(key("queue"), 30_000).await.unwrap();
+    let second = waiter(&mut control, &semaphore, 2).await;
+    let left: i64 = control.pttl(key("queue")).await.unwrap();
+    assert!((30_001..=60_000).contains(&left), "{left} ms");
+    first.abort();
+    second.abort();
 }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod beside_peers;
 mod contention;
+mod crowd;
 mod line;
 mod peers;
 mod releases;

@@ -7,9 +7,9 @@ use redisson_semaphore::recipes::Units;
 use redisson_semaphore::{Client, Lock as _};
 use serde_json::{Value, json};
 
-use crate::common::crowd::Gauge;
+use super::peers::support::{CHECK, Program, World, about};
 use crate::layouts::{Layout, Shape};
-use crate::peers::{CHECK, Program, World, about};
+use crate::support::gauge::Gauge;
 
 use Program::{Java, Python};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::crowd::Gauge;
 use crate::common::parked::PATIENCE;
 use crate::common::world::{Mode, World};
+use crate::support::gauge::Gauge;
 use crate::support::peer::{JavaPeer, SUPPORTED, versions};
 use crate::support::waiters::until;
 use redisson_semaphore::{Client, Permit, RSemaphore};
