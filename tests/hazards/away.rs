@@ -47,6 +47,15 @@ fn name_of<S: Subject>(prefix: &str, call: &str) -> String {
     format!("{}-{prefix}-{call}", S::NAME)
 }
 
+/// The effects of undisturbed calls. They are another client's, as they have no bound.
+async fn undisturbed<S: Subject>(server: &RedisServer) -> Expected {
+    let client = clients::patient(server.url()).lock_watchdog_timeout(HOUR);
+    let client = client.connect().await.unwrap();
+    let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
+    client.shutdown().await.unwrap();
+    expected
+}
+
 /// Prepares an object for each call that the bound ends. Preparations are calls within that bound, too. They run alone, so that
 /// they do not queue for the processor behind those of other primitives.
 async fn prepared<S: Subject>(
@@ -87,8 +96,7 @@ fn assert_told<S: Subject>(what: &str, call: &str, kind: Kind, told: &Result<boo
 async fn stopped<S: Subject>(bound: Bound) {
     let mut server = RedisServer::options().appendonly().start().await;
     let client = bound.builder(server.url()).connect().await.unwrap();
-    let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
-    let mut books = Books::new(expected);
+    let mut books = Books::new(undisturbed::<S>(&server).await);
     let subjects = prepared::<S>(&client, bound, "away").await;
     server.stop().await;
     let mut state = client.connection_state();
@@ -169,8 +177,7 @@ async fn silent<S: Subject>(bound: Bound, arrives: bool, server: &RedisServer, e
 
 async fn while_it_is_silent<S: Subject>() {
     let server = RedisServer::start().await;
-    let client = clients::connect(server.url()).await;
-    let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
+    let expected = undisturbed::<S>(&server).await;
     let one = |bound, arrives| silent::<S>(bound, arrives, &server, expected.clone());
     tokio::join!(
         one(Bound::RetryWindow, false),
@@ -218,8 +225,7 @@ async fn goes_before_it_is_sent<S: Subject>() {
     let mut server = RedisServer::options().appendonly().start().await;
     let bound = Bound::RetryWindow;
     let client = bound.builder(server.url()).connect().await.unwrap();
-    let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
-    let mut books = Books::new(expected);
+    let mut books = Books::new(undisturbed::<S>(&server).await);
     let subjects = prepared::<S>(&client, bound, "unsent").await;
     server.stop().await;
     let mut state = client.connection_state();

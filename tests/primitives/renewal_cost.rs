@@ -41,6 +41,11 @@ async fn scripts_of_the_first_round(server: &RedisServer, zset: &str) -> usize {
     scripts.filter(|one| one.name == "EVALSHA").count()
 }
 
+/// Entries that were taken within a tenth of a period are renewed together, as a group: how many groups there can be at the most.
+fn groups(taking: Instant) -> f64 {
+    1.0 + taking.elapsed().as_secs_f64() / (LEASE / 30).as_secs_f64()
+}
+
 /// One script renews 250 permits, so a hundred thousand cost 400 a period.
 #[tokio::test]
 async fn ten_thousand_permits_with_ids_are_renewed_together() {
@@ -48,14 +53,18 @@ async fn ten_thousand_permits_with_ids_are_renewed_together() {
     let jobs = client.permit_expirable_semaphore("jobs");
     jobs.try_set_permits(10_000).await.unwrap();
     let leased = jobs.clone().with_lease(LEASE);
-    let mut leases = Vec::new();
+    let (mut leases, taking) = (Vec::new(), Instant::now());
     for _ in 0..10 {
         let held = leased.acquire_many(1000).await.unwrap();
         leases.extend(held.iter().map(|held| leased.keep(held)));
     }
+    // The last script of a group renews what is left of it.
+    let most = 40.0 + groups(taking);
     let needed = scripts_of_the_first_round(&server, "{jobs}:timeout").await;
-    // Eight are under way at a time.
-    assert!((40..=48).contains(&needed), "{needed} scripts");
+    assert!(
+        needed >= 40 && needed as f64 <= most,
+        "{needed} scripts, at most {most}"
+    );
     assert!(leases.iter().all(|lease| !lease.is_lost()));
     // A permit that is released is not renewed any more.
     assert_eq!(jobs.release_all().await, Ok(10_000));
@@ -72,8 +81,7 @@ async fn guards_of_ninety_semaphores_are_renewed_together() {
         seats.try_set_permits(1).await.unwrap();
         held.push(seats.permit(1).await.unwrap());
     }
-    // Guards that were taken within a tenth of a period are renewed by one script.
-    let groups = 1.0 + taking.elapsed().as_secs_f64() / (LEASE / 30).as_secs_f64();
+    let groups = groups(taking);
     let needed = scripts_of_the_first_round(&server, "redisson_sc_grants:{s0}").await;
     assert!(
         needed >= 1 && needed as f64 <= 2.0 * groups,

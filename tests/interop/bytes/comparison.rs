@@ -66,12 +66,14 @@ impl Comparison {
 
         let mut effects = Vec::new();
         let mut unheard = None;
+        let mut commands = Vec::new();
         for (side, key) in [
             (Side::Java(&self.world.java), &java),
             (Side::Rust(&self.world.rust), &rust),
         ] {
             let outcome = side.run(key, &with_other(&case.op, key)).await;
-            let published = published(&self.commands.until_marker().await, key);
+            commands = self.commands.until_marker().await;
+            let published = published(&commands, key);
             if let Some(received) = &mut self.received {
                 let heard = received.until_marker().await.into_iter();
                 let heard = heard.filter(|message| message.channel == channel(key));
@@ -115,11 +117,17 @@ impl Comparison {
             keys.map(|key| (key.kind.clone(), key.value.clone()))
         };
         let changed = content(&before) != content(&ours);
-        self.check_records(&case, &rust, changed).await;
+        self.check_records(&case, &rust, changed, commands).await;
     }
 
-    /// Besides the keys themselves there is at most this client's record, which is there after a change, and the queue.
-    pub async fn check_records(&mut self, case: &Case, key: &str, changed: bool) {
+    /// Besides the keys themselves there is at most this client's record, which is there for a moment after a change, and the queue.
+    async fn check_records(
+        &mut self,
+        case: &Case,
+        key: &str,
+        changed: bool,
+        mut commands: Vec<Command>,
+    ) {
         let id = self.world.rust.id();
         let own = format!("redisson_sc_once:{{{key}}}:{id}");
         let mut keys = snapshot_all(&mut self.world.redis).await;
@@ -127,6 +135,10 @@ impl Comparison {
         known.extend([other(&known[0]), other(&known[1])]);
         keys.retain(|key, _| !known.contains(key));
         let recorded = keys.remove(&own);
+        commands.extend(self.commands.until_marker().await);
+        let deleted =
+            |command: &Command| command.name == "DEL" && command.args.first() == Some(&own);
+        let deleted = commands.iter().any(deleted);
         // A caller that got nothing leaves the queue a moment later.
         for (of, kind) in [("queue", "zset"), ("notes", "hash")] {
             let left = keys.remove(&format!("redisson_sc_{of}:{{{key}}}"));
@@ -149,7 +161,7 @@ impl Comparison {
         };
         let good = match &recorded {
             Some(record) => is_record(record),
-            None => !changed,
+            None => !changed || deleted,
         };
         if !good {
             self.mistake(case, &format!("changed: {changed}, record: {recorded:?}"));
