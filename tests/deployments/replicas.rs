@@ -16,7 +16,7 @@ use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSema
 use tokio::time::timeout;
 
 /// How long a call may take here: some rounds of waiting for replicas.
-const BOUND: Duration = Duration::from_secs(2);
+const BOUND: Duration = Duration::from_secs(4);
 
 async fn start() -> Pair {
     let pair = Pair::start().await;

@@ -134,7 +134,8 @@ impl Comparison {
         let mut known = vec![key.to_owned(), format!("java-{}", self.number)];
         known.extend([other(&known[0]), other(&known[1])]);
         keys.retain(|key, _| !known.contains(key));
-        let recorded = keys.remove(&own);
+        // The record may have gone between the list of keys and the look at it.
+        let recorded = keys.remove(&own).filter(|record| record.kind != "none");
         commands.extend(self.commands.until_marker().await);
         let deleted =
             |command: &Command| command.name == "DEL" && command.args.first() == Some(&own);
