@@ -100,6 +100,24 @@ async fn a_forbidden_key_is_told() {
     assert_eq!(stored(&server, "open").await, ["1"]);
 }
 
+/// The script stops at its first change, so nothing has happened, and the error says so.
+#[tokio::test]
+async fn a_refused_first_change_has_no_effect() {
+    let (_server, client) = limited("~* &* +@all -incrby -hset -zadd").await;
+    let seats = client.semaphore("seats");
+    let ids = client.permit_expirable_semaphore("ids");
+    let door = client.lock("door");
+    assert_eq!(seats.try_set_permits(2).await, Ok(true));
+    assert_eq!(ids.try_set_permits(2).await, Ok(true));
+    denied(&seats.release(1).await.unwrap_err(), "seats");
+    denied(&seats.try_acquire(1).await.unwrap_err(), "seats");
+    denied(&ids.try_acquire().await.unwrap_err(), "ids");
+    denied(&door.try_lock().await.unwrap_err(), "door");
+    assert_eq!(seats.available_permits().await, Ok(2));
+    assert_eq!(ids.available_permits().await, Ok(2));
+    assert_eq!(door.is_locked().await, Ok(false));
+}
+
 /// A change before the announcement stays. `tests/hazards/refused.rs` forbids commands; here a channel is forbidden, too.
 #[tokio::test]
 async fn a_refused_announcement_is_told() {

@@ -74,6 +74,18 @@ async fn a_call_that_may_shorten_a_lease_counts_from_its_departure_on() {
     assert!(lease.is_lost());
 }
 
+/// All holds of an object are lost, those that have changed since the call departed among them, but none that came since then.
+#[tokio::test(start_paused = true)]
+async fn a_loss_of_all_spares_those_that_came_later() {
+    let holds = LeaseTable::default();
+    let changed = keep(&holds, after(30));
+    let departed = holds.kept();
+    change(&holds, |entry| entry.ends(after(40)));
+    let later = holds.keep(&"x".into(), &"b".into(), after(30), RENEWING);
+    holds.all_lost("x", departed, |_| false);
+    assert!(changed.is_lost() && !later.is_lost());
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
     let holds = LeaseTable::default();

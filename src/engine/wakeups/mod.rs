@@ -351,6 +351,18 @@ mod tests {
         }
     }
 
+    /// The second listener may have missed what the first one has heard.
+    #[tokio::test]
+    async fn a_listener_at_a_channel_that_is_heard_is_told_so() {
+        let (wakeups, ear) = (wakeups(), Ear::new(false));
+        let ear: Weak<dyn Listener> = Arc::downgrade(&ear) as _;
+        let (_first, missed) = wakeups.subscribe("shared", &ear);
+        assert!(!missed);
+        wakeups.registry.confirm("shared");
+        let (_second, missed) = wakeups.subscribe("shared", &ear);
+        assert!(missed);
+    }
+
     /// Five thousand channels are looked after as often as a thousand are in five seconds.
     #[tokio::test(start_paused = true)]
     async fn many_channels_are_looked_after_less_often() {

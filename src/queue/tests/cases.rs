@@ -15,6 +15,7 @@ use crate::engine::request::Arg;
 use crate::error::Error;
 use crate::queue::answer::{Results, Said};
 use crate::queue::entries::Entry;
+use crate::queue::known::Known;
 use crate::queue::outcome::{Amount, Grant, Taken};
 use crate::queue::primitive::{Held, Primitive};
 use crate::queue::state::State;
@@ -100,15 +101,57 @@ async fn an_entry_leaves_behind_a_batch_without_an_answer() {
     }
 }
 
-/// A batch that was never sent has announced nothing.
+/// A batch that was never sent has announced and confirmed nothing.
 #[tokio::test(start_paused = true)]
-async fn an_announcement_goes_on_behind_a_batch_that_was_not_sent() {
+async fn the_next_batch_says_what_one_that_was_not_sent_had_to_say() {
     let state = &mut World::new().clients[0].state;
+    let want = one(false);
+    let (reply, _waits) = oneshot::channel();
+    state.join(want, reply, None, Instant::now());
+    state.entries.insert(7, entry(want));
+    state.granted.push(7);
     state.announcements.due = true;
     for _ in 0..2 {
         let batch = state.depart(Moment::now()).expect("it announces");
-        assert!(batch.announce);
+        assert!(batch.announce && batch.confirms.len() == 1);
         state.not_sent(Instant::now());
+    }
+}
+
+/// The clock of the next server may be behind that of the last one: no arrival of the last one counts there.
+#[tokio::test(start_paused = true)]
+async fn an_arrival_is_not_compared_with_those_at_another_server() {
+    let state = &mut World::new().clients[0].state;
+    state.last_arrival = CLOCK;
+    state.deaf();
+    let (reply, _waits) = oneshot::channel();
+    state.join(one(false), reply, None, Instant::now());
+    let batch = state.depart(Moment::now()).expect("it departs");
+    assert_eq!((batch.runs.len(), batch.behind), (1, 0));
+}
+
+/// The clock of a lease ends it before any server says so.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_has_run_out_is_not_handed_on() {
+    for ended in [false, true] {
+        let state = &mut World::new().clients[0].state;
+        let want = one(true);
+        let until = Moment::now() + Duration::from_secs(3);
+        let _held = state.granted(want, 7, Taken::default(), 3000, until);
+        let (reply, _waits) = oneshot::channel();
+        state.join(want, reply, None, Instant::now());
+        if ended {
+            tokio::time::advance(Duration::from_secs(4)).await;
+        }
+        let now = Instant::now();
+        state.known = Some(Known {
+            seen: now,
+            available: 0,
+            foreign: None,
+            jvms: 0,
+        });
+        let call = Call::GiveBack(Grant::new(want, 7));
+        assert_eq!(state.hand_off(&call, now), !ended);
     }
 }
 
