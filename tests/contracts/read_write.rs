@@ -61,6 +61,14 @@ impl Sides for Doors<'_> {
 }
 
 async fn readers_share_and_a_writer_is_alone(door: &impl Sides) {
+    // A forced unlock of the other side takes nothing away from a guard, its owner's or another one's.
+    let (own, writer) = door.owner();
+    let guard = writer.guard().await.unwrap();
+    for reader in [own, door.owner().0] {
+        assert!(!reader.force_unlock().await.unwrap(), "nobody reads");
+        assert!(!guard.is_lost());
+    }
+    guard.unlock().await.unwrap();
     let readers = [door.owner().0, door.owner().0, door.owner().0];
     let (_, writer) = door.owner();
     for reader in &readers {

@@ -119,6 +119,20 @@ async fn an_opening_costs_one_script_however_many_wait() {
     );
 }
 
+/// The count passes zero within a batch. The waiter's client looks for no other reason.
+#[tokio::test]
+async fn more_count_downs_than_the_count_open_it() {
+    let (server, mut control) = start_controlled().await;
+    let latch = connect(server.url()).await.count_down_latch("passed");
+    let elsewhere = connect(server.url()).await.count_down_latch("passed");
+    assert_eq!(latch.try_set_count(3).await, Ok(true));
+    let waits = waiter(&mut control, &elsewhere).await;
+    // The first one departs alone.
+    let all = futures::future::join_all((0..5).map(|_| latch.count_down())).await;
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+    served(waits).await;
+}
+
 #[tokio::test]
 async fn a_latch_that_vanishes_lets_its_waiters_go() {
     let (server, mut control) = start_controlled().await;

@@ -5,6 +5,7 @@ mod blocking;
 mod combining;
 mod cut_off;
 mod latch;
+mod late_answers;
 #[path = "../layouts/mod.rs"]
 mod layouts;
 mod locks;

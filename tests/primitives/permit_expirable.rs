@@ -469,3 +469,14 @@ async fn a_guards_permit_has_a_lease_that_is_renewed() {
     .await;
     assert!(!guard.is_lost());
 }
+
+/// A refresh by hand gives the permit of a guard no other lease than the guard's.
+#[tokio::test]
+async fn a_guards_permit_is_not_refreshed_for_ever() {
+    let (_server, _client, jobs) = start(1).await;
+    let guard = jobs.permit().await.unwrap();
+    assert_eq!(LeasedSemaphore::refresh(&jobs, guard.id()).await, Ok(true));
+    let left = jobs.lease_time(guard.id()).await.unwrap();
+    assert!(matches!(left, RemainingTtl::Expires(_)), "{left:?}");
+    assert!(!guard.is_lost());
+}

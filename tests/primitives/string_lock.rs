@@ -100,6 +100,18 @@ async fn guards_are_not_entered_again() {
     assert!(other.try_lock_for(LIMIT).await.unwrap());
 }
 
+/// The key has vanished, and the same handle has locked again.
+#[tokio::test]
+async fn a_new_hold_of_a_handle_tells_that_the_former_one_is_lost() {
+    let world = World::new().await;
+    let mut redis = world.server.connection().await;
+    let [lock, _] = world.locks("former");
+    let former = lock.hold(None).await.unwrap().expect("it is free");
+    let () = redis.del("lock:former").await.unwrap();
+    let hold = lock.hold(None).await.unwrap().expect("it is free");
+    assert!(former.lease().is_lost() && !hold.lease().is_lost());
+}
+
 /// Nobody could unlock it any more.
 #[tokio::test]
 async fn a_forgotten_guard_ends_with_its_time() {

@@ -349,3 +349,20 @@ async fn every_handle_has_the_same_switch() {
     other.recover();
     assert!(lock.try_lock().await.unwrap());
 }
+
+/// A guard that is dropped during a stall frees its permit behind it, and the waiter has it then.
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_was_dropped_in_a_stall_serves_the_waiter() {
+    let seats = Semaphore::with_permits("seats", 1);
+    let guard = seats.permit(1).await.unwrap();
+    let waits = tokio::spawn({
+        let seats = seats.clone();
+        async move { seats.acquire(1).await }
+    });
+    tokio::task::yield_now().await;
+    seats.stall();
+    drop(guard);
+    seats.recover();
+    let served = tokio::time::timeout(Duration::from_secs(60), waits).await;
+    assert_eq!(served.expect("it is asleep").unwrap(), Ok(()));
+}

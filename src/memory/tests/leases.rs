@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::poll_once;
-use crate::LeasedSemaphore as _;
-use crate::memory::LeasedSemaphore;
+use crate::memory::{LeasedSemaphore, Lock};
+use crate::{LeasedSemaphore as _, Lock as _};
 
 const LEASE: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(3600);
@@ -36,4 +36,17 @@ async fn who_waits_behind_is_told_that_a_permit_is_not_kept_any_more() {
     let (served, _) = tokio::join!(timeout(LONG, places.acquire()), forget);
     let _ = served.expect("nobody looked").unwrap();
     assert_eq!(began.elapsed(), 2 * LEASE);
+}
+
+/// The hold without an end goes first, behind the time of the other one.
+#[tokio::test(start_paused = true)]
+async fn the_release_of_an_endless_hold_leaves_the_other_one() {
+    let lock = Lock::new("door");
+    let endless = lock.hold(None).await.unwrap().unwrap();
+    let short = lock.with_lease(Duration::from_millis(100));
+    let short = short.hold(None).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    lock.unlock_hold(&endless).await.unwrap();
+    assert_eq!(lock.hold_count().await, Ok(1));
+    assert!(!short.lease().is_lost());
 }

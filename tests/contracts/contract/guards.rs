@@ -44,6 +44,19 @@ pub(crate) async fn a_guard_is_split_and_merged(fixture: &dyn Fixture) {
     assert_all_back(&semaphore, 6).await;
 }
 
+pub(crate) async fn a_part_of_merged_guards_leaves_the_rest(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-part");
+    set(&semaphore, 2).await;
+    let mut both = semaphore.permit(1).await.unwrap();
+    both.merge(semaphore.permit(1).await.unwrap());
+    let part = both.split(1).unwrap();
+    part.release().await.unwrap();
+    assert!(!both.is_lost());
+    assert_available(&semaphore, 1).await;
+    both.release().await.unwrap();
+    assert_all_back(&semaphore, 2).await;
+}
+
 pub(crate) async fn guards_that_do_not_fit_together_give_back_what_they_hold(
     fixture: &dyn Fixture,
 ) {

@@ -114,6 +114,7 @@ macro_rules! contract_suite {
             guards: [
                 a_guard_tells_what_it_holds,
                 a_guard_is_split_and_merged,
+                a_part_of_merged_guards_leaves_the_rest,
                 guards_that_do_not_fit_together_give_back_what_they_hold,
                 a_release_that_fails_tells,
                 guards_in_time_and_now,

@@ -126,6 +126,15 @@ pub(crate) async fn a_guard_whose_permit_somebody_releases_is_lost(fixture: &imp
     }
 }
 
+pub(crate) async fn a_refresh_tells_a_guard_that_it_is_lost(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(1, Duration::from_secs(3600));
+    let permit = semaphore.permit().await.unwrap();
+    let other = fixture.second(&semaphore);
+    assert!(other.release(permit.id()).await.unwrap());
+    assert!(!semaphore.refresh(permit.id()).await.unwrap());
+    assert!(permit.is_lost());
+}
+
 pub(crate) async fn a_guard_that_is_lost_releases_nothing(fixture: &impl Expiring) {
     let semaphore = fixture.lasting(1, UNHURRIED);
     let permit = semaphore.permit().await.unwrap();
@@ -174,12 +183,13 @@ pub(crate) async fn a_lease_that_cannot_be_counted_is_refused(fixture: &impl Exp
 /// `keep` renews a permit from its last known end, also late in the lease, and also when called twice.
 pub(crate) async fn permits_that_are_kept_do_not_end(fixture: &impl Expiring) {
     // Each case has a semaphore of its own, so that no request of one case helps another.
-    let [refreshed, twice] = [2, 1].map(|limit| fixture.lasting(limit, UNHURRIED));
+    let [refreshed, twice, guarded] = [2, 1, 1].map(|limit| fixture.lasting(limit, UNHURRIED));
     let late = fixture.lasting(2, LATE);
     tokio::join!(
         kept_after_a_refresh_by_hand(&refreshed),
         kept_late(&late),
-        kept_twice(&twice)
+        kept_twice(&twice),
+        guarded_beside_a_refresh_by_hand(&guarded)
     );
 }
 
@@ -200,6 +210,14 @@ async fn kept_after_a_refresh_by_hand(semaphore: &Handle) {
     assert!(!lease.is_lost());
     semaphore.release_detached(held.id());
     until_held(semaphore, 0).await;
+}
+
+async fn guarded_beside_a_refresh_by_hand(semaphore: &Handle) {
+    let guard = semaphore.permit().await.unwrap();
+    assert!(semaphore.refresh(guard.id()).await.unwrap());
+    sleep(UNHURRIED * 2).await;
+    assert!(!guard.is_lost());
+    assert_eq!(held(semaphore).await, 1);
 }
 
 async fn kept_late(semaphore: &Handle) {

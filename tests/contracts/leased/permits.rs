@@ -68,6 +68,20 @@ pub(crate) async fn a_second_release_is_told(fixture: &impl Fixture) {
     assert!(semaphore.release(two.id()).await.unwrap());
 }
 
+/// Both releases travel together, behind another call.
+pub(crate) async fn two_releases_of_one_at_once_free_one(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(3);
+    let (one, _two) = (take(&semaphore).await, take(&semaphore).await);
+    let (other, first, second) = tokio::join!(
+        semaphore.release("cafe"),
+        semaphore.release(one.id()),
+        semaphore.release(one.id()),
+    );
+    assert!(!other.unwrap());
+    assert_ne!(first.unwrap(), second.unwrap());
+    assert_eq!(held(&semaphore).await, 1);
+}
+
 pub(crate) async fn unknown_ids_are_told(fixture: &impl Fixture) {
     let semaphore = fixture.fresh(2);
     let one = take(&semaphore).await;

@@ -219,3 +219,40 @@ async fn deleted_queue_leaves_no_ends_behind() {
     holder.unlock().await.unwrap();
     next.abort();
 }
+
+/// The message that tells the next waiter of the end comes from the script that takes the lock.
+#[tokio::test]
+async fn the_first_waiter_learns_of_the_lease_of_the_next_holder() {
+    const LEASE: Duration = Duration::from_secs(1);
+    let (server, _) = start_controlled().await;
+    let (near, far) = (connect(server.url()).await, connect(server.url()).await);
+    let first = near.fair_lock("door");
+    first.lock().await.unwrap();
+    let brief = near.fair_lock("door").with_lease(LEASE);
+    let second = waiting(&server, &brief, 0).await;
+    let third = waiting(&server, &far.fair_lock("door"), 1).await;
+    first.unlock().await.unwrap();
+    served("it is the first one", second).await;
+    // Nobody unlocks it, and nobody looks without a reason.
+    served("the lease is over", third).await;
+}
+
+/// An owner that comes again sends a request and an unlock, and no more: it does not look for a turn that it has had.
+#[tokio::test]
+async fn a_caller_alone_sends_two_scripts_a_turn() {
+    const TURNS: u64 = 10;
+    let (server, mut redis) = start_controlled().await;
+    let lock = connect(server.url()).await.fair_lock("door");
+    lock.lock().await.unwrap();
+    lock.unlock().await.unwrap();
+    let before = scripts(&mut redis).await;
+    for _ in 0..TURNS {
+        lock.lock().await.unwrap();
+        // What the call leaves to do is done before the unlock, which would take it along.
+        assert!(lock.as_lock().is_held().await.unwrap());
+        lock.unlock().await.unwrap();
+    }
+    assert!(!lock.is_locked().await.unwrap());
+    let sent = scripts(&mut redis).await - before;
+    assert!(sent <= 2 * TURNS + 1, "{sent} scripts");
+}

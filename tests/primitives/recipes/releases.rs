@@ -60,19 +60,6 @@ async fn only_those_that_a_peer_has_dropped_are_told_so() {
     }
 }
 
-#[tokio::test]
-async fn who_is_released_twice_at_once_held_once() {
-    for layout in crate::layouts::ALL {
-        let server = RedisServer::start().await;
-        let client = Client::connect(server.url()).await.unwrap();
-        let semaphore = layout.make(&client, "twice", Shape::new(3));
-        let [one, two, _] = acquire_three(&semaphore).await;
-        let told = release_together(&semaphore, [&one, &two, &one]).await;
-        assert_eq!(told, [true, true, false], "{layout:?}");
-        assert_eq!(semaphore.holders().await.unwrap().len(), 1, "{layout:?}");
-    }
-}
-
 /// A caller that takes a permit beside a refused release could not be removed again: it has taken none, either.
 #[tokio::test]
 async fn a_refused_release_makes_no_holder_that_nobody_knows() {
