@@ -30,7 +30,7 @@ local function finish(results, own, tells, again, say, ends)
     -- The account of JVMs is kept for a second without waiters.
     if noted then redis.call('PEXPIRE', NOTES, 1000) elseif has_notes and jvms == 0 then redis.call('DEL', NOTES) end
   end
-  if account and account.ends then ends = math.min(ends or account.ends, account.ends) end
+  if left > 0 then ends = math.min(ends or account.ends, account.ends) end
   if block_end then ends = math.min(ends or block_end, block_end) end
   local look = look_in(ends)
   return string.format('done %.0f %.0f %.0f %d %d %s ', total, look, first_foreign(), jvms, watches and 1 or 0,

@@ -1,7 +1,7 @@
 -- Purpose: leaves JVMs their share of the permits, as they do not stand in the queue; and one client listens to their channel
 --   In the notes stand "watch" -> that client, and the account of the JVMs: "left" -> the counter as the last script left it,
 --   "credit" -> how many permits they are behind, "until" -> until when what is left to them stays, "stay" -> how long that
---   is, "rate" -> how fast the credit grows
+--   is. Behind a stay in which they take nothing there is a pause: permits lie idle for a tenth of the time at the most
 -- Counterpart: extension; the part behind queue/queue.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[9] how many releases of JVMs this client has been notified of
@@ -11,7 +11,7 @@
 -- Repeat-safe: yes, by record.lua
 -- Invariant: the account moves no permits; it only keeps some for a while
 
-local STAY, LONGEST_STAY, MOST_CREDIT = 10000, 80000, 64
+local STAY, LONGEST_STAY, PAUSES, MOST_CREDIT = 10000, 80000, 10, 64
 
 -- JVMs that listen; -1 where that was not asked.
 local jvms = -1
@@ -24,24 +24,23 @@ local function count_jvms() return math.max(0, count_listeners(CHANNEL) - ((watc
 local function open_account()
   if waiting == 0 and redis.call('EXISTS', NOTES) == 0 then return end
   has_notes = true
-  local notes = heal('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate', 'stay', 'look', 'block', 'lent')
-  watcher, looks, block = notes[1], notes[7], notes[8]
-  open_lent(notes[9])
+  local notes = heal('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'stay', 'look', 'block', 'lent')
+  watcher, looks, block = notes[1], notes[6], notes[7]
+  open_lent(notes[8])
   jvms = count_jvms()
   if jvms == 0 then
-    if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'rate', 'stay') end
+    if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'stay') end
     return
   end
-  account = { credit = (tonumber(notes[3]) or 0), ends = tonumber(notes[4]), rate = tonumber(notes[5]) or 1,
-    stay = tonumber(notes[6]) or STAY }
+  account = { credit = tonumber(notes[3]) or 0, ends = tonumber(notes[4]), stay = tonumber(notes[5]) or STAY }
   -- Each release of a JVM was an acquisition before; the others show in the counter.
   local taken = (tonumber(notes[2]) or before) - before + ARGV[9]
   account.credit = account.credit - taken
-  if taken > 0 then account.ends, account.rate = nil, math.min(1, account.rate * 2) end
+  if taken > 0 then account.ends = nil end
   if account.ends and account.ends <= now() then
-    -- Nobody has taken it: the JVMs are far away, or want something else.
-    if account.stay == LONGEST_STAY then account.rate = account.rate / 2 end
-    account.credit, account.ends, account.stay = 0, nil, math.min(LONGEST_STAY, account.stay * 2)
+    -- Nobody has taken it: the JVMs are far away, or want more at a time. The credit grows on in the pause.
+    if now() <= account.ends + PAUSES * account.stay then return end
+    account.ends, account.stay = nil, math.min(LONGEST_STAY, account.stay * 2)
   end
   reserved = math.max(0, math.floor(account.credit))
 end
@@ -58,11 +57,11 @@ end
 -- How many permits are left to JVMs.
 local function close_account()
   if not account then return 0 end
-  local credit = account.credit + account.rate * (served + ARGV[10]) * jvms / clients_queued()
+  local credit = account.credit + (served + ARGV[10]) * jvms / clients_queued()
   credit = math.max(-MOST_CREDIT, math.min(MOST_CREDIT, credit))
   local left = math.min(reserved, math.max(0, total))
   if left > 0 then account.ends = account.ends or now() + account.stay end
-  note('left', total, 'credit', string.format('%.3f', credit), 'rate', account.rate, 'stay', account.stay, 'until',
+  note('left', total, 'credit', string.format('%.3f', credit), 'stay', account.stay, 'until',
     account.ends and score(account.ends) or '')
   return left
 end

@@ -1,11 +1,16 @@
 //! The client that listens to JVMs for all.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use redis::AsyncCommands;
 
 use crate::support::channel::Channel;
-use crate::support::clients::{commands, connect, release_as_redisson, served, start_controlled};
-use crate::support::waiters::until_queued;
+use crate::support::clients::{
+    LIMIT, commands, connect, release_as_redisson, served, start_controlled,
+};
+use crate::support::crowd::Crowd;
+use crate::support::waiters::{channel, until, until_queued};
 use redisson_semaphore::Client;
 
 const NAME: &str = "listened";
@@ -81,4 +86,26 @@ async fn last_of_a_crowd_hears_a_release_by_redisson() {
         release_as_redisson(&mut control, NAME, 1).await;
         served(last).await;
     }
+}
+
+/// A JVM that has taken nothing for long, as it was slow, is still left several permits at a time: its next caller may want these.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_jvm_that_was_slow_for_long_gets_several_permits() {
+    const TAKE: &str = "if redis.call('GET', KEYS[1]) + 0 < 3 then return 0 end
+        return redis.call('DECRBY', KEYS[1], 3) + 1";
+    let (server, mut control) = start_controlled().await;
+    let _jvm = Channel::subscribe(&server, &channel(NAME)).await;
+    let clients = [connect(server.url()).await, connect(server.url()).await];
+    let seats = clients.each_ref().map(|client| client.semaphore(NAME));
+    assert_eq!(seats[0].try_set_permits(4).await, Ok(true));
+    let callers = (0..16).map(|number| seats[number % 2].clone());
+    let crowd = Crowd::start(callers, Duration::from_millis(1));
+    crowd.until_served(2000).await;
+    until("three are free at a time", LIMIT, async || {
+        let mut take = redis::cmd("EVAL");
+        take.arg(TAKE).arg(1).arg(NAME);
+        take.query_async::<i64>(&mut control).await.unwrap() > 0
+    })
+    .await;
+    crowd.stop().await;
 }

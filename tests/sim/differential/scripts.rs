@@ -50,7 +50,7 @@ const SEMAPHORES: Subject = Subject {
              ZADD queue <arrival> <entry> <arrival> <entry> | ZADD grants <arrival> <entry> | \
              ZADD grants 1800060000000000 <entry> | ZADD grants 1799999999000000 <entry> | \
              HSET notes watch 11111111-2222-3333-4444-555555555555 | \
-             HSET notes left <few> credit 3 rate 0.5 | DEL queue grants notes | DEL <record> | \
+             HSET notes left <few> credit 3 stay 20000 | DEL queue grants notes | DEL <record> | \
              SET <record> <noted> | SET queue x",
 };
 
@@ -164,7 +164,7 @@ const LOCKS: Subject = Subject {
              HSET lock aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:4 2 | PEXPIRE lock 60000 | INCR token | \
              ZADD waiters <arrival> <waiter> | ZADD waiters <arrival> <waiter> <arrival> <waiter> | \
              HSET notes watch 11111111-2222-3333-4444-555555555555 | \
-             HSET notes lent aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee~1 | HSET notes left 0 credit 3 rate 0.5 | \
+             HSET notes lent aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee~1 | HSET notes left 0 credit 3 stay 20000 | \
              DEL waiters notes lock | DEL <record> | SET waiters x | SET token 9007199254740991",
 };
 
