@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// What changes while its call waits for room is left out of the call, and is due again.
+    /// A change of an entry whose call waits for room leaves the entry out of the call, and it is due again.
     #[test]
     fn a_change_before_its_call_is_renewed_later() {
         const LEASE: Duration = Duration::from_secs(30);

@@ -233,6 +233,19 @@ async fn what_is_left_of_a_guard_is_renewed_with_each_part() {
 }
 
 #[tokio::test]
+async fn what_is_left_of_a_guard_outlasts_its_lease() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let server = RedisServer::start().await;
+    let client = connect(server.url(), LEASE).await;
+    let seats = client.semaphore(NAME).watched();
+    seats.try_set_permits(3).await.unwrap();
+    let mut rest = seats.permit(3).await.unwrap();
+    rest.split(1).unwrap().release().await.unwrap();
+    assert!(timeout(3 * LEASE, rest.lost()).await.is_err());
+    assert_eq!(books(&server).await, (1, 2));
+}
+
+#[tokio::test]
 async fn the_dead_give_back_once_however_many_look() {
     let (server, mut redis) = start_controlled().await;
     // A client that had set them would announce them, and find some of the dead by that.

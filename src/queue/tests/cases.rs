@@ -226,6 +226,24 @@ async fn the_first_client_looks_though_an_older_answer_comes_later() {
     assert!(state.has_work());
 }
 
+/// A guard is used at once. Where replicas must confirm it, its grant makes the client ask, and is held when they have it.
+#[tokio::test(start_paused = true)]
+async fn a_grant_by_message_is_not_held_before_replicas_have_it() {
+    for replicas in [None, Some(1)] {
+        let mut config = Config::new("redis://127.0.0.1:1");
+        config.replicas = replicas;
+        let core = Core::connect_lazy(config, None).expect("it is lazy");
+        let mut state: State<Paced> = State::new(&core, "paced", Hourly, false);
+        let want = one(true);
+        let (reply, _outcome) = oneshot::channel();
+        state.join(want, reply, None, Instant::now());
+        state.entries.insert(7, entry(want));
+        state.clock = Some((Moment::now(), CLOCK));
+        state.notified(&format!("grant a7 {CLOCK}"), Instant::now());
+        assert_eq!(state.waiters.is_empty(), replicas.is_none());
+    }
+}
+
 /// An object without handles is kept for a batch that it has promised, also where a later answer does not speak of it.
 #[tokio::test(start_paused = true)]
 async fn a_promised_batch_keeps_the_object() {

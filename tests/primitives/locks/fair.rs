@@ -248,7 +248,7 @@ async fn a_caller_alone_sends_two_scripts_a_turn() {
     let before = scripts(&mut redis).await;
     for _ in 0..TURNS {
         lock.lock().await.unwrap();
-        // What the call leaves to do is done before the unlock, which would take it along.
+        // The unlock would take along the rest of the call's work: this question comes behind that.
         assert!(lock.as_lock().is_held().await.unwrap());
         lock.unlock().await.unwrap();
     }

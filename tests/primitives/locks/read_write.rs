@@ -7,9 +7,10 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, RLock, RReadWriteLock};
 use tokio::time::timeout;
 
-use super::{WATCHDOG, lost, until_renewed};
+use super::{WATCHDOG, lost, served, until_renewed};
 use crate::support::clients::{LIMIT, start_controlled};
 use crate::support::server::RedisServer;
+use crate::support::waiters::{until, until_in_queue};
 
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -172,4 +173,28 @@ async fn a_name_with_braces_is_another_lock() {
     for lock in &locks {
         assert_eq!(lock.hold_count().await, Ok(1));
     }
+}
+
+/// A grant that was confirmed lasts for the lease that was asked for, also where the reader's own key says so.
+#[tokio::test]
+async fn a_read_that_was_waited_for_has_its_whole_lease() {
+    const LEASE: Duration = Duration::from_secs(3600);
+    let (server, mut redis, one) = start().await;
+    let two = client(&server, Duration::from_secs(30)).await;
+    let [read, write] = sides(&one.read_write_lock("door"));
+    write.lock().await.unwrap();
+    let reader = two.read_write_lock("door").read().with_lease(LEASE);
+    let call = reader.clone();
+    let waits = tokio::spawn(async move { call.lock().await });
+    until_in_queue(&mut redis, "redisson_rwlock_waiters:{door}", 1).await;
+    write.unlock().await.unwrap();
+    served("the writer has gone", waits).await;
+    let whole = LEASE.as_millis() as i64 / 2;
+    until("its key lasts as long", LIMIT, async || {
+        let keys: Vec<String> = redis.keys("*rwlock_timeout:*").await.unwrap();
+        keys.len() == 1 && redis.pttl::<_, i64>(&keys[0]).await.unwrap() > whole
+    })
+    .await;
+    assert_eq!(read.is_locked().await, Ok(true));
+    reader.unlock().await.unwrap();
 }

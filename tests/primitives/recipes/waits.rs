@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{NEVER, acquire, lock_as_peer, served, start, unlock_as_peer};
-use crate::layouts::{Layout, Shape};
+use super::{NEVER, acquire, connect, lock_as_peer, served, start, unlock_as_peer, waiter};
+use crate::layouts::{self, Layout, Shape};
 use crate::support::clients::{LIMIT, scripts};
 use crate::support::waiters::{until, until_listening};
 use redis::AsyncCommands;
@@ -61,4 +61,25 @@ async fn a_lock_that_is_held_for_long_is_looked_at_with_growing_pauses() {
     let _: () = redis.pset_ex("lock:held", "peer", 50).await.unwrap();
     let rare = Layout::FairUnderLock.make(&client, "held", Shape::new(1).check(NEVER));
     let _ = served(acquire(&rare)).await;
+}
+
+/// Its grant is over when it is held: nothing is taken back when the time of the grant has passed.
+#[tokio::test]
+async fn a_permit_that_was_waited_for_stays() {
+    /// Longer than a grant that is not confirmed.
+    const GRANT: Duration = Duration::from_millis(3500);
+    let (server, _, client) = start().await;
+    let other = connect(&server).await;
+    let each = layouts::ALL.map(async |layout| {
+        let make = |client| layout.make(client, &format!("{layout:?}"), Shape::new(1));
+        let (one, semaphore) = (make(&client), make(&other));
+        let first = one.acquire().await.unwrap();
+        let waits = waiter(&semaphore).await;
+        assert!(one.release(first.id()).await.unwrap());
+        let held = served(waits).await;
+        sleep(GRANT).await;
+        assert_eq!(semaphore.try_acquire().await.unwrap(), None, "{layout:?}");
+        assert!(semaphore.release(held.id()).await.unwrap(), "{layout:?}");
+    });
+    futures::future::join_all(each).await;
 }
