@@ -202,3 +202,48 @@ fn the_command_for_messages_is_named_once() {
     let named: Vec<_> = named.map(|file| file.module.join("/")).collect();
     assert_eq!(named, ["transport/messages"]);
 }
+
+#[test]
+fn what_is_forbidden_is_found() {
+    let forbidden = [
+        ("error", "use crate::recipes::Units;"),
+        ("error", "field: crate::recipes::Units,"),
+        ("error", "use crate::{units, recipes::{self, Units}};"),
+        ("queue/state", "use super::super::engine::Core;"),
+        ("transport/live", "use crate::engine::core::Core;"),
+        ("engine/once", "use crate::queue::Object;"),
+        ("queue/state", "use crate::redisson::semaphore::RSemaphore;"),
+        ("engine/once", "fn f(answer: redis::Value) {}"),
+        ("client", "pub(crate) use redis::Cmd;"),
+        (
+            "redisson/lock/other",
+            "use crate::redisson::semaphore::RSemaphore;",
+        ),
+        ("elsewhere", "use crate::error::Error;"),
+    ];
+    for (module, text) in forbidden {
+        assert_eq!(broken_with(module, text).len(), 1, "{module}: {text}");
+    }
+    let tests = "#[cfg(test)]\nmod tests {\nuse crate::engine::Core;\n}";
+    let both = "use crate::engine::{core::Core, holds::Holds};";
+    for (module, text) in [
+        ("error", "// use crate::recipes::Units;"),
+        ("error", tests),
+        ("engine/renewal/other", both),
+        (
+            "engine/once",
+            "use super::core::Core;\nuse crate::transport::Value;",
+        ),
+    ] {
+        assert_eq!(broken_with(module, text), BTreeSet::new());
+    }
+}
+
+/// The violations after one more file is added.
+fn broken_with(module: &str, text: &str) -> BTreeSet<String> {
+    let mut all = source();
+    let module = module.split('/').map(str::to_owned).collect();
+    let text = code(text);
+    all.push(File { module, text });
+    broken(&all)
+}
