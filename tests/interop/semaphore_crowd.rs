@@ -23,7 +23,7 @@ const HOLD: Duration = Duration::from_millis(2);
 /// How often each Java caller takes a turn.
 const TURNS: u64 = 40;
 /// The time after which a caller counts as hanging: far more than any turn takes.
-const GENEROUS: Duration = Duration::from_secs(180);
+const GENEROUS: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mixed_crowd_never_holds_too_much_and_nobody_hangs() {
