@@ -128,40 +128,34 @@ fn is_about_a_key(refusal: &Refusal) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::runtime::Builder;
 
+    use super::super::holds::tests::{RENEWING, WATCHDOG};
     use super::*;
     use crate::config::Config;
 
     /// A change of an entry whose call waits for room leaves the entry out of the call, and it is due again.
     #[test]
     fn a_change_before_its_call_is_renewed_later() {
-        const LEASE: Duration = Duration::from_secs(30);
-        let renewing = Renewing {
-            kind: "one",
-            id: |id| Arg::Text(Arc::clone(id)),
-            others: Renewing::nothing_else,
-            most: 100,
-            lease: LEASE,
-        };
         let runtime = || {
             let mut runtime = Builder::new_current_thread();
-            runtime.enable_all().start_paused(true);
             runtime
+                .start_paused(true)
+                .enable_all()
+                .build()
+                .expect("a runtime")
         };
         // Nobody drives it, so the client's own task takes nothing that is due.
-        let idle = runtime().build().expect("a runtime");
+        let idle = runtime();
         let core = Core::connect_lazy(
             Config::new("redis://127.0.0.1:1"),
             Some(idle.handle().clone()),
         );
         let core = core.expect("it is lazy");
-        runtime().build().expect("a runtime").block_on(async {
-            let end = || Moment::now() + LEASE;
-            let _lease = core.holds.keep(&"x".into(), &"a".into(), end(), renewing);
-            tokio::time::advance(LEASE / 2).await;
+        runtime().block_on(async {
+            let end = || Moment::now() + WATCHDOG;
+            let _lease = core.holds.keep(&"x".into(), &"a".into(), end(), RENEWING);
+            tokio::time::advance(WATCHDOG / 2).await;
             let part = core.holds.take_due(|_| 0).pop().expect("it is due");
             assert!(core.holds.next().is_none(), "its call is under way");
             core.holds.change("x", "a", |entry| entry.ends(end()));

@@ -5,7 +5,7 @@
 
 mod entry;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -7,8 +7,8 @@ use super::super::request::Arg;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-const WATCHDOG: Duration = Duration::from_secs(30);
-const RENEWING: Renewing = Renewing {
+pub(in crate::engine) const WATCHDOG: Duration = Duration::from_secs(30);
+pub(in crate::engine) const RENEWING: Renewing = Renewing {
     kind: "one",
     id: |id| Arg::Text(Arc::clone(id)),
     others: Renewing::nothing_else,

@@ -46,18 +46,13 @@ async fn names_of_further_keys_that_are_empty() {
 #[tokio::test]
 async fn a_peer_behind_the_limit_is_no_holder() {
     let (_server, mut redis, client) = start().await;
-    let semaphore = client.fair_semaphore("behind", 1);
-    let held = redisson_semaphore::LeasedSemaphore::acquire(&semaphore).await;
-    let held = held.unwrap();
+    let semaphore = Layout::Fair.make(&client, "behind", Shape::new(1));
+    let held = semaphore.acquire().await.unwrap();
     let time: f64 = redis.zscore("behind", held.id()).await.unwrap();
     let _: () = redis.zadd("behind", "peer", time).await.unwrap();
     let _: () = redis.zadd("behind:owner", "peer", 77).await.unwrap();
-    let holders = redisson_semaphore::LeasedSemaphore::holders(&semaphore).await;
-    let ids: Vec<_> = holders
-        .unwrap()
-        .iter()
-        .map(|one| one.id().to_owned())
-        .collect();
+    let holders = semaphore.holders().await.unwrap();
+    let ids: Vec<_> = holders.iter().map(|holder| holder.id()).collect();
     assert_eq!(ids, [held.id()]);
 }
 
