@@ -59,7 +59,8 @@ impl<P: Primitive> State<P> {
     }
 
     /// The batch that releases grants of an earlier one which no replica has confirmed. It is repeated until one has it, so the next one
-    /// serves waiters.
+    /// serves this client's waiters. Its script serves no forgotten entry either: that would leave the counter as it was, and nothing
+    /// for replicas to confirm.
     fn taking_back(&mut self, number: u64, calls: Vec<P::Call>, sent: Moment) -> Batch<P> {
         let calls = calls.into_iter().map(|call| {
             let mut queued = self.queued(call, sent.timer());
@@ -67,12 +68,11 @@ impl<P: Primitive> State<P> {
             queued
         });
         let calls = calls.collect();
-        let apart = !self.entries.is_empty();
-        self.serve |= apart;
+        self.serve = true;
         Batch {
             header: self.held.header(&mut std::iter::empty()),
             calls,
-            apart,
+            apart: true,
             takes_back: Some(number),
             ..Batch::empty(sent)
         }

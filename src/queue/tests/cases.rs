@@ -118,6 +118,18 @@ async fn the_next_batch_says_what_one_that_was_not_sent_had_to_say() {
     }
 }
 
+/// Redis may have entries that the client has forgotten. A grant that no replica has is not theirs.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_takes_back_grants_nothing_to_its_client() {
+    let state = &mut World::new().clients[0].state;
+    state.returns = Some((5, vec![Call::Release(1)]));
+    let batch = state.depart(Moment::now()).expect("it takes back");
+    assert_eq!((batch.takes_back, batch.apart), (Some(5), true));
+    state.under_way = None;
+    let batch = state.depart(Moment::now()).expect("it serves");
+    assert!(batch.serve && !batch.apart);
+}
+
 /// The clock of the next server may be behind that of the last one: no arrival of the last one counts there.
 #[tokio::test(start_paused = true)]
 async fn an_arrival_is_not_compared_with_those_at_another_server() {
