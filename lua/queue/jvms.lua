@@ -1,7 +1,8 @@
 -- Purpose: leaves JVMs their share of the permits, as they do not stand in the queue; and one client listens to their channel
 --   In the notes stand "watch" -> that client, and the account of the JVMs: "left" -> the counter as the last script left it,
 --   "credit" -> how many permits they are behind, "until" -> until when what is left to them stays, "stay" -> how long that
---   is. Behind a stay in which they take nothing there is a pause: permits lie idle for a tenth of the time at the most
+--   is, "taken" -> how many they have taken since it began. Behind a stay in which they take none there is a pause, ten times as
+--   long. Behind one in which they take fewer than there are, their credit is what they took: they use no more at a time
 -- Counterpart: extension; the part behind queue/queue.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[9] how many releases of JVMs this client has been notified of
@@ -24,23 +25,28 @@ local function count_jvms() return math.max(0, count_listeners(CHANNEL) - ((watc
 local function open_account()
   if waiting == 0 and redis.call('EXISTS', NOTES) == 0 then return end
   has_notes = true
-  local notes = heal('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'stay', 'look', 'block', 'lent')
-  watcher, looks, block = notes[1], notes[6], notes[7]
-  open_lent(notes[8])
+  local notes = heal('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'stay', 'taken', 'look', 'block', 'lent')
+  watcher, looks, block = notes[1], notes[7], notes[8]
+  open_lent(notes[9])
   jvms = count_jvms()
   if jvms == 0 then
-    if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'stay') end
+    if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'stay', 'taken') end
     return
   end
   account = { credit = tonumber(notes[3]) or 0, ends = tonumber(notes[4]), stay = tonumber(notes[5]) or STAY }
   -- Each release of a JVM was an acquisition before; the others show in the counter.
   local taken = (tonumber(notes[2]) or before) - before + ARGV[9]
-  account.credit = account.credit - taken
-  if taken > 0 then account.ends = nil end
+  account.credit, account.taken = account.credit - taken, (tonumber(notes[6]) or 0) + taken
   if account.ends and account.ends <= now() then
-    -- Nobody has taken it: the JVMs are far away, or want more at a time. The credit grows on in the pause.
-    if now() <= account.ends + PAUSES * account.stay then return end
-    account.ends, account.stay = nil, math.min(LONGEST_STAY, account.stay * 2)
+    if account.taken > 0 then
+      account.credit, account.stay = math.min(account.credit, account.taken), math.max(STAY, account.stay / 2)
+    elseif now() <= account.ends + PAUSES * account.stay then
+      -- Nobody has taken it: the JVMs are far away, or want more at a time. The credit grows on in the pause.
+      return
+    else
+      account.stay = math.min(LONGEST_STAY, account.stay * 2)
+    end
+    account.ends = nil
   end
   reserved = math.max(0, math.floor(account.credit))
 end
@@ -60,8 +66,9 @@ local function close_account()
   local credit = account.credit + (served + ARGV[10]) * jvms / clients_queued()
   credit = math.max(-MOST_CREDIT, math.min(MOST_CREDIT, credit))
   local left = math.min(reserved, math.max(0, total))
-  if left > 0 then account.ends = account.ends or now() + account.stay end
-  note('left', total, 'credit', string.format('%.3f', credit), 'stay', account.stay, 'until',
+  if left == 0 and account.taken > 0 then account.ends = nil end
+  if left > 0 and not account.ends then account.ends, account.taken = now() + account.stay, 0 end
+  note('left', total, 'credit', string.format('%.3f', credit), 'stay', account.stay, 'taken', account.taken, 'until',
     account.ends and score(account.ends) or '')
   return left
 end

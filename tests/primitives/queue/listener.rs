@@ -109,3 +109,23 @@ async fn a_jvm_that_was_slow_for_long_gets_several_permits() {
     .await;
     crowd.stop().await;
 }
+
+/// A JVM took one of many permits that were left to it. The others are not left to it again.
+#[tokio::test]
+async fn permits_that_a_jvm_has_left_over_go_to_the_queue() {
+    let (server, mut control) = start_controlled().await;
+    let _jvm = Channel::subscribe(&server, &channel(NAME)).await;
+    let semaphore = connect(server.url()).await.semaphore(NAME);
+    assert_eq!(semaphore.try_set_permits(8).await, Ok(true));
+    // The next time lasts for more than a minute.
+    let account = [
+        ("left", "8"),
+        ("credit", "30"),
+        ("until", "1"),
+        ("stay", "200000000"),
+        ("taken", "1"),
+    ];
+    let notes = format!("redisson_sc_notes:{{{NAME}}}");
+    let () = control.hset_multiple(notes, &account).await.unwrap();
+    served(tokio::spawn(async move { semaphore.acquire(7).await })).await;
+}
