@@ -50,7 +50,8 @@ const LONGEST_SHARE: i64 = 365 * 24 * 3600 * 1000;
 /// 5. Each waiter has a share of the queue's time, the
 ///    [`fair_lock_wait_timeout`](crate::ClientBuilder::fair_lock_wait_timeout), and tries at least three times in it. A waiter that stands first and has
 ///    not tried for that long, or has not taken the free lock for 10 s, leaves the queue by the next attempt of another caller. So a killed
-///    process holds the others up for 10 s for each of its waiting calls, and so does a place that came back in a failover.
+///    process holds the others up for 10 s for each of its waiting calls, and so does a place that came back in a failover. A JVM that waits
+///    behind it makes its next attempt when the time ends that its last one found: the lease of that moment's holder, or one share and more.
 ///
 /// A waiter also tries when the time to live ends that its last attempt found, when its subscription was made anew, and every few seconds
 /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). Each waiter has a subscription of its own.
