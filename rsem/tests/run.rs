@@ -279,7 +279,7 @@ async fn what_is_ignored_stays_ignored() {
 #[tokio::test]
 async fn a_command_whose_lock_is_lost_is_ended() {
     let server = RedisServer::start().await;
-    let lock = ["run", "-l", "door", "--lock-timeout", "300ms"];
+    let lock = ["run", "-l", "door", "--lock-timeout", "3s"];
     for (grace, then, told) in [
         (&[][..], "; exit 0", "lock \"door\" was lost"),
         (&["--grace", "400ms"], "", "killing it"),
