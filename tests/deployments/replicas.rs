@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::pair::Pair;
 use crate::support::clients::{
-    LIMIT, NEVER, builder, commands, scripts, served, stored, until_stored,
+    self, LIMIT, NEVER, commands, scripts, served, stored, until_stored,
 };
 use crate::support::cluster::{Cluster, ask};
 use crate::support::proxy::{Fate, Proxy};
@@ -17,6 +17,11 @@ use tokio::time::timeout;
 
 /// How long a call may take here: some rounds of waiting for replicas.
 const BOUND: Duration = Duration::from_secs(4);
+
+/// A reply is lost only where its connection closes, so late replies are waited for.
+fn builder(url: String) -> ClientBuilder {
+    clients::builder(url).response_timeout(LIMIT)
+}
 
 async fn start() -> Pair {
     let pair = Pair::start().await;
