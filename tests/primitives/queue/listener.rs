@@ -20,6 +20,10 @@ fn queue() -> String {
     format!("redisson_sc_queue:{{{NAME}}}")
 }
 
+fn notes() -> String {
+    format!("redisson_sc_notes:{{{NAME}}}")
+}
+
 /// Entries of another client, which come before all others.
 fn entries(count: usize) -> Vec<(u64, String)> {
     let entry = |ticket| (1, format!("{OTHER}:a{ticket}:1:100"));
@@ -45,8 +49,7 @@ async fn a_listener_that_lets_a_grant_run_out_is_replaced() {
     semaphore.release(1).await.unwrap();
     served(first).await;
     // The script that has found the grant run out has chosen another one.
-    let notes = format!("redisson_sc_notes:{{{NAME}}}");
-    let listens: Option<String> = control.hget(notes, "watch").await.unwrap();
+    let listens: Option<String> = control.hget(notes(), "watch").await.unwrap();
     assert_eq!(listens.as_deref(), Some(client.id()));
     semaphore.release(1).await.unwrap();
     served(second).await;
@@ -125,7 +128,6 @@ async fn permits_that_a_jvm_has_left_over_go_to_the_queue() {
         ("stay", "200000000"),
         ("taken", "1"),
     ];
-    let notes = format!("redisson_sc_notes:{{{NAME}}}");
-    let () = control.hset_multiple(notes, &account).await.unwrap();
+    let () = control.hset_multiple(notes(), &account).await.unwrap();
     served(tokio::spawn(async move { semaphore.acquire(7).await })).await;
 }
